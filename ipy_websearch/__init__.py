@@ -1,0 +1,91 @@
+"""Ask the web from a notebook cell.
+
+`%load_ext ipy_websearch` brings `%search` (results as a pandas DataFrame), `%%ask` (an answer with its sources) and `%cost`
+(what it cost). The same is here as functions: `search`, `fetch`, `ask` and `cost` block, `Session` has them as coroutines.
+
+Importing the package imports neither pandas nor the anthropic SDK: names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "Citation",
+    "Limits",
+    "Page",
+    "SearchResult",
+    "SearchResults",
+    "Session",
+    "Usage",
+    "WebSearchError",
+    "__version__",
+    "ask",
+    "cost",
+    "fetch",
+    "load_ipython_extension",
+    "search",
+    "unload_ipython_extension",
+]
+
+_HOMES = {
+    "Answer": "results",
+    "Citation": "results",
+    "Limits": "usage",
+    "Page": "results",
+    "SearchResult": "results",
+    "SearchResults": "results",
+    "Session": "session",
+    "Usage": "usage",
+    "WebSearchError": "errors",
+    "ask": "api",
+    "cost": "api",
+    "fetch": "api",
+    "search": "api",
+}
+
+if TYPE_CHECKING:
+    from ipy_websearch.api import ask as ask
+    from ipy_websearch.api import cost as cost
+    from ipy_websearch.api import fetch as fetch
+    from ipy_websearch.api import search as search
+    from ipy_websearch.errors import WebSearchError as WebSearchError
+    from ipy_websearch.results import Answer as Answer
+    from ipy_websearch.results import Citation as Citation
+    from ipy_websearch.results import Page as Page
+    from ipy_websearch.results import SearchResult as SearchResult
+    from ipy_websearch.results import SearchResults as SearchResults
+    from ipy_websearch.session import Session as Session
+    from ipy_websearch.usage import Limits as Limits
+    from ipy_websearch.usage import Usage as Usage
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        import importlib
+
+        value = getattr(importlib.import_module(f"ipy_websearch.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Register the magics, settings and displays (`%load_ext ipy_websearch`); a second call changes nothing."""
+    from ipy_websearch.magics.extension import load
+
+    load(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """Take back everything that loading registered (`%unload_ext ipy_websearch`); the session's state stays."""
+    from ipy_websearch.magics.extension import unload
+
+    unload(ipython)

@@ -1,0 +1,135 @@
+"""Writes what happens into the ledger, and what a reader wants to know of it into the answer's trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from ipy_websearch.events import Event, ModelRequested, ModelResponded, Money, ToolFinished, ToolStarted
+from ipy_websearch.ledger import Ledger, LedgerRow
+from ipy_websearch.pricing import charge_cost, model_cost
+from ipy_websearch.results import Step
+from ipy_websearch.text import shorten
+from ipy_websearch.usage import Charge, Usage
+
+
+def add_money(a: Money, b: Money) -> Money:
+    """Return the sum; what is unknown stays unknown."""
+    return None if a is None or b is None else a + b
+
+
+@dataclass(slots=True)
+class Booking:
+    """Books one question (or one search outside of any). `cost_usd` is None once a price was unknown."""
+
+    ledger: Ledger
+    session: str
+    question_id: str
+    question: str
+    cost_usd: Money = Decimal(0)
+    steps: list[Step] = field(default_factory=list)
+    _body: Any = None
+    _started: dict[str, ToolStarted] = field(default_factory=dict)
+
+    def take(self, event: Event) -> None:
+        """Book an event as it happens."""
+        match event:
+            case ModelRequested():
+                self._body = event.body
+            case ModelResponded():
+                self._model(event)
+            case ToolStarted():
+                self._started[event.id] = event
+            case ToolFinished():
+                self._tool(event)
+            case _:
+                pass
+
+    def charges(self, charges: Sequence[Charge], *, status: str = "ok") -> Money:
+        """Book the calls to engines and return what they cost together."""
+        total: Money = Decimal(0)
+        for charge in charges:
+            cost = charge_cost(charge)
+            total = add_money(total, cost)
+            saved = charge_cost(_uncached(charge)) if charge.cached else None
+            self._row(kind=charge.kind, name=charge.provider, cost=cost, charge=charge, status=status, saved=saved)
+        self.cost_usd = add_money(self.cost_usd, total)
+        return total
+
+    def _model(self, event: ModelResponded) -> None:
+        cost = model_cost(event.model, event.usage)
+        self.cost_usd = add_money(self.cost_usd, cost)
+        status = "ok" if event.stop_reason else "error"
+        self._row(kind="model", name=event.model, cost=cost, usage=event.usage, status=status, estimated=event.estimated)
+        self.steps.append(
+            Step(
+                n=len(self.steps) + 1,
+                kind="model",
+                name=event.model,
+                detail=event.stop_reason or "broke off",
+                milliseconds=event.seconds * 1000,
+                usage=event.usage,
+                cost_usd=cost,
+                is_error=event.stop_reason is None,
+                request=self._body,
+                response=list(event.content),
+            )
+        )
+
+    def _tool(self, event: ToolFinished) -> None:
+        cost = self.charges(event.charges, status="error" if event.is_error else "ok")
+        started = self._started.get(event.id)
+        self.steps.append(
+            Step(
+                n=len(self.steps) + 1,
+                kind="tool",
+                name=event.name,
+                detail=event.summary,
+                milliseconds=event.seconds * 1000,
+                cost_usd=cost,
+                is_error=event.is_error,
+                request=dict(started.input) if started else None,
+                response=event.content,
+            )
+        )
+
+    def _row(
+        self,
+        *,
+        kind: Any,
+        name: str,
+        cost: Money,
+        usage: Usage | None = None,
+        charge: Charge | None = None,
+        status: Any = "ok",
+        estimated: bool = False,
+        saved: Money = None,
+    ) -> None:
+        self.ledger.book(
+            LedgerRow(
+                time=datetime.now(UTC),
+                session=self.session,
+                question_id=self.question_id,
+                question=shorten(self.question, 200),
+                kind=kind,
+                name=name,
+                usage=usage or Usage(),
+                units=charge.units if charge else Decimal(0),
+                unit=charge.unit if charge else "",
+                cost_usd=cost,
+                cached=charge.cached if charge else False,
+                status=status,
+                estimated=estimated,
+                saved_usd=saved,
+                notebook="",
+            )
+        )
+
+
+def _uncached(charge: Charge) -> Charge:
+    from dataclasses import replace
+
+    return replace(charge, cached=False)

@@ -1,0 +1,164 @@
+"""Settings, and the places where the package keeps things.
+
+Settings are traits of one Configurable, `WebSearch`. Their values come, later ones winning, from: the defaults,
+`[tool.ipy_websearch]` in pyproject.toml (display settings only), the environment (`IPY_WEBSEARCH_MODEL=…`),
+ipython_config.py (`c.WebSearch.model = …`) and `%config WebSearch.model = …`. A pyproject.toml comes along with a cloned
+repository, so nothing in it may choose where questions and keys are sent: models, engines, keys and addresses are refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from traitlets import Bool, CFloat, Dict, Enum, Float, Int, TraitError, Unicode, observe
+from traitlets.config import Configurable
+
+from ipy_websearch.errors import ConfigError, full_tracebacks
+
+ASK_MODEL = "claude-sonnet-5-5"
+ENRICH_MODEL = "claude-haiku-5-5"
+OFFLINE_MODEL = "offline"
+
+
+class WebSearch(Configurable):
+    """Settings of `%search`, `%%ask` and their Python functions."""
+
+    model = Unicode(ASK_MODEL, help="Model that answers questions; 'offline' is the built-in one.").tag(config=True)
+    enrich_model = Unicode(ENRICH_MODEL, help="Model that fills DataFrame columns.").tag(config=True)
+    provider = Unicode("", help="Search engine; empty: those with a key, then Wikipedia, then local.").tag(config=True)
+    tools = Unicode("standard", help="Tools or tool sets offered to the model, separated by commas.").tag(config=True)
+    count = Int(5, min=1, max=50, help="Search results to ask for.").tag(config=True)
+    max_searches = Int(5, min=0, help="Searches that one question may make.").tag(config=True)
+    max_steps = Int(8, min=1, help="Model requests that one question may make.").tag(config=True)
+    max_tokens = Int(16_000, min=256, help="Tokens that one model reply may have.").tag(config=True)
+    timeout_s = CFloat(120.0, min=0.1, help="Seconds that one question may take.").tag(config=True)
+    budget_usd = Float(None, allow_none=True, min=0.0, help="US dollars that one question may cost; None: no limit.").tag(
+        config=True
+    )
+    session_budget_usd = Float(None, allow_none=True, min=0.0, help="US dollars that the session may cost.").tag(config=True)
+    safe_search = Enum(("off", "moderate", "strict"), "moderate", help="Filter for adult content.").tag(config=True)
+    country = Unicode("", help="Two-letter country of the results; empty: the engine's default.").tag(config=True)
+    language = Unicode("en", help="Two-letter language of the results.").tag(config=True)
+    cache_ttl_s = Int(900, min=0, help="Seconds for which a search is answered from the cache.").tag(config=True)
+    feedback = Enum((0, 1, 2), 1, help="0: results only; 1: with notices and costs; 2: every step.").tag(config=True)
+    max_rows = Int(50, min=1, help="Rows of a results table that are shown.").tag(config=True)
+    full_tracebacks = Bool(False, help="Show Python tracebacks for this package's errors.").tag(config=True)
+    research_root = Unicode("", help="Folder or github:owner/repo/path@ref that read_research may read.").tag(config=True)
+    search_tools = Dict(help="Named engines with parameters: {'my-tavily': {'provider': 'tavily', …}}.").tag(config=True)
+
+    @observe("full_tracebacks")
+    def _on_full_tracebacks(self, change: Any) -> None:
+        full_tracebacks(bool(change["new"]))
+
+
+_in_force: WebSearch | None = None
+
+
+def use_settings(settings: WebSearch | None) -> None:
+    """Make these the settings of sessions that are made without any (None: they load their own)."""
+    global _in_force
+    _in_force = settings
+
+
+def settings_in_force() -> WebSearch | None:
+    """Return the settings that the loaded extension shows in `%config WebSearch`, None when it is not loaded."""
+    return _in_force
+
+
+DISPLAY_SETTINGS = ("count", "feedback", "max_rows", "full_tracebacks", "max_searches", "max_steps", "timeout_s")
+"""What a pyproject.toml may set: how much is shown and asked for, never where anything is sent."""
+
+
+def setting_names() -> list[str]:
+    """Return the names of all settings."""
+    return sorted(WebSearch.class_trait_names(config=True))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?" for a close match of `name`, or "" when nothing is close."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def load_settings(start: Path, *, parent: Any = None) -> WebSearch:
+    """Return the settings for a session that works in the folder `start`.
+
+    Raises:
+        ConfigError: a file or variable holds a setting that does not exist, is not allowed there, or a wrong value.
+    """
+    settings = WebSearch(parent=parent) if parent is not None else WebSearch()
+    configured = set(settings.config.get("WebSearch", {})) if parent is not None else set()
+    values: dict[str, tuple[Any, str]] = {}
+    for name, value in _pyproject_settings(start).items():
+        values[name] = (value, "[tool.ipy_websearch] in pyproject.toml")
+    for name in setting_names():
+        if (text := os.environ.get(f"IPY_WEBSEARCH_{name.upper()}")) is not None:
+            values[name] = (text, f"environment variable IPY_WEBSEARCH_{name.upper()}")
+    for name, (value, source) in values.items():
+        if name not in configured:
+            _assign(settings, name, value, source)
+    return settings
+
+
+def _assign(settings: WebSearch, name: str, value: Any, source: str) -> None:
+    trait = settings.traits()[name]
+    try:
+        setattr(settings, name, trait.from_string(value) if isinstance(value, str) else value)
+    except (TraitError, ValueError) as exc:
+        raise ConfigError(f"{source}: {value!r} is not a value for {name} ({trait.help})") from exc
+
+
+def _pyproject_settings(start: Path) -> dict[str, Any]:
+    for folder in (start, *start.parents):
+        path = folder / "pyproject.toml"
+        if path.is_file():
+            break
+    else:
+        return {}
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("ipy_websearch", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return {}  # somebody else's file is none of our business until it names us
+    for name in table:
+        if name not in DISPLAY_SETTINGS:
+            allowed = ", ".join(DISPLAY_SETTINGS)
+            raise ConfigError(
+                f"[tool.ipy_websearch] in {path} may not set {name!r}{did_you_mean(name, DISPLAY_SETTINGS)} "
+                f"(allowed there: {allowed}); use %config WebSearch.{name} instead"
+            )
+    return dict(table)
+
+
+def data_dir() -> Path:
+    """Return the folder for ledger, cache, index and enrichment store (not created here)."""
+    if home := os.environ.get("IPY_WEBSEARCH_HOME"):
+        return Path(home).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("ipy_websearch", appauthor=False))
+
+
+def settings_dir() -> Path:
+    """Return the folder for key files (not created here)."""
+    if home := os.environ.get("IPY_WEBSEARCH_HOME"):
+        return Path(home).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("ipy_websearch", appauthor=False))
+
+
+def base_url(variable: str, default: str) -> str:
+    """Return scheme, host and prefix of a service: the environment variable or the default, without a final slash.
+
+    Raises:
+        ConfigError: the value is not an http or https address, or carries a user name.
+    """
+    value = (os.environ.get(variable) or default).strip().rstrip("/")
+    if not value.startswith(("http://", "https://")) or "@" in value.split("//", 1)[1].split("/", 1)[0]:
+        raise ConfigError(f"{variable} is {value!r}; it must be an http:// or https:// address without a user name")
+    return value

@@ -1,0 +1,193 @@
+"""Where keys come from, and how they stay out of sight.
+
+A key is looked for in this order: set in the session, environment, `.env` beside the notebook, a file in the settings
+directory (mode 0600), the system keyring where the `keyring` package is installed. It is stripped and checked when it
+is read: HTTP libraries print a key with a stray newline in full in their error text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ipy_websearch.errors import ConfigError, MissingKeyError
+
+KEYRING_SERVICE = "ipy_websearch"
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """One key: its environment variable, the short names people say, and where to get one."""
+
+    variable: str
+    names: tuple[str, ...]
+    obtain: str
+
+    @property
+    def file_name(self) -> str:
+        """The file in the settings directory: BRAVE_API_KEY is kept in `brave-api-key`."""
+        return self.variable.lower().replace("_", "-")
+
+
+KEYS: dict[str, KeySpec] = {
+    spec.variable: spec
+    for spec in (
+        KeySpec("ANTHROPIC_API_KEY", ("anthropic", "claude"), "https://platform.claude.com/settings/keys"),
+        KeySpec("BRAVE_API_KEY", ("brave",), "https://brave.com/search/api/"),
+        KeySpec("GOOGLE_SEARCH_API_KEY", ("google",), "https://developers.google.com/custom-search"),
+        KeySpec("GOOGLE_SEARCH_ENGINE_ID", ("google-engine",), "https://programmablesearchengine.google.com/"),
+        KeySpec("FIRECRAWL_API_KEY", ("firecrawl",), "https://www.firecrawl.dev/app/api-keys"),
+        KeySpec("TAVILY_API_KEY", ("tavily",), "https://app.tavily.com/"),
+        KeySpec("PERPLEXITY_API_KEY", ("perplexity",), "https://www.perplexity.ai/settings/api"),
+        KeySpec("EXA_API_KEY", ("exa",), "https://dashboard.exa.ai/api-keys"),
+        KeySpec("GITHUB_TOKEN", ("github",), "https://github.com/settings/tokens"),
+    )
+}
+
+_FORBIDDEN = re.compile(r"[^\x21-\x7e]")
+
+
+def clean_key(value: str, variable: str) -> str:
+    """Return the key without white space and quotes around it.
+
+    Raises:
+        ConfigError: what is left holds white space, control or non-ASCII characters (the message never shows it).
+    """
+    key = value.strip().strip("'\"").strip()
+    if _FORBIDDEN.search(key):
+        raise ConfigError(
+            f"the value of {variable} holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
+        )
+    return key
+
+
+@dataclass(slots=True)
+class Credentials:
+    """Looks keys up; never shows them. `settings_dir` holds the key files, `env_file` is the `.env` to read (or None)."""
+
+    settings_dir: Path
+    env_file: Path | None = None
+    _session: dict[str, str] = field(default_factory=dict, repr=False)
+    _dotenv: Mapping[str, str | None] | None = field(default=None, repr=False)
+
+    def spec(self, name: str) -> KeySpec:
+        """Return the key that `name` means: a variable name or a short name, in any case.
+
+        Raises:
+            ConfigError: no key is called that; the message lists those there are.
+        """
+        wanted = name.strip()
+        for spec in KEYS.values():
+            if wanted.upper() == spec.variable or wanted.lower() in spec.names:
+                return spec
+        known = ", ".join(spec.names[0] for spec in KEYS.values())
+        raise ConfigError(f"there is no key called {name!r}; the keys are: {known}")
+
+    def set(self, name: str, value: str) -> None:
+        """Set a key for this session only; nothing is written."""
+        spec = self.spec(name)
+        key = clean_key(value, spec.variable)
+        if not key:
+            raise ConfigError(f"{spec.variable}: no key was given, so nothing was changed")
+        self._session[spec.variable] = key
+
+    def forget(self, name: str) -> list[str]:
+        """Forget a key of the session and its file; return where it was found and removed."""
+        spec, removed = self.spec(name), []
+        if self._session.pop(spec.variable, None) is not None:
+            removed.append("session")
+        path = self.settings_dir / spec.file_name
+        if path.exists():
+            path.unlink()
+            removed.append(str(path))
+        return removed
+
+    def save(self, name: str, value: str) -> Path:
+        """Write a key to its file in the settings directory, readable by the owner alone; return the path."""
+        spec = self.spec(name)
+        key = clean_key(value, spec.variable)
+        self.settings_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self.settings_dir / spec.file_name
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+            file.write(key + "\n")
+        path.chmod(0o600)
+        return path
+
+    def find(self, name: str) -> tuple[str, str] | None:
+        """Return (key, where it was found), or None when it is nowhere; where is one of session, environment, .env,
+        file, keyring."""
+        spec = self.spec(name)
+        for where, value in (
+            ("session", self._session.get(spec.variable)),
+            ("environment", os.environ.get(spec.variable)),
+            (".env", self._from_env_file(spec.variable)),
+            ("file", self._from_file(spec)),
+            ("keyring", _from_keyring(spec.variable)),
+        ):
+            if value and (key := clean_key(value, spec.variable)):
+                return key, where
+        return None
+
+    def get(self, name: str) -> str | None:
+        """Return the key, or None when it is nowhere."""
+        found = self.find(name)
+        return found[0] if found else None
+
+    def require(self, name: str) -> str:
+        """Return the key.
+
+        Raises:
+            MissingKeyError: it is nowhere; the message names every way to set it.
+        """
+        key = self.get(name)
+        if key is None:
+            raise self.missing(name)
+        return key
+
+    def missing(self, name: str) -> MissingKeyError:
+        """Return the error that says a key is missing and names every way to set it."""
+        spec = self.spec(name)
+        return MissingKeyError(
+            f"{spec.variable} is not set: run `%websearch key {spec.names[0]}`, or set the environment variable "
+            f"{spec.variable}, or put it into a .env file beside the notebook, or into {self.settings_dir / spec.file_name}"
+            f", or into the system keyring; get a key at {spec.obtain}"
+        )
+
+    def secrets(self) -> list[str]:
+        """Return every key that can be found, for redaction; longest first."""
+        found = (self.find(variable) for variable in KEYS)
+        return sorted({key for key, _ in filter(None, found)}, key=len, reverse=True)
+
+    def _from_env_file(self, variable: str) -> str | None:
+        if self.env_file is None:
+            return None
+        if self._dotenv is None:
+            self._dotenv = {}
+            if self.env_file.is_file():
+                from dotenv import dotenv_values
+
+                self._dotenv = dotenv_values(self.env_file, interpolate=False)
+        return self._dotenv.get(variable)
+
+    def _from_file(self, spec: KeySpec) -> str | None:
+        try:
+            return (self.settings_dir / spec.file_name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+
+def _from_keyring(variable: str) -> str | None:
+    """Return the key from the system keyring; a missing package, back end or entry is simply no key."""
+    import importlib.util
+
+    if importlib.util.find_spec("keyring") is None:
+        return None
+    import keyring
+
+    try:
+        return keyring.get_password(KEYRING_SERVICE, variable)
+    except Exception:  # a locked or absent keyring is no reason to stop: the other places may hold the key
+        return None

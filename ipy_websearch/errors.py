@@ -1,0 +1,111 @@
+"""Every error the package raises, one tree with one base.
+
+    WebSearchError
+      ConfigError              a setting, flag or name is wrong
+        MissingKeyError        names every way to set that key
+      ProviderError            an engine failed
+        RateLimitedError       it answered 429
+      FetchError               a page could not be had
+        BlockedAddressError    the address is not the public web
+      ModelError               the model's API refused or broke
+      BudgetExceededError      a ceiling would be passed by the next paid call
+      EnrichmentError          an enrichment as a whole could not go on
+
+A message is one line: what happened, with which value, and what to do. In IPython it is shown as that line, without
+a traceback, and the cell still fails, so that "Run All" stops; `%config WebSearch.full_tracebacks = True` (or
+`full_tracebacks(True)`) brings the traceback back for people who work on the package.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ipy_websearch.results import Answer
+
+_show_tracebacks = False
+
+
+def full_tracebacks(show: bool) -> None:
+    """Switch between the one-line form (False, the default) and full tracebacks for all errors of this package."""
+    global _show_tracebacks
+    _show_tracebacks = show
+
+
+class WebSearchError(Exception):
+    """The base of all errors of this package; catch it to catch them all."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows in place of a traceback."""
+        if _show_tracebacks:
+            return [line.rstrip("\n") for line in traceback.format_exception(self)]
+        return [f"{type(self).__name__}: {self}"]
+
+
+class ConfigError(WebSearchError):
+    """A setting, a flag or a name is wrong; nothing was sent."""
+
+
+class MissingKeyError(ConfigError):
+    """A key that was asked for by name is not set; the message names every way to set it."""
+
+
+class ProviderError(WebSearchError):
+    """A search or page engine failed.
+
+    `status` is the HTTP status (None when no answer came), `retry_after` seconds to wait (None when not said).
+    """
+
+    def __init__(
+        self, message: str, *, provider: str = "", status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.status = status
+        self.retry_after = retry_after
+
+
+class RateLimitedError(ProviderError):
+    """The engine answered 429: too many requests, or the plan is used up."""
+
+
+class FetchError(WebSearchError):
+    """A page could not be had or could not be read."""
+
+
+class BlockedAddressError(FetchError):
+    """The address does not belong to the public web; the message names the rule that refused it."""
+
+
+class ModelError(WebSearchError):
+    """The model's API refused the request or broke off.
+
+    `status` is the HTTP status (200 when it broke inside a stream, None when no answer came), `request_id` the
+    API's own id, `partial` an `Answer` with the text that had already arrived. What that cost is in the ledger.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        request_id: str | None = None,
+        partial: Answer | None = None,
+        retry_after: float | None = None,
+        kind: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.request_id = request_id
+        self.partial = partial
+        self.retry_after = retry_after
+        self.kind = kind
+
+
+class BudgetExceededError(WebSearchError):
+    """The next paid call would pass a ceiling, so it was not sent; the message says what it would take."""
+
+
+class EnrichmentError(WebSearchError):
+    """An enrichment as a whole could not go on; rows that were finished are in the store."""

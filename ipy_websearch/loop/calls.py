@@ -1,0 +1,204 @@
+"""Runs the tool calls of one reply: all at the same time, each failure as a result, none beyond a limit.
+
+Every call gets exactly one output, in the order of the calls. A call that may not run any more (searches, money, time) gets
+an error that names the limit. The same call runs once in an answer; a repeated one is told where its results stand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ipy_websearch.errors import WebSearchError
+from ipy_websearch.events import Event, LimitReached, Notice, ToolFinished
+from ipy_websearch.loop.limits import Meter, Purse
+from ipy_websearch.results import Panel, PanelShelf
+from ipy_websearch.text import fold, plain, shorten
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
+from ipy_websearch.usage import LimitName
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of the model; `malformed` when its input was cut off or is no JSON object."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any]
+    malformed: bool = False
+
+
+@dataclass(slots=True)
+class CallRunner:
+    """Runs calls for one answer; `outputs` holds what the calls of the last `run` gave, by call id."""
+
+    tools: Mapping[str, Tool]
+    context: ToolContext
+    panels: PanelShelf
+    purse: Purse
+    meter: Meter
+    outputs: dict[str, ToolOutput] = field(default_factory=dict)
+    _first_ids: dict[Any, str] = field(default_factory=dict)
+
+    async def run(self, calls: Sequence[Call]) -> AsyncIterator[Event]:
+        """Run the calls and yield an event as each one ends.
+
+        On cancellation the calls under way are cancelled too, and nothing is left running.
+        """
+        self.outputs = {}
+        started: dict[asyncio.Task[ToolOutput], tuple[Call, Tool, float]] = {}
+        try:
+            for call in calls:
+                unlimited = self.meter.reached is None
+                begun = self._begin(call)
+                if unlimited and self.meter.reached is not None:
+                    yield LimitReached(self.meter.reached, self.meter.explain(self.meter.reached))
+                if isinstance(begun, ToolOutput):
+                    for event in self._end(call, begun, 0.0):
+                        yield event
+                else:
+                    task = asyncio.create_task(self._guarded(begun, call))
+                    started[task] = (call, begun, time.perf_counter())
+            async for event in self._collect(started):
+                yield event
+        finally:
+            for task in started:
+                task.cancel()
+            if started:
+                await asyncio.gather(*started, return_exceptions=True)
+
+    def refuse(self, calls: Sequence[Call], limit: LimitName) -> list[Event]:
+        """Answer calls with an error that names the limit, without running them."""
+        self.outputs = {}
+        events: list[Event] = self._reach(limit)
+        for call in calls:
+            events += self._end(call, self._limit_output(limit), 0.0)
+        return events
+
+    def _begin(self, call: Call) -> Tool | ToolOutput:
+        """Return the tool to run for a call, or the output that it gets without running."""
+        tool = self.tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self.tools)
+            return _error(f"There is no tool called {call.name!r}. Available: {known}.")
+        if call.malformed:
+            return _error("The input of this call was cut off; nothing was run.")
+        problem = _input_problem(tool, call.input)
+        if problem:
+            return _error(problem)
+        key = (tool.name, _normal(call.input))
+        if key in self._first_ids:
+            text = f"Same call as {self._first_ids[key]}; its result is given there."
+            return ToolOutput(summary="already asked in this answer", text=text)
+        limit = self._limit_for(tool)
+        if limit:
+            return self._limit_output(limit)
+        self._first_ids[key] = call.id
+        if tool.counts_as_search:
+            self.meter.searches += 1
+        return tool
+
+    def _limit_for(self, tool: Tool) -> LimitName | None:
+        if self.meter.seconds_for_tools <= 0:
+            return "timeout"
+        if tool.counts_as_search and self.meter.searches >= self.meter.limits.max_searches:
+            return "max_searches"
+        if tool.price and not self.purse.can_pay(tool.price):
+            return "budget"
+        return None
+
+    def _limit_output(self, limit: LimitName) -> ToolOutput:
+        self.meter.reach(limit)
+        reason = self.meter.explain(limit)
+        return ToolOutput(summary=f"not run: {reason}", text=f"Not run: {reason}.", is_error=True)
+
+    def _reach(self, limit: LimitName) -> list[Event]:
+        first = self.meter.reached is None
+        self.meter.reach(limit)
+        return [LimitReached(limit, self.meter.explain(limit))] if first else []
+
+    async def _guarded(self, tool: Tool, call: Call) -> ToolOutput:
+        """Run one call; whatever goes wrong in it becomes an error output, except interrupts."""
+        try:
+            async with asyncio.timeout(tool.timeout_s):
+                return await tool.call(tool.input_model.model_validate(dict(call.input)), self.context)
+        except TimeoutError:
+            return _error(f"{tool.name} did not end within {tool.timeout_s:g} s.")
+        except WebSearchError as exc:
+            return _error(str(exc))
+        except Exception as exc:  # a bug in a tool (or a plug-in) must not cost the user the answer
+            return _error(f"{tool.name} failed: {type(exc).__name__}: {shorten(plain(str(exc)), 200)}")
+
+    async def _collect(self, started: dict[asyncio.Task[ToolOutput], tuple[Call, Tool, float]]) -> AsyncIterator[Event]:
+        pending = set(started)
+        while pending:
+            done, pending = await asyncio.wait(
+                pending, timeout=self.meter.seconds_for_tools, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                for event in self._reach("timeout"):
+                    yield event
+                for task in pending:
+                    task.cancel()
+                await asyncio.gather(*pending, return_exceptions=True)
+                done, pending = pending, set()
+            for task in sorted(done, key=list(started).index):
+                call, tool, start = started[task]
+                output = self._limit_output("timeout") if task.cancelled() else task.result()
+                if tool.price:
+                    self.purse.paid(tool.price, output.charges)
+                for event in self._end(call, output, time.perf_counter() - start):
+                    yield event
+
+    def _end(self, call: Call, output: ToolOutput, seconds: float) -> list[Event]:
+        self.outputs[call.id] = output
+        self.context.known_urls.update(output.urls)
+        panel: Panel | None = None
+        if output.panel_data is not None:
+            title = output.panel_title or call.name
+            panel = self.panels.add(title, output.panel_kind, output.panel_data, tool=call.name, is_error=output.is_error)
+        notices: list[Event] = [Notice(text) for text in output.notices]
+        finished = ToolFinished(
+            id=call.id,
+            name=call.name,
+            summary=output.summary,
+            is_error=output.is_error,
+            seconds=seconds,
+            panel=panel,
+            charges=output.charges,
+            results=output.results,
+        )
+        return [*notices, finished]
+
+
+def _error(text: str) -> ToolOutput:
+    return ToolOutput(summary=shorten(plain(text), 200), text=text, is_error=True)
+
+
+def _input_problem(tool: Tool, value: Any) -> str:
+    """Return what is wrong with a call's input in words that the model can act on, "" when it fits."""
+    from pydantic import ValidationError
+
+    if not isinstance(value, Mapping):
+        return f"The input of {tool.name} must be a JSON object."
+    try:
+        tool.input_model.model_validate(dict(value))
+    except ValidationError as exc:
+        problems = (f"{'.'.join(str(part) for part in e['loc']) or 'input'}: {e['msg']}" for e in exc.errors()[:5])
+        return f"Invalid input for {tool.name}: {'; '.join(problems)}."
+    return ""
+
+
+def _normal(value: Any) -> Any:
+    """Return an input in the form in which equal calls are equal: text folded, lists sorted, nulls and empties left out."""
+    if isinstance(value, Mapping):
+        return tuple(sorted((k, n) for k, v in value.items() if (n := _normal(v)) not in (None, (), "")))
+    if isinstance(value, list | tuple):
+        return tuple(sorted((_normal(v) for v in value), key=repr))
+    if isinstance(value, str):
+        return fold(value)
+    return value if value is None or isinstance(value, int | float | bool) else json.dumps(value, sort_keys=True, default=str)

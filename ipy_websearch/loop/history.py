@@ -1,0 +1,74 @@
+"""Keeps a message history legal: every tool call answered, no empty turns, nothing that the API would refuse. Pure.
+
+Rules: platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use, read 2026-11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Message = dict[str, Any]
+
+
+def user_message(text: str) -> Message:
+    """Return a user turn with one text block."""
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def sendable(block: Mapping[str, Any]) -> bool:
+    """Say whether a block of a reply may be sent back: empty text blocks may not."""
+    return block.get("type") != "text" or bool(str(block.get("text") or "").strip())
+
+
+def assistant_message(content: Sequence[Mapping[str, Any]]) -> Message | None:
+    """Return the assistant turn for a reply's blocks, None when nothing sendable is in it."""
+    blocks = [dict(block) for block in content if sendable(block)]
+    return {"role": "assistant", "content": blocks} if blocks else None
+
+
+def open_calls(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the `tool_use` blocks of a message that the client has to answer."""
+    content = message.get("content")
+    if message.get("role") != "assistant" or isinstance(content, str) or not content:
+        return []
+    return [block for block in content if block.get("type") == "tool_use"]
+
+
+def closed(messages: Sequence[Message]) -> list[Message]:
+    """Return a history to which a next question can be added.
+
+    Calls without a result (after an interrupt, a limit or an error) are taken out of the last assistant turn, as are server
+    tool calls whose result never came and thinking that would be left without text; a turn of which nothing remains goes
+    altogether.
+    """
+    history = [dict(message) for message in messages]
+    if history and history[-1]["role"] == "assistant" and isinstance(history[-1]["content"], list):
+        answered = {b.get("tool_use_id") for b in history[-1]["content"] if str(b.get("type")).endswith("_tool_result")}
+        kept = [b for b in history[-1]["content"] if not _unanswered(b, answered)]
+        if any(b.get("type") not in ("thinking", "redacted_thinking") for b in kept):
+            history[-1] = {**history[-1], "content": kept}
+        else:
+            history.pop()
+    return history
+
+
+def _unanswered(block: Mapping[str, Any], answered: set[Any]) -> bool:
+    kind = block.get("type")
+    return kind == "tool_use" or (kind == "server_tool_use" and block.get("id") not in answered)
+
+
+def ended_by(messages: Sequence[Message], text: str) -> list[Message]:
+    """Return a history that ends with an assistant turn: `text` stands in where the model's own turn is missing."""
+    history = closed(messages)
+    if not history or history[-1]["role"] != "assistant":
+        history.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
+    return history
+
+
+def with_nudge(messages: Sequence[Message], text: str) -> list[Message]:
+    """Return the history with `text` added to the last user turn, after its results."""
+    last = messages[-1]
+    content = last["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    return [*messages[:-1], {**last, "content": [*blocks, {"type": "text", "text": text}]}]

@@ -1,0 +1,287 @@
+"""The tool loop: a question in, a stream of events out, with the finished answer as the last one.
+
+Its law is section 6 of the design. In short: tool calls of one reply run concurrently and go back in one message; every
+stop reason is handled by name; a limit never ends in silence, since the calls still open get an error that names it and the
+next request, with `tool_choice: none`, asks for the answer in words; what breaks is retried only while nothing was shown. The
+history is legal after every way of ending, interrupts included. Wire facts: platform.claude.com/docs, read 2026-11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ipy_websearch.errors import BudgetExceededError, ModelError
+from ipy_websearch.events import Event, Finished, LimitReached, ModelResponded, Notice, ToolFinished
+from ipy_websearch.loop.calls import Call, CallRunner
+from ipy_websearch.loop.history import Message, assistant_message, closed, ended_by, user_message, with_nudge
+from ipy_websearch.loop.limits import Meter, OpenPurse, Purse
+from ipy_websearch.loop.prompts import FINAL_NUDGE
+from ipy_websearch.loop.turn import Turn
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.reply import Reply
+from ipy_websearch.model.requests import build_request, estimate_tokens, tool_result
+from ipy_websearch.results import Answer, Panel, PanelShelf
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
+from ipy_websearch.usage import LimitName, Limits
+
+MAX_PAUSES = 5
+"""How often a turn that the API paused is resumed; each pause already stands for ten searches of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one run is to do. `history` is a legal list of earlier messages, `known_urls` what may be fetched from the start."""
+
+    question: str
+    model: str
+    system: str
+    tools: tuple[Tool, ...] = ()
+    server_tools: tuple[Mapping[str, Any], ...] = ()
+    history: tuple[Message, ...] = ()
+    limits: Limits = Limits()
+    max_tokens: int = 16_000
+    known_urls: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class AnswerLoop:
+    """One run of the loop. Iterate over `events()` once; `partial()` gives the answer so far after it was cut off."""
+
+    client: ModelClient
+    job: Job
+    panels: PanelShelf
+    purse: Purse = field(default_factory=OpenPurse)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Any] = asyncio.sleep
+    meter: Meter = field(init=False)
+    turn: Turn = field(init=False)
+    runner: CallRunner = field(init=False)
+    messages: list[Message] = field(init=False)
+    notices: list[str] = field(default_factory=list)
+    own_panels: list[Panel] = field(default_factory=list)
+    stop_reason: str | None = None
+    _taken: bool = True
+    _final: bool = False
+    _nudged: bool = False
+    _pauses: int = 0
+
+    def __post_init__(self) -> None:
+        self.meter = Meter(self.job.limits, self.clock)
+        self.turn = Turn(self.client, self.meter, self.purse, self.sleep)
+        self.messages = [*self.job.history, user_message(self.job.question)]
+        tools = {tool.name: tool for tool in self.job.tools}
+        context = ToolContext(known_urls=set(self.job.known_urls))
+        self.runner = CallRunner(tools, context, self.panels, self.purse, self.meter)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Answer the question; the last event is `Finished`.
+
+        Raises:
+            ModelError: the API refused or broke; `partial` holds the text that was already there. What was used is in
+                the `ModelResponded` events.
+            BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
+        """
+        while True:
+            unlimited = self.meter.reached is None
+            body = self._body_within_means()
+            if unlimited and self.meter.reached is not None:
+                yield LimitReached(self.meter.reached, self.meter.explain(self.meter.reached))
+            if body is None:
+                break
+            self.meter.steps += 1
+            self._taken = False
+            try:
+                async for event in self.turn.events(body, final=self._final):
+                    yield self._kept(event)
+            except ModelError as exc:
+                exc.partial = self.partial(self.meter.reached) if self.turn.text else None
+                raise
+            going = False
+            async for outcome in self._decide(self._take_reply()):
+                if isinstance(outcome, bool):
+                    going = outcome
+                else:
+                    yield self._kept(outcome)
+            if not going:
+                break
+        yield Finished(self.partial(self.meter.reached))
+
+    def partial(self, limit: LimitName | None) -> Answer:
+        """Return the answer as far as it is, with a legal history."""
+        text = str(self.turn.text)
+        if not text:
+            text = f"*There is no answer: {self.meter.explain(limit) if limit else 'the model wrote none'}.*"
+        if not self._taken:
+            self._take_reply()
+        return Answer(
+            question=self.job.question,
+            text=text,
+            model=self.turn.model or self.job.model,
+            citations=self.turn.book.citations,
+            panels=tuple(self.own_panels),
+            usage=self.turn.usage,
+            searches=self.meter.searches + self.turn.usage.server_searches,
+            stop_reason=self.stop_reason,
+            limit=limit,
+            messages=tuple(ended_by(self.messages, text)),
+            notices=tuple(self.notices),
+            offline=self.client.offline,
+            seconds=self.meter.seconds,
+        )
+
+    def interrupted(self) -> ModelResponded | None:
+        """Return the booking of a request that was cut off from outside, None when none was under way."""
+        return self.turn.cut_off(self.job.model)
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def _body_within_means(self) -> dict[str, Any] | None:
+        """Return the next request with the `max_tokens` that money allows, None when no money is left for any.
+
+        When money does not reach for another round, the request becomes the final one; when not even that fits, the newest
+        results are left out of it.
+
+        Raises:
+            BudgetExceededError: nothing has been sent yet, and nothing can be.
+        """
+        while True:
+            body = self._body()
+            tokens = estimate_tokens(body)
+            granted = self.purse.grant(self.job.model, tokens, self.job.max_tokens, final=self._final)
+            if granted:
+                return {**body, "max_tokens": granted}
+            self.meter.reach("budget")
+            if not self._final:
+                self._final = True
+            elif not self._drop_newest_results():
+                break
+        if self.meter.steps == 0:
+            raise BudgetExceededError(self.purse.refusal(self.job.model, tokens))
+        return None
+
+    def _body(self) -> dict[str, Any]:
+        definitions = [*(tool.definition() for tool in self.job.tools), *self.job.server_tools]
+        return build_request(
+            model=self.job.model,
+            system=self.job.system,
+            messages=self.messages,
+            tools=definitions,
+            max_tokens=self.job.max_tokens,
+            platform=self.client.platform,
+            tool_choice={"type": "none"} if self._final and definitions else None,
+        )
+
+    def _drop_newest_results(self) -> bool:
+        """Replace the newest tool results by errors that name the ceiling; say whether there was something to replace."""
+        content = self.messages[-1]["content"]
+        if not any(b.get("type") == "tool_result" and not b.get("is_error") for b in content):
+            return False
+        reason = f"Left out: {self.meter.explain('budget')}."
+        output = ToolOutput(summary=reason, text=reason, is_error=True)
+        self.messages[-1] = self._result_message((str(b["tool_use_id"]), output) for b in content if "tool_use_id" in b)
+        return True
+
+    # --- deciding what comes next -----------------------------------------------------------------------------------
+
+    def _take_reply(self) -> Reply:
+        """Take the newest reply into the history; of one that broke off, only its text."""
+        self._taken = True
+        reply = self.turn.reply or Reply()
+        self.stop_reason = reply.stop_reason
+        content = reply.content if reply.complete else [b for b in reply.content if b.get("type") == "text"]
+        if turn := assistant_message(content):
+            if self.messages[-1]["role"] == "assistant":  # it goes on after a pause
+                self.messages[-1] = {**self.messages[-1], "content": [*self.messages[-1]["content"], *turn["content"]]}
+            else:
+                self.messages.append(turn)
+        return reply
+
+    async def _decide(self, reply: Reply) -> AsyncIterator[Event | bool]:
+        """Yield the events that follow from a reply, and last whether to ask again."""
+        calls = [
+            Call(str(b.get("id")), str(b.get("name")), b.get("input") or {}, str(b.get("id")) in reply.malformed)
+            for b in reply.content
+            if b.get("type") == "tool_use"
+        ]
+        if not reply.complete:
+            if self.meter.reached != "timeout":
+                yield Notice("the model's answer broke off; this is what had arrived")
+            yield False
+        elif calls and not self._final:
+            async for event in self._run_calls(calls):
+                yield event
+            yield True
+        elif reply.stop_reason == "pause_turn" and not self._final:
+            self._resume()
+            yield True
+        else:
+            if note := _stop_note(reply):
+                yield Notice(note)
+            yield self._ask_for_text(reply)
+
+    async def _run_calls(self, calls: Sequence[Call]) -> AsyncIterator[Event]:
+        if self.meter.steps >= self.job.limits.max_steps:
+            for event in self.runner.refuse(calls, "max_steps"):
+                yield event
+        else:
+            async for event in self.runner.run(calls):
+                yield event
+        outputs = self.runner.outputs
+        for output in outputs.values():
+            for passage in output.passages:
+                self.turn.book.know(passage.url, passage.title, passage.published_date)
+        self.messages.append(self._result_message([(call.id, outputs[call.id]) for call in calls]))
+        self._final = self.meter.reached is not None
+
+    def _result_message(self, outputs: Iterable[tuple[str, ToolOutput]]) -> Message:
+        platform = self.client.platform
+        return {"role": "user", "content": [tool_result(call_id, output, platform) for call_id, output in outputs]}
+
+    def _kept(self, event: Event) -> Event:
+        """Remember what the finished answer will list."""
+        if isinstance(event, ToolFinished) and event.panel is not None:
+            self.own_panels.append(event.panel)
+        if isinstance(event, Notice) and event.text not in self.notices:
+            self.notices.append(event.text)
+        return event
+
+    def _resume(self) -> None:
+        """Have a paused turn sent back as it is; after too many pauses, ask for the answer instead."""
+        self._pauses += 1
+        if self._pauses > MAX_PAUSES or self.meter.steps >= self.job.limits.max_steps:
+            self.meter.reach("max_steps")
+            self._final = True
+            self.messages = [*closed(self.messages), user_message(FINAL_NUDGE)]
+
+    def _ask_for_text(self, reply: Reply) -> bool:
+        """Say whether to ask once more, because a reply without a word followed on tool results."""
+        wordless = not reply.text.strip() and reply.stop_reason in ("end_turn", "tool_use", "pause_turn")
+        if not wordless or self._nudged or len(self.messages) <= len(self.job.history) + 1:
+            return False
+        self._nudged = True
+        history = closed(self.messages)
+        if history[-1]["role"] == "user":
+            self.messages = with_nudge(history, FINAL_NUDGE)
+        else:
+            self.messages = [*history, user_message(FINAL_NUDGE)]
+        return True
+
+
+def _stop_note(reply: Reply) -> str:
+    """Return what a reader should know of why the model stopped, "" when it ended as it should."""
+    match reply.stop_reason:
+        case "end_turn" | "stop_sequence" | "tool_use" | "pause_turn":
+            return ""
+        case "max_tokens":
+            return "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens"
+        case "refusal":
+            category = (reply.stop_details or {}).get("category")
+            return f"the model declined to answer{f' ({category})' if category else ''}"
+        case "model_context_window_exceeded":
+            return "the answer was cut off: the model's context window is full; %ask --reset begins anew"
+        case other:
+            return f"the model stopped for a reason unknown here: {other}"

@@ -1,0 +1,206 @@
+"""Asks the model once: sends a request, reads the reply as it is written, and sends it again when that is allowed.
+
+A request is sent again only while none of its text has been shown. Whatever happens, what it used is reported: by the API, or
+estimated where the stream broke before the API could say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ipy_websearch.citations import CitationBook, marks
+from ipy_websearch.errors import ModelError
+from ipy_websearch.events import (
+    Cited,
+    Event,
+    LimitReached,
+    ModelRequested,
+    ModelResponded,
+    Notice,
+    Retracted,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from ipy_websearch.loop.limits import Meter, Purse
+from ipy_websearch.loop.text import AnswerText
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.reply import Reply
+from ipy_websearch.model.retry import retry_wait_s
+from ipy_websearch.usage import Usage
+
+_BROKEN = ("connection_error", "truncated", "timeout_error")
+
+
+@dataclass(slots=True)
+class Turn:
+    """The model's side of a run. `reply` is the newest reply, `usage` the sum over all requests, failed ones included."""
+
+    client: ModelClient
+    meter: Meter
+    purse: Purse
+    sleep: Callable[[float], Any] = asyncio.sleep
+    text: AnswerText = field(default_factory=AnswerText)
+    book: CitationBook = field(default_factory=CitationBook)
+    usage: Usage = Usage()
+    model: str = ""
+    reply: Reply | None = None
+    _open: bool = False
+    _start: float = 0.0
+    _shown: bool = False
+
+    async def events(self, body: Mapping[str, Any], *, final: bool) -> AsyncIterator[Event]:
+        """Send `body` and yield what is written; afterwards `reply` holds the reply, complete or as far as it came.
+
+        Raises:
+            ModelError: the API refused it or broke off and sending it again is no use.
+        """
+        failures = 0
+        while True:
+            yield ModelRequested(self.meter.steps, str(body["model"]), body, final)
+            error: ModelError | None = None
+            reply = self._begin()
+            try:
+                async for event in self._read(body, reply):
+                    self._shown = self._shown or isinstance(event, TextDelta)
+                    yield event
+            except ModelError as exc:
+                error = exc
+            except TimeoutError:
+                self.meter.reach("timeout")
+                yield LimitReached("timeout", self.meter.explain("timeout"))
+            yield self._end(str(body["model"]))
+            error = self._problem(reply, error)
+            if error is None:
+                return
+            failures += 1
+            wait = None if self._shown else retry_wait_s(error, failures)
+            if wait is None or wait >= self.meter.seconds_left:
+                raise error
+            self.reply = None
+            yield Retracted(self.meter.steps)
+            yield Notice(f"{error}; trying again in {wait:.1f} s")
+            await self.sleep(wait)
+
+    def cut_off(self, model: str) -> ModelResponded | None:
+        """Return the booking of a request that was interrupted, None when none was under way."""
+        return self._end(model) if self._open else None
+
+    def _begin(self) -> Reply:
+        self._start, self._open, self._shown = time.perf_counter(), True, False
+        self.text.step()
+        self.reply = Reply()
+        return self.reply
+
+    def _end(self, model: str) -> ModelResponded:
+        """Close the books on a request; what the API did not report as written counts a token for four characters."""
+        assert self.reply is not None
+        reply, usage = self.reply, self.reply.usage
+        if not reply.complete and reply.blocks:
+            written = sum(len(str(b.get("text") or b.get("thinking") or b.get("input") or "")) for b in reply.content)
+            usage += Usage(output_tokens=max(0, written // 4 - usage.output_tokens))
+        self._open = False
+        self.purse.settle(usage)
+        self.usage += usage
+        self.model = reply.model or self.model
+        return ModelResponded(
+            step=self.meter.steps,
+            model=reply.model or model,
+            usage=usage,
+            stop_reason=reply.stop_reason,
+            seconds=time.perf_counter() - self._start,
+            content=tuple(reply.content),
+            request_id=self.client.request_id,
+            estimated=not reply.complete,
+        )
+
+    def _problem(self, reply: Reply, error: ModelError | None) -> ModelError | None:
+        """Return the error that stands in the way of using a reply; a broken one whose text was shown is used as it is."""
+        if error is None:
+            if reply.complete or self._shown or self.meter.reached == "timeout":
+                return None
+            return ModelError("the model's answer ended too soon", status=200, kind="truncated")
+        return None if self._shown and error.kind in _BROKEN else error
+
+    async def _read(self, body: Mapping[str, Any], reply: Reply) -> AsyncIterator[Event]:
+        """Read one reply; yield its text, citations and announced calls as they arrive."""
+        stream = self.client.stream(body)
+        iterator = stream.__aiter__()
+        try:
+            while True:
+                async with asyncio.timeout(self.meter.seconds_left):
+                    raw = await anext(iterator, None)
+                if raw is None:
+                    break
+                for event in self._take(raw, reply):
+                    yield event
+        finally:
+            await stream.aclose()  # type: ignore[attr-defined]
+            for block in reply.close():
+                for event in self._block_ended(block, reply):
+                    yield event
+
+    def _take(self, raw: Mapping[str, Any], reply: Reply) -> list[Event]:
+        ended = reply.apply(raw)
+        events: list[Event] = []
+        match raw.get("type"):
+            case "content_block_start":
+                block = raw.get("content_block") or {}
+                if block.get("type") == "text" and block.get("text"):
+                    events += self._written(str(block["text"]))
+                elif str(block.get("type", "")).endswith("_tool_result"):
+                    events.append(_server_result(block))
+            case "content_block_delta":
+                delta = raw.get("delta") or {}
+                if delta.get("type") == "text_delta" and delta.get("text"):
+                    events += self._written(delta["text"])
+            case _:
+                pass
+        return events + (self._block_ended(ended, reply) if ended else [])
+
+    def _written(self, text: str) -> list[Event]:
+        shown = self.text.write(text)
+        return [TextDelta(shown)] if shown else []
+
+    def _block_ended(self, block: Mapping[str, Any], reply: Reply) -> list[Event]:
+        match block.get("type"):
+            case "text" if block.get("citations"):
+                return self._cited(block["citations"])
+            case "tool_use" | "server_tool_use" as kind:
+                started = ToolStarted(
+                    str(block.get("id")), str(block.get("name")), block.get("input") or {}, kind == "server_tool_use"
+                )
+                return [started]
+            case _:
+                return []
+
+    def _cited(self, citations: Sequence[Mapping[str, Any]]) -> list[Event]:
+        events: list[Event] = []
+        numbers = []
+        for raw in citations:
+            n, new = self.book.cite(raw)
+            numbers.append(n)
+            if new is not None:
+                events.append(Cited(new))
+        shown = self.text.mark(marks(numbers))
+        return [*events, TextDelta(shown)] if shown else events
+
+
+def _server_result(block: Mapping[str, Any]) -> ToolFinished:
+    """Return the event for the result of a tool that the API ran."""
+    content = block.get("content")
+    code = content.get("error_code") if isinstance(content, Mapping) else None
+    count = len(content) if isinstance(content, list) else 1
+    name = str(block.get("type", "")).removesuffix("_tool_result")
+    return ToolFinished(
+        id=str(block.get("tool_use_id")),
+        name=name,
+        summary=f"error: {code}" if code else f"{count} result{'' if count == 1 else 's'}",
+        is_error=bool(code),
+        by_server=True,
+        content=content,
+    )

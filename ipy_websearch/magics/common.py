@@ -1,0 +1,66 @@
+"""What the magics share: options that several have, assigning results, and the one way in which a magic runs."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import argument
+
+from ipy_websearch.magics.arguments import Help
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OUTPUT = argument("-o", "--output", metavar="NAME", help="Keep the result in this variable as well.")
+PROVIDER = argument("-p", "--provider", metavar="ENGINE", help="Ask this engine only (%%websearch status lists them).")
+SITE = argument("--site", action="append", metavar="DOMAIN", help="Only results from this domain; may be repeated.")
+NOT_SITE = argument("--not-site", action="append", metavar="DOMAIN", help="No results from this domain; may be repeated.")
+FRESH = argument("--fresh", action="store_true", help="Skip the cache.")
+HELP = argument("--help", action="store_true", help="Show this help.")
+
+
+def shows_help(magic: F) -> F:
+    """Let a magic show its help for `--help` instead of running."""
+
+    @wraps(magic)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return magic(*args, **kwargs)
+        except Help as help_text:
+            print(help_text)
+            return None
+
+    return wrapper  # type: ignore[return-value]
+
+
+def domains(values: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the domains of a repeatable option; commas separate several in one value."""
+    return tuple(part for value in values or () for part in value.split(",") if part.strip())
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Refuse, before anything is spent, a variable name that is none.
+
+    Raises:
+        UsageError: it is no Python name.
+    """
+    name = args.output
+    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+        raise UsageError(f"-o {name}: this is not a variable name")
+
+
+def assign(shell: Any, args: argparse.Namespace, value: Any) -> None:
+    """Keep `value` in the variable that `-o` named."""
+    if args.output:
+        shell.push({args.output: value})
+
+
+class Interrupted(KeyboardInterrupt):
+    """The stop button was pressed; what had arrived is shown and kept. Run All stops here, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"Interrupted: {self}"]

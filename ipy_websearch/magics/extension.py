@@ -1,0 +1,89 @@
+"""Loading and unloading. Loading is cheap and silent: magics, settings, displays and one input transformer are registered;
+nothing is opened, asked or imported that they do not need. Unloading takes back exactly that; the session stays, so that
+`%reload_ext` loses no money count and no conversation.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ipy_websearch.config import WebSearch, load_settings, use_settings
+
+_ATTRIBUTE = "_ipy_websearch_loaded"
+
+
+class Loaded:
+    """What was registered with one shell."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self.magics: list[Any] = []
+        self.shadowed: dict[tuple[str, str], Any] = {}
+        self.settings: WebSearch | None = None
+
+    def register(self) -> None:
+        """Register everything."""
+        from ipy_websearch.display.formatters import register
+        from ipy_websearch.magics.ask import AskMagics
+        from ipy_websearch.magics.cost import CostMagics
+        from ipy_websearch.magics.fetch import FetchMagics
+        from ipy_websearch.magics.raw_line import RawLineMagic
+        from ipy_websearch.magics.search import SearchMagics
+        from ipy_websearch.magics.websearch import WebSearchMagics
+
+        manager = self.shell.magics_manager
+        for kind in (SearchMagics, AskMagics, FetchMagics, CostMagics, WebSearchMagics):
+            self.magics.append(kind(self.shell))
+            for line_or_cell, names in kind.magics.items():
+                for name in names:
+                    self.shadowed[line_or_cell, name] = manager.magics[line_or_cell].get(name)
+            manager.register(self.magics[-1])
+        self.shell.input_transformer_manager.token_transformers.insert(0, RawLineMagic)
+        register(self.shell)
+        self._configure()
+
+    def _configure(self) -> None:
+        """Make the settings visible to `%config WebSearch`, and to the session when there is or will be one."""
+        self.settings = load_settings(Path.cwd(), parent=self.shell)
+        self.shell.configurables.append(self.settings)
+        use_settings(self.settings)
+        if (api := sys.modules.get("ipy_websearch.api")) is not None:
+            api.take_settings(self.settings)
+
+    def unregister(self) -> None:
+        """Take everything back."""
+        from ipy_websearch.display.formatters import unregister
+        from ipy_websearch.magics.raw_line import RawLineMagic
+
+        manager = self.shell.magics_manager
+        for (line_or_cell, name), before in self.shadowed.items():
+            if before is None:
+                manager.magics[line_or_cell].pop(name, None)
+            else:
+                manager.magics[line_or_cell][name] = before
+        for magic in self.magics:
+            manager.registry.pop(type(magic).__name__, None)
+        ours = {id(part) for part in [*self.magics, self.settings]}
+        self.shell.configurables[:] = [c for c in self.shell.configurables if id(c) not in ours]
+        transformers = self.shell.input_transformer_manager.token_transformers
+        transformers[:] = [t for t in transformers if t is not RawLineMagic]
+        unregister(self.shell)
+        use_settings(None)
+
+
+def load(shell: Any) -> None:
+    """Register with a shell, unless that has been done."""
+    if getattr(shell, _ATTRIBUTE, None) is None:
+        loaded = Loaded(shell)
+        loaded.register()
+        setattr(shell, _ATTRIBUTE, loaded)
+
+
+def unload(shell: Any) -> None:
+    """Take back what `load` registered; without it, nothing happens."""
+    loaded = getattr(shell, _ATTRIBUTE, None)
+    if loaded is not None:
+        loaded.unregister()
+        delattr(shell, _ATTRIBUTE)

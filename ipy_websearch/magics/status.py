@@ -1,0 +1,43 @@
+"""What `%websearch status` says: engines, keys (never their values), model, folders, corpus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipy_websearch.config import OFFLINE_MODEL, data_dir, settings_dir
+from ipy_websearch.credentials import KEYS
+from ipy_websearch.display.money import usd
+from ipy_websearch.model.names import model_id
+
+
+def status_lines(session: Any) -> list[str]:
+    """Return the lines."""
+    import ipy_websearch
+
+    lines = [f"ipy_websearch {ipy_websearch.__version__}", "", "Engines, in the order in which they are asked"]
+    lines += [f"  {'✓' if available else '–'} {name:<11} {why}" for name, available, why in session.router.chain()]
+    lines += ["", "Keys"]
+    for variable in KEYS:
+        found = session.credentials.find(variable)
+        lines.append(f"  {'✓' if found else '–'} {variable:<24} {'set: ' + found[1] if found else 'not set'}")
+    lines += ["", "Model", *_model(session), "", "Folders"]
+    lines += [f"  data      {data_dir()}", f"  settings  {settings_dir()}"]
+    lines += ["", "Local index", *_index(session)]
+    lines += ["", f"Spent in this session: {usd(session.spent_usd)}"]
+    for part in ("ledger", "cache"):
+        lines += [f"  note: {warning}" for warning in getattr(session, part).warnings]
+    lines += [f"  note: {warning}" for warning in session.index.warnings]
+    return lines
+
+
+def _model(session: Any) -> list[str]:
+    name = model_id(session.settings.model)
+    if name != OFFLINE_MODEL and not session.has_model_key:
+        return [f"  offline   the built-in extractive model, until a key for {name} is set: %websearch key anthropic"]
+    return [f"  {name}   tools: {session.settings.tools}"]
+
+
+def _index(session: Any) -> list[str]:
+    stats = session.index.stats()
+    lines = [f"  {stats['corpus_documents']} embedded articles"]
+    return lines + [f"  {count:,} documents of {folder}" for folder, count in session.index.folders()]

@@ -1,0 +1,129 @@
+"""`%websearch`: the state of things, keys, the local index, help."""
+
+from __future__ import annotations
+
+import getpass
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
+
+from ipy_websearch.config import did_you_mean
+
+USAGE = """\
+%websearch status               engines, keys, model, folders, index
+%websearch key NAME             set a key for this session, typed without being shown
+%websearch key --save NAME      the same, and keep it in a file only you can read
+%websearch key --forget NAME    forget a key
+%websearch index FOLDER         add a folder of Markdown, text, HTML or notebooks to the local index
+%websearch index --remove FOLDER   take it out again; without a folder: list the folders
+%websearch cache [clear]        what is in the cache; empty it
+%websearch help                 this, with examples of the other magics
+
+%search moons of Mars           results as a DataFrame      (%search --help)
+%ask How many moons has Mars?   an answer with its sources  (%ask --help; %%ask for longer questions)
+%fetch corpus://planets/mars    a page as Markdown          (%fetch --help)
+%cost                           what it all cost            (%cost --help)
+%config WebSearch               every setting with its value
+"""
+
+
+@magics_class
+class WebSearchMagics(Magics):
+    """Holds the magic; its state lives in the session."""
+
+    @no_var_expand
+    @line_magic
+    def websearch(self, line: str) -> Any:
+        """Show or change the state of ipy_websearch: %websearch status | key | index | cache | help.
+
+        Examples:
+            %websearch status
+            %websearch key brave
+            %websearch index ~/notes
+        """
+        commands: dict[str, Callable[[list[str]], Any]] = {
+            "status": self._status,
+            "key": self._key,
+            "index": self._index,
+            "cache": self._cache,
+            "help": self._help,
+            "--help": self._help,
+        }
+        words = _split(line)
+        if not words:
+            raise UsageError("%websearch needs a command: status, key, index, cache or help (%websearch help)")
+        if words[0] not in commands:
+            hint = did_you_mean(words[0], commands)
+            raise UsageError(f"%websearch has no command {words[0]!r}{hint or '; %websearch help lists them'}")
+        return commands[words[0]](words[1:])
+
+    def _help(self, words: list[str]) -> None:
+        print(USAGE)
+
+    def _status(self, words: list[str]) -> None:
+        from ipy_websearch import api
+        from ipy_websearch.magics.status import status_lines
+
+        print("\n".join(status_lines(api.session())))
+
+    def _key(self, words: list[str]) -> None:
+        from ipy_websearch import api
+
+        credentials = api.session().credentials
+        flags = {word for word in words if word.startswith("-")}
+        names = [word for word in words if not word.startswith("-")]
+        if len(names) != 1 or flags - {"--save", "--forget"}:
+            raise UsageError("%websearch key NAME [--save | --forget], with one name such as brave or anthropic")
+        spec = credentials.spec(names[0])
+        if "--forget" in flags:
+            removed = credentials.forget(spec.variable)
+            print(f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here")
+            return
+        value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
+        credentials.set(spec.variable, value)
+        where = f" and saved in {credentials.save(spec.variable, value)}" if "--save" in flags else ""
+        print(f"{spec.variable} is set for this session{where}.")
+
+    def _index(self, words: list[str]) -> None:
+        from ipy_websearch import api
+
+        index = api.session().index
+        folders = [Path(word).expanduser() for word in words if word != "--remove"]
+        if not folders:
+            listed = index.folders()
+            print("\n".join(f"{count:6,}  {folder}" for folder, count in listed) or "No folder of yours is in the local index.")
+            return
+        for folder in folders:
+            if "--remove" in words:
+                print(f"{index.remove_folder(folder)} documents of {folder} were taken out of the local index.")
+                continue
+            if not folder.is_dir():
+                raise UsageError(f"{folder} is not a folder")
+            report = index.add_folder(folder)
+            print(f"{folder}: {report.added} added, {report.updated} updated, {report.removed} removed")
+            for path, reason in report.skipped[:10]:
+                print(f"  skipped {path}: {reason}")
+            if len(report.skipped) > 10:
+                print(f"  … and {len(report.skipped) - 10} more")
+
+    def _cache(self, words: list[str]) -> None:
+        from ipy_websearch import api
+
+        cache = api.session().cache
+        if words == ["clear"]:
+            print(f"{cache.clear()} entries were removed from the cache.")
+        elif words:
+            raise UsageError("%websearch cache [clear]")
+        else:
+            print("\n".join(f"{name}: {value}" for name, value in cache.stats().items()))
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()

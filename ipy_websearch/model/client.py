@@ -1,0 +1,214 @@
+"""The one door to the model: the anthropic SDK, opened here and nowhere else.
+
+The SDK (2.x) gives keys, headers, platforms and error classes. The stream is read as the raw server-sent events, as plain
+dicts: unknown events and blocks then pass through unharmed, bodies without `event:` lines (some proxies) are understood
+where the SDK would ignore them, and no time goes into models that the loop does not need. Retrying is the loop's
+decision (`retry`), because only the loop knows whether text has been shown and how much time is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ipy_websearch.config import OFFLINE_MODEL
+from ipy_websearch.errors import ConfigError, ModelError
+from ipy_websearch.model.platforms import OFFLINE, Platform, platform_at
+from ipy_websearch.text import plain, shorten
+
+if TYPE_CHECKING:
+    import anthropic
+
+CONNECT_TIMEOUT_S = 10.0
+READ_TIMEOUT_S = 600.0
+_HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
+
+
+class ModelClient:
+    """Sends one request at a time and gives its events; SDK clients are kept one per event loop.
+
+    `api_key` is asked for when a client is made, so that a key set later in the session is used. `redact` takes keys
+    out of error texts.
+    """
+
+    def __init__(self, *, api_key: Callable[[], str | None], offline: bool = False, redact: Callable[[str], str] = str) -> None:
+        self.offline = offline
+        self._api_key = api_key
+        self._redact = redact
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[tuple[Any, ...], anthropic.AsyncAnthropic]]
+        self._clients = weakref.WeakKeyDictionary()
+
+    @property
+    def platform(self) -> Platform:
+        """What the platform in force can take."""
+        return OFFLINE if self.offline else platform_at(os.environ.get("ANTHROPIC_BASE_URL"))
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Send a Messages API request and yield its stream events as dicts, as they arrive.
+
+        Raises:
+            ModelError: the API refused it, could not be reached, or sent an `error` event (then `status` is 200).
+        """
+        client = self._client()
+        with self._translated(client):
+            async with client.messages.with_streaming_response.create(**body, stream=True, timeout=_timeout()) as response:
+                self.request_id = response.headers.get("request-id")
+                if "json" in response.headers.get("content-type", ""):
+                    for event in replay_message(json.loads(await response.read())):
+                        yield event
+                    return
+                async for line in response.iter_lines():
+                    if not line.startswith("data:"):
+                        continue
+                    event = json.loads(line[5:])
+                    if event.get("type") == "error":
+                        raise self._stream_error(event)
+                    yield event
+
+    @contextmanager
+    def _translated(self, client: anthropic.AsyncAnthropic) -> Iterator[None]:
+        """Turn whatever the SDK and its HTTP libraries raise into `ModelError`."""
+        import anthropic
+
+        try:
+            yield
+        except anthropic.APIStatusError as exc:
+            raise self._status_error(exc) from None
+        except anthropic.APITimeoutError as exc:
+            raise ModelError(f"the model did not answer in time ({self._address(client)})", kind="timeout_error") from exc
+        except anthropic.AnthropicError as exc:
+            raise self._connection_error(exc, client) from None
+        except json.JSONDecodeError as exc:
+            raise ModelError(f"the model's answer is not JSON ({exc.msg}); is {self._address(client)} a Messages API?") from exc
+        except Exception as exc:
+            if type(exc).__module__.split(".")[0] not in _HTTP_LIBRARIES:
+                raise
+            raise self._connection_error(exc, client) from None
+
+    request_id: str | None = None
+
+    async def aclose(self) -> None:
+        """Close the client of the running event loop."""
+        if entry := self._clients.pop(asyncio.get_running_loop(), None):
+            await entry[1].close()
+
+    def _client(self) -> anthropic.AsyncAnthropic:
+        loop = asyncio.get_running_loop()
+        key = "offline" if self.offline else self._api_key()
+        settings = (key, os.environ.get("ANTHROPIC_BASE_URL"))
+        entry = self._clients.get(loop)
+        if entry is None or entry[0] != settings:
+            entry = self._clients[loop] = (settings, self._open(key))
+        return entry[1]
+
+    def _open(self, key: str | None) -> anthropic.AsyncAnthropic:
+        import anthropic
+
+        if self.offline:
+            from ipy_websearch.model.offline.transport import offline_transport
+
+            http_client = anthropic.DefaultAsyncHttpxClient(transport=offline_transport())
+            return anthropic.AsyncAnthropic(
+                api_key=OFFLINE_MODEL, base_url="http://offline.invalid", http_client=http_client, max_retries=0
+            )
+        if key is None and not os.environ.get("ANTHROPIC_AUTH_TOKEN") and not os.environ.get("ANTHROPIC_BASE_URL"):
+            raise ConfigError("no Anthropic key is set: run `%websearch key anthropic`, or use --model offline")
+        return anthropic.AsyncAnthropic(
+            api_key=key or ("none" if not os.environ.get("ANTHROPIC_AUTH_TOKEN") else None),
+            http_client=anthropic.DefaultAioHttpClient(),
+            max_retries=0,
+        )
+
+    def _address(self, client: Any) -> str:
+        return str(client.base_url).rstrip("/")
+
+    def _connection_error(self, exc: Exception, client: Any) -> ModelError:
+        cause = exc.__cause__ or exc
+        detail = shorten(self._redact(plain(str(cause)) or type(cause).__name__), 160)
+        return ModelError(
+            f"could not reach the model at {self._address(client)}: {detail}; check the network, or use --model offline",
+            kind="connection_error",
+        )
+
+    def _status_error(self, exc: anthropic.APIStatusError) -> ModelError:
+        detail = shorten(self._redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
+        status, kind = exc.status_code, str(getattr(exc, "type", "") or "")
+        return ModelError(
+            _explain(status, detail, kind),
+            status=status,
+            request_id=exc.request_id,
+            retry_after=retry_after(exc.response.headers),
+            kind=kind if exc.response.headers.get("x-should-retry") != "false" else "do_not_retry",
+        )
+
+    def _stream_error(self, event: Mapping[str, Any]) -> ModelError:
+        error = event.get("error") or {}
+        detail = shorten(self._redact(plain(error.get("message")) or "no reason given"), 300)
+        kind = str(error.get("type") or "")
+        return ModelError(
+            f"the model broke off its answer: {detail} ({kind or 'error'})",
+            status=200,
+            request_id=event.get("request_id") or self.request_id,
+            kind=kind,
+        )
+
+
+def _timeout() -> Any:
+    import httpx2
+
+    return httpx2.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+
+
+def _explain(status: int, detail: str, kind: str) -> str:
+    """Return one line for an error status of the API, with what to do (platform.claude.com/docs/en/api/errors, 2026-11)."""
+    match status:
+        case 401:
+            return f"the Anthropic API refused the key (401: {detail}); set a valid one with `%websearch key anthropic`"
+        case 402:
+            return f"the Anthropic account has no credit left (402: {detail}); add credit in the console"
+        case 403:
+            return f"the Anthropic key may not do this (403: {detail}); check the workspace's permissions"
+        case 404:
+            return f"the Anthropic API does not know that (404: {detail}); check the model's name"
+        case 413:
+            return f"the question with its context is too large (413: {detail}); ask with less, or %ask --reset"
+        case 429:
+            return f"the Anthropic API is limiting requests (429: {detail}); wait a moment and ask again"
+        case 500 | 502 | 503 | 504 | 529:
+            return f"the Anthropic API is overloaded or failing ({status}: {detail}); ask again in a moment"
+        case _:
+            return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds a response asks to wait (`retry-after-ms`, `retry-after` in seconds or as a date), or None."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers.get(name, "")) * scale)
+        except ValueError:
+            continue
+    if date := headers.get("retry-after"):
+        import time
+        from email.utils import mktime_tz, parsedate_tz
+
+        if parsed := parsedate_tz(date):
+            return max(0.0, mktime_tz(parsed) - time.time())
+    return None
+
+
+def replay_message(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the stream events of a whole message, for servers that answer JSON although a stream was asked for."""
+    head = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
+    for index, block in enumerate(message.get("content") or []):
+        events.append({"type": "content_block_start", "index": index, "content_block": block, "whole": True})
+        events.append({"type": "content_block_stop", "index": index})
+    delta = {name: message.get(name) for name in ("stop_reason", "stop_sequence", "stop_details")}
+    events.append({"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}})
+    events.append({"type": "message_stop"})
+    return events

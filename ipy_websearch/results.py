@@ -1,0 +1,240 @@
+"""What the package hands out: search results, pages, panels, citations and answers. Frozen values without HTML.
+
+How a value looks in a notebook is registered by `display` when the extension is loaded; here are only the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from ipy_websearch.usage import Charge, LimitName, Usage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ipy_websearch.frames import SearchFrame
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """One hit. Text is plain; `published_date` is an aware UTC datetime or None; `score` is the engine's own or None."""
+
+    title: str
+    url: str
+    description: str = ""
+    published_date: datetime | None = None
+    extra_snippets: tuple[str, ...] = ()
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An engine that was asked before the one that answered, and why it did not (`status`: HTTP, None: no answer)."""
+
+    provider: str
+    error: str
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResults(Sequence[SearchResult]):
+    """The hits of one search, best first, with what is known about it.
+
+    `provider` answered; `attempts` are the engines that did not. `cost_usd` is what this search cost (0 when cached or
+    free, None when the price is unknown), failed attempts that were billed included. `extra` holds what an engine
+    gives beyond hits (Brave's rich data under "rich"), `raw` its whole answer for the panel.
+    """
+
+    results: tuple[SearchResult, ...]
+    query: str
+    provider: str
+    cost_usd: Decimal | None = Decimal(0)
+    cached: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    attempts: tuple[Attempt, ...] = ()
+    charges: tuple[Charge, ...] = field(default=(), repr=False)
+    notices: tuple[str, ...] = ()
+    raw: Any = field(default=None, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[SearchResult]:
+        return iter(self.results)
+
+    @overload
+    def __getitem__(self, index: int) -> SearchResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[SearchResult, ...]: ...
+    def __getitem__(self, index: int | slice) -> SearchResult | tuple[SearchResult, ...]:
+        return self.results[index]
+
+    def to_frame(self) -> SearchFrame:
+        """Return a DataFrame: n rows, RangeIndex, columns title, url, description, published_date (UTC
+        datetime64, missing is NaT), extra_snippets (tuples) and score (float, missing is NaN)."""
+        from ipy_websearch.frames import search_frame
+
+        return search_frame(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as Markdown, or the lines of it that were asked for.
+
+    `total_lines` counts the whole Markdown, `lines_read` the lines in `content` (0 past the end). `url` is the address
+    that was asked, `final_url` the one that answered. `note` says what the reader should know ("plain text only: …").
+    """
+
+    url: str
+    final_url: str
+    title: str
+    content: str
+    lines_read: int
+    total_lines: int
+    published_date: datetime | None = None
+    language: str = ""
+    content_type: str = "text/html"
+    note: str = ""
+    links: tuple[str, ...] = field(default=(), repr=False)
+    cached: bool = False
+    fetched_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The whole output of one tool call, kept in the session under an id P1, P2, …; nothing in it is cut.
+
+    `data` is Markdown text, or the structure that `content` writes as YAML when it is first looked at.
+    """
+
+    id: str
+    title: str
+    kind: Literal["yaml", "markdown"]
+    data: Any = field(repr=False)
+    tool: str = ""
+    is_error: bool = False
+
+    @property
+    def content(self) -> str:
+        """The output as text: Markdown as it came, structures as YAML (keys in their order, no line cut)."""
+        if isinstance(self.data, str):
+            return self.data
+        import yaml
+
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        return str(yaml.dump(self.data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=2**31 - 1))
+
+
+class PanelShelf:
+    """Numbers panels in the order in which they are added: P1, P2, …"""
+
+    def __init__(self) -> None:
+        self._panels: dict[str, Panel] = {}
+
+    def add(self, title: str, kind: Literal["yaml", "markdown"], data: Any, *, tool: str = "", is_error: bool = False) -> Panel:
+        """Keep a new panel and return it with its id."""
+        panel = Panel(f"P{len(self._panels) + 1}", title, kind, data, tool, is_error)
+        self._panels[panel.id] = panel
+        return panel
+
+    def get(self, panel_id: str) -> Panel | None:
+        """Return the panel of that id ("p3" and "P3" alike), None when there is none."""
+        return self._panels.get(panel_id.strip().upper())
+
+    def __iter__(self) -> Iterator[Panel]:
+        return iter(self._panels.values())
+
+    def __len__(self) -> int:
+        return len(self._panels)
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """One passage that the answer rests on: source number `n` (the `[n]` in the text), its page and the words."""
+
+    n: int
+    title: str
+    url: str
+    cited_text: str = ""
+    published_date: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One model request or tool call of an answer, for the trace.
+
+    `milliseconds` is wall-clock time; token counts are those of a model request (0 for tools); `cost_usd` is None when
+    unknown. `request` and `response` are the JSON that went out and came back, without keys.
+    """
+
+    n: int
+    kind: Literal["model", "tool"]
+    name: str
+    detail: str = ""
+    milliseconds: float = 0.0
+    usage: Usage = Usage()
+    cost_usd: Decimal | None = Decimal(0)
+    is_error: bool = False
+    request: Any = field(default=None, repr=False, compare=False)
+    response: Any = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with everything it rests on.
+
+    `text` is Markdown with `[n]` marks, `messages` a legal Messages API history that ends with this answer,
+    `stop_reason` the API's last one, `limit` the name of the limit that cut the answer short (None: none did).
+    `cost_usd` sums model and searches and is None when a price is unknown; `session_cost_usd` likewise for the whole
+    session up to here; `seconds` is wall-clock time. `offline` answers come from the built-in model, not from Claude.
+    """
+
+    question: str
+    text: str
+    model: str
+    citations: tuple[Citation, ...] = ()
+    panels: tuple[Panel, ...] = ()
+    usage: Usage = Usage()
+    cost_usd: Decimal | None = Decimal(0)
+    searches: int = 0
+    stop_reason: str | None = None
+    limit: LimitName | None = None
+    messages: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    trace: tuple[Step, ...] = field(default=(), repr=False)
+    rows: tuple[Mapping[str, Any], ...] | None = field(default=None, repr=False)
+    columns: Mapping[str, type] | None = field(default=None, repr=False)
+    notices: tuple[str, ...] = ()
+    offline: bool = False
+    seconds: float = 0.0
+    session_cost_usd: Decimal | None = Decimal(0)
+
+    @property
+    def sources(self) -> pd.DataFrame:
+        """The cited sources: one row each, columns n, title, url, published_date (UTC) and cited_text."""
+        from ipy_websearch.frames import sources_frame
+
+        return sources_frame(self)
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """The steps in order: n, kind, name, detail, milliseconds, token counts by class, cost_usd, is_error."""
+        from ipy_websearch.frames import steps_frame
+
+        return steps_frame(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows of an answer that was asked with `columns=`, with nullable dtypes.
+
+        Raises:
+            ConfigError: the question was asked without `columns=` (`%%ask --table "name, price: float"`).
+        """
+        from ipy_websearch.frames import rows_frame
+
+        return rows_frame(self)
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,62 @@
+"""Plain text out of hostile text: tags, entities, control and invisible characters. Pure string work.
+
+Everything from the web that ends up in a field, a prompt, a terminal or a notebook goes through `plain` or `visible`
+first. `visible` is what makes text harmless as characters; making it harmless as HTML or Markdown is `display`'s task.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from typing import Any
+
+_TAG = re.compile(r"<(?:!--.*?-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
+_SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\u2028\u2029]+")
+
+# Soft hyphen, Mongolian separators, zero-width and bidirectional marks, invisible operators, interlinear marks, the
+# Hangul fillers, variation selectors and the tag block: nothing a reader can see, much that a model would read.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e"
+    "\ufeff\uffa0\ufff0-\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_ANSI = re.compile(r"(?:\x1b|\u241b)\[[0-?]*[ -/]*[@-~]|\x1b\].*?(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]", re.DOTALL)
+
+
+def visible(text: str) -> str:
+    """Return `text` without control, invisible, bidirectional and lone surrogate characters and without ANSI escapes.
+
+    Line feeds and tabs stay; carriage returns become line feeds. Emoji variation (U+FE0F) stays, so that ❤️ survives.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROL.sub("", _INVISIBLE.sub("", _ANSI.sub("", text)))
+
+
+def plain(value: Any) -> str:
+    """Return one line of plain text from an engine's field: tags stripped, entities decoded, white space folded.
+
+    Anything that is not a string (None, a number, a list) gives "". Entities are decoded once, after the tags have
+    gone, so that an escaped tag in a snippet about HTML stays readable as text.
+    """
+    if not isinstance(value, str):
+        return ""
+    return _SPACE.sub(" ", visible(html.unescape(_TAG.sub("", value)))).strip()
+
+
+def shorten(text: str, width: int) -> str:
+    """Return `text` cut at a word to at most `width` characters, with "…" at the end when something was cut."""
+    if len(text) <= width:
+        return text
+    cut = text[: width - 1]
+    if not text[width - 1].isspace():
+        at = cut.rfind(" ")
+        cut = cut[:at] if at > width // 2 else cut
+    return cut.rstrip(" ,;:.-–—") + "…"
+
+
+def fold(text: str) -> str:
+    """Return `text` as it is compared: NFKC, case folded, white space runs as one blank (for query and cache keys)."""
+    return _SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
