@@ -47,8 +47,16 @@ def portal() -> BlockingPortal:
 
             stack = ExitStack()
             _portal = stack.enter_context(start_blocking_portal("asyncio", name="ipy_websearch"))
+            stack.callback(_close_session)
             atexit.register(stack.close)
         return _portal
+
+
+def _close_session() -> None:
+    """Close what the session has open on the background loop, so that no connection is left to the garbage collector."""
+    if _session is not None and _portal is not None:
+        with suppress(Exception):
+            _portal.start_task_soon(_session.aclose).result(GRACE_S)
 
 
 def session() -> Session:

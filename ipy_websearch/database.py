@@ -103,6 +103,7 @@ class Database:
             seen = None
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.path.touch(mode=0o600)  # it holds what was asked; SQLite's own files beside it take its mode
                 seen = _identity(self.path)
                 return self._connect(str(self.path))
             except ForeignFileError:
@@ -120,8 +121,10 @@ class Database:
     def _replaced(self, reason: str, seen: tuple[int, int] | None) -> sqlite3.Connection:
         self._replace(reason, seen)
         try:
+            if self.path is not None and not self.in_memory:
+                self.path.touch(mode=0o600)
             return self._connect(":memory:" if self.in_memory else str(self.path))
-        except (sqlite3.DatabaseError, ForeignFileError) as exc:
+        except (sqlite3.DatabaseError, ForeignFileError, OSError) as exc:
             self._use_memory(str(exc))
             return self._connect(":memory:")
 

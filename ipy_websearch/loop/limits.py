@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ipy_websearch.usage import Charge, LimitName, Limits, Usage
@@ -77,6 +77,7 @@ class Meter:
     steps: int = 0
     searches: int = 0
     reached: LimitName | None = None
+    _start: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._start = self.clock()

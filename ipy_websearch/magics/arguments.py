@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -43,6 +43,11 @@ def parse_line(function: Callable[..., Any], line: str) -> tuple[argparse.Namesp
     if "--help" in options or "-h" in options:
         raise Help(parser.format_help())
     return parser.parse_args(options), text.strip()
+
+
+def without_semicolon(line: str) -> str:
+    """Return a line magic's line without the one ";" at its end that only silences the output."""
+    return line.rstrip().removesuffix(";")
 
 
 class _Splitter:
@@ -101,13 +106,21 @@ class _Splitter:
     def _check_end(self, words: list[str]) -> None:
         """Refuse an unknown option in last place, and one before its value when a known one was surely meant."""
         if words and _LONG.fullmatch(words[-1]):
+            if self.valued.get(words[-1]):
+                raise UsageError(f"{words[-1]} needs a value; --help shows how (put -- before text that ends like an option)")
             raise self._unknown(words[-1])
-        if len(words) > 1 and _LONG.fullmatch(words[-2]) and did_you_mean(words[-2], self.valued):
+        if len(words) > 1 and _LONG.fullmatch(words[-2]) and _meant(words[-2], self.valued):
             raise self._unknown(words[-2])
 
     def _unknown(self, word: str) -> UsageError:
         flag = word.split("=", 1)[0]
-        hint = did_you_mean(flag, self.valued)
+        hint = _meant(flag, self.valued)
         return UsageError(
             f"unknown option {flag}{hint or '; --help lists them'} (put -- before text that begins like an option)"
         )
+
+
+def _meant(flag: str, known: Iterable[str]) -> str:
+    """Return "; did you mean '--option'?", "" when no option is close; the dashes that all have in common do not count."""
+    hint = did_you_mean(flag.split("=", 1)[0].lstrip("-"), (name[2:] for name in known if name.startswith("--")))
+    return hint.replace("mean '", "mean '--")

@@ -8,7 +8,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand, output_can_be_silenced
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.magics.arguments import parse_line
+from ipy_websearch.magics.arguments import parse_line, without_semicolon
 from ipy_websearch.magics.common import (
     FRESH,
     HELP,
@@ -61,7 +61,7 @@ class AskMagics(Magics):
 
             %ask --follow and which of them has a matte screen?
         """
-        args, text = parse_line(self.ask, line)
+        args, text = parse_line(self.ask, without_semicolon(line) if cell is None else line)
         check_output(args)
         question = interpolate("\n\n".join(filter(None, (text, (cell or "").strip()))), variables_of(self.shell))
         from ipy_websearch import api

@@ -8,7 +8,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand, output_can_be_silenced
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.magics.arguments import parse_line
+from ipy_websearch.magics.arguments import parse_line, without_semicolon
 from ipy_websearch.magics.common import FRESH, HELP, OUTPUT, assign, check_output, shows_help
 from ipy_websearch.magics.interpolate import interpolate, variables_of
 
@@ -35,7 +35,7 @@ class FetchMagics(Magics):
             %fetch https://example.com
             page = %fetch --limit 40 corpus://planets/mars
         """
-        args, text = parse_line(self.fetch, line)
+        args, text = parse_line(self.fetch, without_semicolon(line))
         check_output(args)
         url = interpolate(text, variables_of(self.shell))
         if not url or any(c.isspace() for c in url):

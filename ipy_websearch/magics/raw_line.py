@@ -21,7 +21,7 @@ NAMES = frozenset({"ask", "search", "fetch", "cost", "websearch"})
 _LINE = re.compile(r"%(\w+)(?:[ \t]+(.*))?", re.DOTALL)
 
 
-class RawLineMagic(TokenTransformBase):  # type: ignore[misc]
+class RawLineMagic(TokenTransformBase):
     """Turns `%ask …?` and `answer = %ask …?` into a call of the magic with the line as it was typed."""
 
     priority = 1

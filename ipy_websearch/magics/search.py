@@ -8,7 +8,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand, output_can_be_silenced
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.magics.arguments import parse_line
+from ipy_websearch.magics.arguments import parse_line, without_semicolon
 from ipy_websearch.magics.common import (
     FRESH,
     HELP,
@@ -54,7 +54,7 @@ class SearchMagics(Magics):
             df = %search --freshness pw --site duckdb.org -n 10 window functions
             %search --provider local moons of Mars -o hits
         """
-        args, text = parse_line(self.search, line)
+        args, text = parse_line(self.search, without_semicolon(line))
         check_output(args)
         query = interpolate(text, variables_of(self.shell))
         if not query:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.results import Page, SearchResults
@@ -85,6 +86,7 @@ class Tool:
         return {"name": self.name, "description": self.description, "input_schema": input_schema(self.input_model)}
 
 
+@cache
 def input_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of an input model without the titles that pydantic adds (they only cost tokens)."""
     schema = _untitled(model.model_json_schema())

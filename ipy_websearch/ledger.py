@@ -1,0 +1,218 @@
+"""The ledger: what every model request and every call to an engine used and cost, in one append-only SQLite file.
+
+The invariant: a row is on disk when `book` returns, whatever happens to the kernel afterwards, and several kernels may
+book at once. Booking never raises: a file that cannot be used is replaced (see `database`), and when a write fails the rows
+from then on are kept in memory and still counted. `warnings` says so. No key ever gets in: questions pass `redact` first.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from ipy_websearch.config import did_you_mean
+from ipy_websearch.database import Database
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.ledger_report import GroupName, Scope, entries, entry_frame, group_frame, groups, microseconds, totals
+from ipy_websearch.ledger_tables import APPLICATION_ID, migrate
+from ipy_websearch.text import shorten, visible
+from ipy_websearch.usage import Usage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GROUPS: tuple[GroupName, ...] = ("question", "model", "provider", "kind", "day", "notebook", "session")
+QUESTION_CHARS = 200
+
+Found = TypeVar("Found")
+
+_REMEMBERED = 4096  # questions and labels whose numbers are kept, so that a row takes one INSERT
+_NANO = Decimal(10) ** 9
+_INSERT = """INSERT INTO entries (
+    time, question, kind, name, status, cached, estimated, input_tokens, output_tokens, cache_read_tokens,
+    cache_write_5m_tokens, cache_write_1h_tokens, server_searches, server_fetches, units, unit, usd, saved
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One model request or one call to an engine.
+
+    `time` is aware (UTC), `name` the model's id or the engine, `units` how many `unit`s an engine billed. `cost_usd` is
+    None when the price is unknown; `saved_usd` is what a cache hit would have cost. `estimated` counts are ours, because
+    the answer broke off before the API said its own. `notebook` is the notebook's path or name, "" when unknown.
+    """
+
+    time: datetime
+    session: str
+    question_id: str
+    question: str
+    kind: Literal["model", "search", "fetch", "context", "map"]
+    name: str
+    usage: Usage = Usage()
+    units: Decimal = Decimal(0)
+    unit: str = ""
+    cost_usd: Decimal | None = None
+    cached: bool = False
+    status: Literal["ok", "error", "interrupted"] = "ok"
+    estimated: bool = False
+    saved_usd: Decimal | None = None
+    notebook: str = ""
+
+
+class Ledger:
+    """The ledger in the file `path` (None: in memory), opened at the first use. `redact` takes keys out of questions."""
+
+    def __init__(self, path: Path | None, *, redact: Callable[[str], str] = str) -> None:
+        self._redact = redact
+        self._database = _database(path)
+        self._overflow: Database | None = None
+        self._remembered: dict[object, int] = {}
+        self._remembered_of: sqlite3.Connection | None = None
+        self._warnings: list[str] = []
+
+    @property
+    def path(self) -> Path | None:
+        """The file, None when the ledger is in memory."""
+        return None if self._database.in_memory else self._database.path
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line for each thing that went wrong with the file; booking goes on all the same."""
+        return [*self._database.warnings, *self._warnings]
+
+    def book(self, row: LedgerRow) -> None:
+        """Write one row; it is safe from a kill of this process when this returns (about 0.05 ms)."""
+        self.book_all((row,))
+
+    def book_all(self, rows: Iterable[LedgerRow]) -> None:
+        """Write rows in one transaction: all or, when the process is killed meanwhile, none of them."""
+        rows = tuple(rows)
+        if self._overflow is None:
+            try:
+                self._write(self._database, rows)
+                return
+            except sqlite3.Error as exc:
+                self._overflow = _database(None)
+                path = self._database.path
+                self._warnings.append(f"the ledger {path} cannot be written ({exc}); from now on costs are kept in memory only")
+        self._write(self._overflow, rows)
+
+    def total(
+        self, session: str | None = None, since: datetime | None = None, question_id: str | None = None
+    ) -> tuple[Decimal, int]:
+        """Return (US dollars of the rows with a price, number of rows without one); None as a filter is all of them.
+
+        `since` without a time zone is taken as UTC.
+        """
+        found = self._read(lambda c: [totals(c, Scope(session, since, question_id))])
+        return _dollars(sum(usd for usd, _, _ in found)), sum(unknown for _, unknown, _ in found)
+
+    def saved(self, session: str | None = None, since: datetime | None = None) -> Decimal:
+        """Return the US dollars that calls would have cost that were answered from the cache."""
+        return _dollars(sum(saved for _, _, saved in self._read(lambda c: [totals(c, Scope(session, since))])))
+
+    def frame(self, *, session: str | None = None, since: datetime | None = None, by: GroupName | None = None) -> pd.DataFrame:
+        """Return the ledger, or sums of it, as a plain DataFrame with a RangeIndex.
+
+        Without `by`: one row for each entry, newest last; columns time (UTC datetime64), question, kind, name,
+        input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, server_searches, units, unit, usd (float,
+        an unknown price is NaN), cached (bool), status.
+
+        With `by`: one row for each group; the group's column, calls, model_calls, searches (those of Anthropic's servers
+        included), input_tokens, output_tokens, cached (calls answered from the cache), usd (of the rows with a price, NaN
+        when none has one), unknown (rows without a price). "model" sums up model requests only, "provider" calls to
+        engines only; days are UTC. Days, questions and sessions come oldest first, other groups most expensive first.
+
+        Raises:
+            ConfigError: there is no such group.
+        """
+        scope = Scope(session, since)
+        if by is None:
+            return entry_frame(self._read(lambda c: entries(c, scope)))
+        if by not in GROUPS:
+            raise ConfigError(f"by is {by!r}{did_you_mean(str(by), GROUPS)}; it must be one of {', '.join(GROUPS)}")
+        return group_frame(self._read(lambda c: groups(c, scope, by)), by)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._database.close()
+
+    def _read(self, work: Callable[[sqlite3.Connection], list[Found]]) -> list[Found]:
+        """Return what `work` finds in the file and in what could not be written to it."""
+        databases = filter(None, (self._database, self._overflow))
+        return [found for database in databases for found in database.read(work)]
+
+    def _write(self, database: Database, rows: Sequence[LedgerRow]) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            if connection is not self._remembered_of or len(self._remembered) > _REMEMBERED:
+                self._remembered, self._remembered_of = {}, connection
+            try:
+                connection.executemany(_INSERT, [self._values(connection, row) for row in rows])
+            except BaseException:
+                self._remembered_of = None  # the transaction is undone, and with it the numbers given out in it
+                raise
+
+        database.write(work)
+
+    def _values(self, connection: sqlite3.Connection, row: LedgerRow) -> tuple[object, ...]:
+        usage = row.usage
+        return (
+            microseconds(row.time),
+            self._question(connection, row),
+            *(self._label(connection, text) for text in (row.kind, row.name, row.status)),
+            row.cached,
+            row.estimated,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_5m_tokens,
+            usage.cache_write_1h_tokens,
+            usage.server_searches,
+            usage.server_fetches,
+            int(row.units) if row.units == row.units.to_integral_value() else str(row.units),
+            self._label(connection, row.unit),
+            _nano_dollars(row.cost_usd),
+            _nano_dollars(row.saved_usd),
+        )
+
+    def _question(self, connection: sqlite3.Connection, row: LedgerRow) -> int:
+        key = (row.session, row.notebook, row.question_id, row.question)
+        if (known := self._remembered.get(key)) is not None:
+            return known
+        # A key cut in half would no longer be recognised, so it is taken out before the question is shortened.
+        question = shorten(" ".join(visible(self._redact(row.question)).split()), QUESTION_CHARS)
+        numbers = (self._label(connection, row.session), self._label(connection, self._redact(row.notebook)))
+        statement = "INSERT INTO questions (session, notebook, question_id, question) VALUES (?, ?, ?, ?)"
+        number = connection.execute(statement, (*numbers, row.question_id, question)).lastrowid or 0
+        self._remembered[key] = number
+        return number
+
+    def _label(self, connection: sqlite3.Connection, text: str) -> int:
+        known = self._remembered.get(text)
+        if known is None:
+            text_shown = visible(text)
+            connection.execute("INSERT OR IGNORE INTO labels (text) VALUES (?)", (text_shown,))
+            known = int(connection.execute("SELECT id FROM labels WHERE text = ?", (text_shown,)).fetchone()[0])
+            self._remembered[text] = known
+        return known
+
+
+def _database(path: Path | None) -> Database:
+    return Database(path, application_id=APPLICATION_ID, prepare=migrate, purpose="ledger")
+
+
+def _nano_dollars(usd: Decimal | None) -> int | None:
+    """Return whole nano-dollars, half of one to the even neighbour; an amount that is no number is unknown."""
+    if usd is None or not usd.is_finite():
+        return None
+    return int((usd * _NANO).to_integral_value(ROUND_HALF_EVEN))
+
+
+def _dollars(nano: int) -> Decimal:
+    return Decimal(nano) / _NANO

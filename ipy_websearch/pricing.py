@@ -1,0 +1,211 @@
+"""What a request or a call costs, in US dollars as exact decimals.
+
+Models are priced by genai-prices, engines by `prices.toml`, both after the user's own file. The invariant: a price that
+is not known is None, never 0, and asking for one never raises (but for a user's file that is wrong, once). Multiplying
+prices and counts is exact: nothing here is a float.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import ROUND_FLOOR, Decimal
+from functools import lru_cache
+from typing import Any
+
+from ipy_websearch.config import OFFLINE_MODEL
+from ipy_websearch.price_file import PriceRow, built_in, users_own
+from ipy_websearch.usage import Charge, Usage
+
+__all__ = ["PriceRow", "affordable_tokens", "charge_cost", "model_cost", "price_table", "worst_case"]
+
+UNBOUNDED_TOKENS = 2**31 - 1
+"""What any money buys of a model that costs nothing."""
+
+# Anthropic's own web search costs $10 for 1,000 with every model; web fetch is free, and a batch halves token prices
+# only (https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11).
+_SERVER_SEARCH_USD = Decimal("0.01")
+_MILLION = Decimal(1_000_000)
+_VERSION = re.compile(r"(-v\d+)?(:\d+)*(\[\w+\])?$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """US dollars for one token of each class and for one server search; None: unknown. They hold above `start` tokens."""
+
+    start: int
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None
+    cache_write_5m: Decimal | None
+    cache_write_1h: Decimal | None
+    server_search: Decimal = _SERVER_SEARCH_USD
+
+
+_Tariff = tuple[_Rates, ...]  # by rising `start`; the whole request is billed at the last one its input passes
+
+
+def model_cost(model: str, usage: Usage, *, batch: bool = False, at: datetime | None = None) -> Decimal | None:
+    """Return what a request with this usage costs in US dollars, None when a price is unknown.
+
+    `usage` must be that of one request: prices step up with its input. `model` may be an id of the Claude API, Bedrock or
+    Vertex; the built-in "offline" model costs 0. `batch` is the Message Batches API, at half the price of tokens. `at` is
+    when it was sent (None: now), since prices change.
+    """
+    rates = _rates(model, usage.total_input_tokens, batch, at)
+    if rates is None:
+        return None
+    total = usage.server_searches * rates.server_search
+    for count, rate in (
+        (usage.input_tokens, rates.input),
+        (usage.output_tokens, rates.output),
+        (usage.cache_read_tokens, rates.cache_read),
+        (usage.cache_write_5m_tokens, rates.cache_write_5m),
+        (usage.cache_write_1h_tokens, rates.cache_write_1h),
+    ):
+        if count and rate is None:
+            return None
+        total += count * (rate or 0)
+    return Decimal(total)
+
+
+def worst_case(model: str, input_tokens: int, max_tokens: int, *, batch: bool = False) -> Decimal | None:
+    """Return the cost of a request that reads `input_tokens` at the plain price and writes all of `max_tokens`.
+
+    None when the price is unknown. Who may write the input to the cache counts those tokens 1.25 times.
+    """
+    return model_cost(model, Usage(input_tokens=input_tokens, output_tokens=max_tokens), batch=batch)
+
+
+def affordable_tokens(model: str, input_tokens: int, usd: Decimal, *, batch: bool = False) -> int | None:
+    """Return how many output tokens `usd` buys after `input_tokens` at the plain price; 0 when not even those.
+
+    None when the price is unknown. `worst_case` of the same input and that many tokens is never above `usd`.
+    """
+    rates = _rates(model, input_tokens, batch, None)
+    if rates is None:
+        return None
+    left = Decimal(usd) - input_tokens * rates.input
+    if left < 0:
+        return 0
+    if rates.output == 0:
+        return UNBOUNDED_TOKENS
+    return min(UNBOUNDED_TOKENS, int((left / rates.output).to_integral_value(ROUND_FLOOR)))
+
+
+def charge_cost(charge: Charge) -> Decimal | None:
+    """Return what a call to an engine costs in US dollars: nothing when cached, else what its answer reported, else by table.
+
+    None when neither says.
+    """
+    if charge.cached:
+        return Decimal(0)
+    if charge.usd is not None:
+        return charge.usd
+    for prices in (users_own(), built_in()):
+        for kind in (charge.kind, "*"):
+            if row := prices.rows.get((charge.provider.lower(), kind, charge.unit)):
+                return charge.units * row.usd
+    return None
+
+
+def price_table() -> list[PriceRow]:
+    """Return the engines' prices in force, the user's own in place of those they override and after those they do not.
+
+    Raises:
+        ConfigError: the user's price file is wrong (said once).
+    """
+    return list({**built_in().rows, **users_own().rows}.values())
+
+
+def _rates(model: str, input_tokens: int, batch: bool, at: datetime | None) -> _Rates | None:
+    if model == OFFLINE_MODEL:
+        return _FREE
+    own = users_own().models.get(model.lower())
+    tariff = (_own_rates(own, batch),) if own else _tariff(model, batch, _utc_day(at))
+    if not tariff:
+        return None
+    return next((rates for rates in reversed(tariff) if input_tokens > rates.start), tariff[0])
+
+
+def _utc_day(at: datetime | None) -> date:
+    at = at or datetime.now(UTC)
+    return (at if at.tzinfo is None else at.astimezone(UTC)).date()
+
+
+def _own_rates(prices: Mapping[str, Decimal], batch: bool) -> _Rates:
+    """Return the rates that a user's file states; a class of tokens it does not name costs what input costs."""
+    divisor = _MILLION * (2 if batch else 1)
+    names = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+    tokens = {name: prices.get(name, prices["input"]) / divisor for name in names}
+    search = prices["server_search"] / 1000 if "server_search" in prices else _SERVER_SEARCH_USD
+    return _Rates(start=-1, server_search=search, **tokens)
+
+
+@lru_cache(maxsize=1024)
+def _tariff(model: str, batch: bool, day: date) -> _Tariff:
+    """Return the tariff that genai-prices has for a model on a day, () when it has none."""
+    from genai_prices import Usage as Counts
+    from genai_prices import calc_price
+
+    when = datetime.combine(day, time(12), UTC)
+    for provider, name in _spellings(model):
+        try:
+            standard = calc_price(Counts(), name, provider_id=provider, genai_request_timestamp=when).model_price
+            context = {"processing": "batch"} if batch else None
+            price = calc_price(
+                Counts(), name, provider_id=provider, genai_request_timestamp=when, price_context=context
+            ).model_price
+            # A model without batch prices of its own is billed half in a batch, as the pricing page says of all.
+            halved = batch and price.output_mtok == standard.output_mtok
+            return _from_table(price, Decimal(2) if halved else Decimal(1))
+        except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError):
+            continue  # not known there, or in a form that a later genai-prices may have: the next spelling, or unknown
+    return ()
+
+
+def _spellings(model: str) -> Iterator[tuple[str, str]]:
+    """Yield (price list, id) to look under: Bedrock's ids carry a region and a version, Vertex's a date after "@"."""
+    name = model.strip().lower().rsplit("/", 1)[-1]
+    if "anthropic." in name:
+        yield "aws", name
+        name = name.rsplit("anthropic.", 1)[-1]
+    if name.startswith("claude-"):
+        yield "anthropic", name
+        yield "anthropic", _VERSION.sub("", name).replace("@", "-")
+
+
+def _from_table(price: Any, divisor: Decimal) -> _Tariff:
+    """Return the tariff of a genai-prices `ModelPrice`, whose entries are dollars for a million, plain or in tiers."""
+    names = {
+        "input": price.input_mtok,
+        "output": price.output_mtok,
+        "cache_read": price.cache_read_mtok,
+        "cache_write_5m": price.cache_write_mtok,
+        "cache_write_1h": price.cache_write_1h_mtok,
+    }
+    if names["input"] is None or names["output"] is None:
+        raise ValueError("a model without a price for input and output")
+    starts = {tier.start for value in names.values() for tier in getattr(value, "tiers", ())}
+    per_token = _MILLION * divisor
+    searches = price.web_searches_kcount
+    search = searches / 1000 if isinstance(searches, Decimal) else _SERVER_SEARCH_USD
+    return tuple(
+        _Rates(
+            start=start,
+            server_search=search,
+            **{name: None if value is None else _at(value, start) / per_token for name, value in names.items()},  # type: ignore[arg-type]
+        )
+        for start in sorted({-1, *starts})
+    )
+
+
+def _at(value: Any, start: int) -> Decimal:
+    """Return the price in force above `start` tokens of input."""
+    reached = [tier.price for tier in getattr(value, "tiers", ()) if tier.start <= start]
+    return Decimal(reached[-1] if reached else getattr(value, "base", value))
+
+
+_FREE = _Rates(-1, Decimal(0), Decimal(0), Decimal(0), Decimal(0), Decimal(0), Decimal(0))

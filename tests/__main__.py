@@ -1,0 +1,39 @@
+"""Runs every check: style, types, the import law, the tests with the notebooks. `python -m tests [pytest options]`.
+
+People and CI call the same command. All checks run even when one fails; the exit status is 0 only when all passed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PYTHON = [sys.executable, "-m"]
+CHECKS = {
+    "style": [*PYTHON, "ruff", "check", "."],
+    "format": [*PYTHON, "ruff", "format", "--check", "."],
+    "types": [*PYTHON, "mypy", "-p", "ipy_websearch"],
+    "import law": [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+    "tests": [*PYTHON, "pytest", "-n", "2"],
+}
+
+
+def main(options: list[str]) -> int:
+    """Run the checks and say how each went; `options` go to pytest."""
+    failed = []
+    for name, command in CHECKS.items():
+        print(f"── {name} ".ljust(80, "─"), flush=True)
+        start = time.monotonic()
+        status = subprocess.run(command + (options if name == "tests" else []), cwd=ROOT).returncode
+        print(f"{name}: {'ok' if status == 0 else 'FAILED'} in {time.monotonic() - start:.0f} s", flush=True)
+        if status:
+            failed.append(name)
+    print(f"failed: {', '.join(failed)}" if failed else "all checks passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
