@@ -47,16 +47,18 @@ def portal() -> BlockingPortal:
 
             stack = ExitStack()
             _portal = stack.enter_context(start_blocking_portal("asyncio", name="ipy_websearch"))
-            stack.callback(_close_session)
+            stack.callback(end_session)
             atexit.register(stack.close)
         return _portal
 
 
-def _close_session() -> None:
-    """Close what the session has open on the background loop, so that no connection is left to the garbage collector."""
-    if _session is not None and _portal is not None:
+def end_session() -> None:
+    """End the shared session and close what it has open; the next call makes a new one. The ledger stays."""
+    global _session
+    ended, _session = _session, None
+    if ended is not None and _portal is not None:
         with suppress(Exception):
-            _portal.start_task_soon(_session.aclose).result(GRACE_S)
+            _portal.start_task_soon(ended.aclose).result(GRACE_S)
 
 
 def session() -> Session:
@@ -71,13 +73,6 @@ def take_settings(settings: WebSearch) -> None:
     """Let the shared session, if there is one, go by these settings."""
     if _session is not None:
         _session.settings = settings
-
-
-def use_session(new: Session | None) -> Session | None:
-    """Let the module's functions use another session (None: a fresh one at next use); return the one used so far."""
-    global _session
-    old, _session = _session, new
-    return old
 
 
 def run(function: Callable[[], Awaitable[T]]) -> T:

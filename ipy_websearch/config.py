@@ -8,9 +8,7 @@ repository, so nothing in it may choose where questions and keys are sent: model
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -81,6 +79,8 @@ def setting_names() -> list[str]:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'x'?" for a close match of `name`, or "" when nothing is close."""
+    import difflib
+
     close = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -120,6 +120,8 @@ def _pyproject_settings(start: Path) -> dict[str, Any]:
             break
     else:
         return {}
+    import tomllib
+
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("ipy_websearch", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):

@@ -1,19 +1,21 @@
 """The ledger: what every model request and every call to an engine used and cost, in one append-only SQLite file.
 
 The invariant: a row is on disk when `book` returns, whatever happens to the kernel afterwards, and several kernels may
-book at once. Booking never raises: a file that cannot be used is replaced (see `database`), and when a write fails the rows
-from then on are kept in memory and still counted. `warnings` says so. No key ever gets in: questions pass `redact` first.
+book at once. Booking never raises: a file that cannot be used is replaced (see `database`), and rows that cannot be written
+are kept in memory, counted, and written later. `warnings` says so. No key ever gets in: questions pass `redact` first.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from ipy_websearch.config import did_you_mean
 from ipy_websearch.database import Database
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 GROUPS: tuple[GroupName, ...] = ("question", "model", "provider", "kind", "day", "notebook", "session")
 QUESTION_CHARS = 200
+RETRY_S = 30.0
+"""Seconds after which a file that could not be written is tried again."""
 
 Found = TypeVar("Found")
 
@@ -72,6 +76,9 @@ class Ledger:
         self._redact = redact
         self._database = _database(path)
         self._overflow: Database | None = None
+        self._unwritten: list[LedgerRow] = []
+        self._retry_at = 0.0
+        self._lock = threading.Lock()
         self._remembered: dict[object, int] = {}
         self._remembered_of: sqlite3.Connection | None = None
         self._warnings: list[str] = []
@@ -92,16 +99,25 @@ class Ledger:
 
     def book_all(self, rows: Iterable[LedgerRow]) -> None:
         """Write rows in one transaction: all or, when the process is killed meanwhile, none of them."""
-        rows = tuple(rows)
+        with self._lock:
+            fresh = list(rows)
+            if self._overflow is None or time.monotonic() >= self._retry_at:
+                try:
+                    self._write(self._database, [*self._unwritten, *fresh])
+                    self._unwritten, self._overflow = [], None
+                    return
+                except sqlite3.Error as exc:
+                    self._fail(exc)
+            self._unwritten += fresh
+            self._write(cast(Database, self._overflow), fresh)
+
+    def _fail(self, exc: sqlite3.Error) -> None:
+        """Begin to keep rows in memory, where they are counted and from where they are written when that works again."""
+        self._retry_at = time.monotonic() + RETRY_S
         if self._overflow is None:
-            try:
-                self._write(self._database, rows)
-                return
-            except sqlite3.Error as exc:
-                self._overflow = _database(None)
-                path = self._database.path
-                self._warnings.append(f"the ledger {path} cannot be written ({exc}); from now on costs are kept in memory only")
-        self._write(self._overflow, rows)
+            self._overflow = _database(None)
+            path = self._database.path
+            self._warnings.append(f"the ledger {path} cannot be written ({exc}); until it can, costs are kept in memory")
 
     def total(
         self, session: str | None = None, since: datetime | None = None, question_id: str | None = None

@@ -10,8 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from ipy_websearch.config import WebSearch, load_settings, use_settings
+from ipy_websearch.display.formatters import register, unregister
+from ipy_websearch.magics.deferred import DeferredMagic
+from ipy_websearch.magics.raw_line import RawLineMagic
 
 _ATTRIBUTE = "_ipy_websearch_loaded"
+
+
+MAGICS = {
+    "search": ("ipy_websearch.magics.search", "SearchMagics", ("line",)),
+    "ask": ("ipy_websearch.magics.ask", "AskMagics", ("line", "cell")),
+    "fetch": ("ipy_websearch.magics.fetch", "FetchMagics", ("line",)),
+    "cost": ("ipy_websearch.magics.cost", "CostMagics", ("line",)),
+    "websearch": ("ipy_websearch.magics.websearch", "WebSearchMagics", ("line",)),
+}
+"""Each magic with its module, its class, and whether it works on lines, cells or both."""
 
 
 class Loaded:
@@ -19,27 +32,18 @@ class Loaded:
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self.magics: list[Any] = []
+        self.magics: list[DeferredMagic] = []
         self.shadowed: dict[tuple[str, str], Any] = {}
         self.settings: WebSearch | None = None
 
     def register(self) -> None:
         """Register everything."""
-        from ipy_websearch.display.formatters import register
-        from ipy_websearch.magics.ask import AskMagics
-        from ipy_websearch.magics.cost import CostMagics
-        from ipy_websearch.magics.fetch import FetchMagics
-        from ipy_websearch.magics.raw_line import RawLineMagic
-        from ipy_websearch.magics.search import SearchMagics
-        from ipy_websearch.magics.websearch import WebSearchMagics
-
-        manager = self.shell.magics_manager
-        for kind in (SearchMagics, AskMagics, FetchMagics, CostMagics, WebSearchMagics):
-            self.magics.append(kind(self.shell))
-            for line_or_cell, names in kind.magics.items():
-                for name in names:
-                    self.shadowed[line_or_cell, name] = manager.magics[line_or_cell].get(name)
-            manager.register(self.magics[-1])
+        table = self.shell.magics_manager.magics
+        for name, (module, class_name, kinds) in MAGICS.items():
+            self.magics.append(DeferredMagic(self.shell, module, class_name, name))
+            for kind in kinds:
+                self.shadowed[kind, name] = table[kind].get(name)
+                table[kind][name] = self.magics[-1]
         self.shell.input_transformer_manager.token_transformers.insert(0, RawLineMagic)
         register(self.shell)
         self._configure()
@@ -54,18 +58,13 @@ class Loaded:
 
     def unregister(self) -> None:
         """Take everything back."""
-        from ipy_websearch.display.formatters import unregister
-        from ipy_websearch.magics.raw_line import RawLineMagic
-
-        manager = self.shell.magics_manager
-        for (line_or_cell, name), before in self.shadowed.items():
+        table = self.shell.magics_manager.magics
+        for (kind, name), before in self.shadowed.items():
             if before is None:
-                manager.magics[line_or_cell].pop(name, None)
+                table[kind].pop(name, None)
             else:
-                manager.magics[line_or_cell][name] = before
-        for magic in self.magics:
-            manager.registry.pop(type(magic).__name__, None)
-        ours = {id(part) for part in [*self.magics, self.settings]}
+                table[kind][name] = before
+        ours = {id(part) for part in [*(magic.made for magic in self.magics), self.settings]}
         self.shell.configurables[:] = [c for c in self.shell.configurables if id(c) not in ours]
         transformers = self.shell.input_transformer_manager.token_transformers
         transformers[:] = [t for t in transformers if t is not RawLineMagic]
