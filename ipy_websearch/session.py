@@ -12,29 +12,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.ask_run import AskRun
 from ipy_websearch.booking import Booking, add_money
-from ipy_websearch.config import OFFLINE_MODEL, WebSearch, data_dir, load_settings, settings_dir
-from ipy_websearch.credentials import Credentials
+from ipy_websearch.config import OFFLINE_MODEL, WebSearch
 from ipy_websearch.errors import BudgetExceededError, ConfigError
 from ipy_websearch.events import Money
-from ipy_websearch.http.cache import Cache
-from ipy_websearch.http.client import HttpClient
-from ipy_websearch.ledger import Ledger
 from ipy_websearch.loop.prompts import system_prompt
 from ipy_websearch.loop.run import AnswerLoop, Job
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import model_id
 from ipy_websearch.options import as_tuple, at_least, money, positive
-from ipy_websearch.providers.base import ProviderContext, SearchRequest
-from ipy_websearch.providers.router import SearchRouter
+from ipy_websearch.parts import Parts
+from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.purse import Ceiling, CeilingPurse
-from ipy_websearch.results import Answer, Page, PanelShelf, SearchResults
+from ipy_websearch.results import Answer, Page, SearchResults
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.sets import build_tools
 from ipy_websearch.usage import Charge, Limits
@@ -42,95 +36,22 @@ from ipy_websearch.usage import Charge, Limits
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ipy_websearch.extract.reader import PageReader
-    from ipy_websearch.providers.local_index import LocalIndex
 
-CONTACT = "https://pypi.org/project/ipy-websearch/"
 KEPT_ANSWERS = 50
 
 
-def user_agent() -> str:
-    """Return how we introduce ourselves: name, version and where to complain (Wikipedia's etiquette asks for it)."""
-    return f"ipy_websearch/{version('ipy_websearch')} ({CONTACT}) httpx"
-
-
-class Session:
+class Session(Parts):
     """Everything that belongs together between two restarts of a kernel.
 
     Its methods are coroutines: `answer = await session.ask("…")`. The module's functions of the same names block.
     """
 
     def __init__(self, settings: WebSearch | None = None, *, folder: Path | None = None) -> None:
-        self.folder = folder or Path.cwd()
-        self.settings = settings or load_settings(self.folder)
+        super().__init__(settings, folder=folder)
         self.id = uuid.uuid4().hex[:12]
-        self.credentials = Credentials(settings_dir(), self.folder / ".env")
-        self.panels = PanelShelf()
         self.answers: list[Answer] = []
         self.spent_usd: Money = Decimal(0)
         self._ceiling = Ceiling("session budget", None)
-
-    # --- parts, opened at first use ---------------------------------------------------------------------------------
-
-    @cached_property
-    def http(self) -> HttpClient:
-        """The client for engines."""
-        return HttpClient(user_agent=user_agent(), secrets=self.credentials.secrets)
-
-    @cached_property
-    def cache(self) -> Cache:
-        """Searches and pages already had."""
-        return Cache(data_dir() / "cache.sqlite")
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        """What everything cost."""
-        return Ledger(data_dir() / "ledger.sqlite", redact=self.redact)
-
-    @cached_property
-    def router(self) -> SearchRouter:
-        """The chain of engines."""
-        context = ProviderContext(self.http, self.credentials, data_dir())
-        return SearchRouter(context, cache=self.cache, cache_ttl_s=lambda: self.settings.cache_ttl_s)
-
-    @cached_property
-    def index(self) -> LocalIndex:
-        """The local index: the embedded articles and the user's folders."""
-        from ipy_websearch.providers.local import LocalProvider
-
-        provider = self.router.provider("local")
-        assert isinstance(provider, LocalProvider)
-        return provider.index
-
-    @cached_property
-    def reader(self) -> PageReader:
-        """Reads pages."""
-        from ipy_websearch.extract.reader import PageReader
-        from ipy_websearch.extract.worker import ExtractionWorker
-
-        return PageReader(
-            cache=self.cache,
-            user_agent=user_agent(),
-            cache_ttl_s=self.settings.cache_ttl_s,
-            local=lambda url: self.index.document(url),
-            worker=ExtractionWorker(),
-        )
-
-    @cached_property
-    def claude(self) -> ModelClient:
-        """The model behind the Messages API."""
-        return ModelClient(api_key=lambda: self.credentials.get("ANTHROPIC_API_KEY"), redact=self.redact)
-
-    @cached_property
-    def offline_model(self) -> ModelClient:
-        """The built-in extractive model."""
-        return ModelClient(api_key=lambda: None, offline=True)
-
-    def redact(self, text: str) -> str:
-        """Return `text` with every key that the session can find replaced by "[key]"."""
-        for secret in self.credentials.secrets():
-            text = text.replace(secret, "[key]")
-        return text
 
     # --- what it does -----------------------------------------------------------------------------------------------
 
@@ -268,12 +189,6 @@ class Session:
     def reset(self) -> None:
         """Forget the conversation; the ledger and the panels stay."""
         self.answers.clear()
-
-    async def aclose(self) -> None:
-        """Close what belongs to the running event loop."""
-        for name in ("http", "claude", "offline_model"):
-            if name in self.__dict__:
-                await getattr(self, name).aclose()
 
     # --- how --------------------------------------------------------------------------------------------------------
 

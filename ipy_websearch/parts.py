@@ -1,0 +1,105 @@
+"""The parts of a session, each opened when it is first used, and the settings and keys that they share."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipy_websearch.config import WebSearch, data_dir, load_settings, settings_dir
+from ipy_websearch.credentials import Credentials
+from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.client import HttpClient
+from ipy_websearch.ledger import Ledger
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.providers.base import ProviderContext
+from ipy_websearch.providers.router import SearchRouter
+from ipy_websearch.results import PanelShelf
+
+if TYPE_CHECKING:
+    from ipy_websearch.extract.reader import PageReader
+    from ipy_websearch.providers.local_index import LocalIndex
+
+CONTACT = "https://pypi.org/project/ipy-websearch/"
+
+
+def user_agent() -> str:
+    """Return how we introduce ourselves: name, version and where to complain (Wikipedia's etiquette asks for it)."""
+    return f"ipy_websearch/{version('ipy_websearch')} ({CONTACT}) httpx"
+
+
+class Parts:
+    """What a session works with. Nothing is opened when it is made; clients belong to the event loop that runs."""
+
+    def __init__(self, settings: WebSearch | None = None, *, folder: Path | None = None) -> None:
+        self.folder = folder or Path.cwd()
+        self.settings = settings or load_settings(self.folder)
+        self.credentials = Credentials(settings_dir(), self.folder / ".env")
+        self.panels = PanelShelf()
+
+    @cached_property
+    def http(self) -> HttpClient:
+        """The client for engines."""
+        return HttpClient(user_agent=user_agent(), secrets=self.credentials.secrets)
+
+    @cached_property
+    def cache(self) -> Cache:
+        """Searches and pages already had."""
+        return Cache(data_dir() / "cache.sqlite")
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What everything cost."""
+        return Ledger(data_dir() / "ledger.sqlite", redact=self.redact)
+
+    @cached_property
+    def router(self) -> SearchRouter:
+        """The chain of engines."""
+        context = ProviderContext(self.http, self.credentials, data_dir())
+        return SearchRouter(context, cache=self.cache, cache_ttl_s=lambda: self.settings.cache_ttl_s)
+
+    @cached_property
+    def index(self) -> LocalIndex:
+        """The local index: the embedded articles and the user's folders."""
+        from ipy_websearch.providers.local import LocalProvider
+
+        provider = self.router.provider("local")
+        assert isinstance(provider, LocalProvider)
+        return provider.index
+
+    @cached_property
+    def reader(self) -> PageReader:
+        """Reads pages."""
+        from ipy_websearch.extract.reader import PageReader
+        from ipy_websearch.extract.worker import ExtractionWorker
+
+        return PageReader(
+            cache=self.cache,
+            user_agent=user_agent(),
+            cache_ttl_s=self.settings.cache_ttl_s,
+            local=lambda url: self.index.document(url),
+            worker=ExtractionWorker(),
+        )
+
+    @cached_property
+    def claude(self) -> ModelClient:
+        """The model behind the Messages API."""
+        return ModelClient(api_key=lambda: self.credentials.get("ANTHROPIC_API_KEY"), redact=self.redact)
+
+    @cached_property
+    def offline_model(self) -> ModelClient:
+        """The built-in extractive model."""
+        return ModelClient(api_key=lambda: None, offline=True)
+
+    def redact(self, text: str) -> str:
+        """Return `text` with every key that the session can find replaced by "[key]"."""
+        for secret in self.credentials.secrets():
+            text = text.replace(secret, "[key]")
+        return text
+
+    async def aclose(self) -> None:
+        """Close what belongs to the running event loop."""
+        for name in ("http", "claude", "offline_model"):
+            if name in self.__dict__:
+                await getattr(self, name).aclose()
