@@ -1,0 +1,206 @@
+"""Fixtures for all tests. Every test starts with an empty home, no keys and no network; see README.md beside this file."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.fakes.no_network import network_guard
+
+network_guard.refuse_network()
+
+_common: dict[str, Any] = {
+    "deadline": None,
+    "database": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+}
+settings.register_profile("default", **_common)
+settings.register_profile("ci", derandomize=True, **_common)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+SECRET = re.compile(
+    r"(_API_KEY|_KEY|_TOKEN|_BASE_URL|_ENGINE_ID|_proxy)$"
+    r"|^(ANTHROPIC|IPY_WEBSEARCH|AWS|GOOGLE|VERTEX|CLOUD_ML|AZURE|OTEL|JUPYTER|IPYTHON|XDG)",
+    re.IGNORECASE,
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that runs a notebook with `kernel`."""
+    for item in items:
+        if "run_notebook" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.kernel)
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No keys, addresses, proxies or settings; home, data, settings and working directory are the test's own."""
+    for name in list(os.environ):
+        if SECRET.search(name):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    monkeypatch.setenv("IPYTHONDIR", str(home / ".ipython"))
+    monkeypatch.setenv("IPY_WEBSEARCH_HOME", str(tmp_path / "websearch"))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def own_session(clean_environment: None) -> Iterator[None]:
+    """The functions and magics of one test do not see the session of another."""
+    yield
+    if (api := sys.modules.get("ipy_websearch.api")) is not None:
+        api.end_session()
+
+
+@pytest.fixture(autouse=True)
+def refused_network(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Fail a test that tried to reach the network, unless it asks for the fixture `offline`."""
+    network_guard.refused.clear()
+    yield network_guard.refused
+    if "offline" not in request.fixturenames:
+        tried = list(network_guard.refused)
+        assert not tried, f"the test tried to reach the network: {tried}"
+
+
+@pytest.fixture
+def offline(refused_network: list[str]) -> list[str]:
+    """Let the test try to reach the network in vain; the list says where to."""
+    return refused_network
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run tests marked `anyio` on asyncio."""
+    return "asyncio"
+
+
+def _served(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Start a fake, point the environment at it, and check it when the test has passed."""
+    with fake:
+        for name, value in fake.environment().items():
+            monkeypatch.setenv(name, value)
+        yield fake
+    fake.check()
+
+
+@pytest.fixture
+def messages_api(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The strict fake of the Messages API; ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL lead to it."""
+    from tests.fakes.messages_api import MessagesAPI
+
+    yield from _served(MessagesAPI(), monkeypatch)
+
+
+@pytest.fixture
+def brave_api(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The fake of Brave Search; BRAVE_API_KEY and BRAVE_BASE_URL lead to it."""
+    from tests.fakes.engines import Brave
+
+    yield from _served(Brave(), monkeypatch)
+
+
+@pytest.fixture
+def wikipedia_api(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The fake of Wikipedia's search; WIKIPEDIA_BASE_URL leads to it."""
+    from tests.fakes.engines import Wikipedia
+
+    yield from _served(Wikipedia(), monkeypatch)
+
+
+@pytest.fixture
+def engine(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """A function that starts the fake of any engine by its name and points the environment at it."""
+    from tests.fakes.engines import ENGINES
+
+    started: list[Any] = []
+
+    def start(name: str) -> Any:
+        fake = ENGINES[name]().start()
+        started.append(fake)
+        for variable, value in fake.environment().items():
+            monkeypatch.setenv(variable, value)
+        return fake
+
+    yield start
+    for fake in started:
+        fake.stop()
+    for fake in started:
+        fake.check()
+
+
+@pytest.fixture
+def public_web(clean_environment: None) -> Iterator[Any]:
+    """A pretended public web: names with public addresses that lead to a server on loopback."""
+    from tests.fakes.public_web import PublicWeb
+
+    with PublicWeb() as web:
+        yield web
+    web.check()
+
+
+@pytest.fixture
+def session(messages_api: Any, brave_api: Any, wikipedia_api: Any) -> Iterator[Any]:
+    """A Session that finds Claude, Brave and Wikipedia in the fakes."""
+    from ipy_websearch.session import Session
+
+    made = Session()
+    yield made
+    _close(made)
+
+
+def _close(made: Any) -> None:
+    """Close a session, whichever way it is closed."""
+    import asyncio
+    import inspect
+
+    closing = getattr(made, "aclose", None) or getattr(made, "close", None)
+    outcome = closing() if closing else None
+    if inspect.isawaitable(outcome):
+
+        async def wait() -> None:
+            await outcome
+
+        asyncio.run(wait())
+
+
+@pytest.fixture
+def shell(clean_environment: None, tmp_path: Path) -> Iterator[Any]:
+    """A fresh IPython shell with the extension loaded; name the fakes it shall find before it in a test's arguments."""
+    from tests.fakes.shell import Shell
+
+    made = Shell(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def bare_shell(clean_environment: None, tmp_path: Path) -> Iterator[Any]:
+    """A fresh IPython shell without the extension."""
+    from tests.fakes.shell import Shell
+
+    made = Shell(tmp_path, load=False)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run_notebook(clean_environment: None, tmp_path: Path) -> Callable[..., Any]:
+    """A function that runs cells in a real kernel and returns the notebook; the fakes' addresses are passed on."""
+    from tests.fakes.notebook import run_cells
+
+    def run(cells: Any, **settings: Any) -> Any:
+        return run_cells(cells, tmp_path, **settings)
+
+    return run

@@ -1,0 +1,113 @@
+"""What is the same in the tests of every engine: a context without a session, one blocking search, odd JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Coroutine, Mapping
+from datetime import UTC
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from ipy_websearch.credentials import Credentials
+from ipy_websearch.errors import WebSearchError
+from ipy_websearch.http.client import HttpClient
+from ipy_websearch.providers.base import Provider, ProviderContext, SearchRequest
+from ipy_websearch.providers.registry import create
+from ipy_websearch.results import SearchResults
+from ipy_websearch.usage import Charge
+from tests.fakes.shapes import words
+
+T = TypeVar("T")
+AGENT = "ipy_websearch-tests/1 (https://tests.example/)"
+
+
+def context(folder: Path | str = ".", options: Mapping[str, Any] | None = None) -> ProviderContext:
+    """Return a context whose keys are those of the environment."""
+    credentials = Credentials(Path(folder) / "settings")
+    http = HttpClient(user_agent=AGENT, secrets=credentials.secrets)
+    return ProviderContext(http, credentials, Path(folder), options or {})
+
+
+def run(work: Coroutine[Any, Any, T], made: ProviderContext) -> T:
+    """Return what a coroutine gives, and close the context's connections."""
+
+    async def and_close() -> T:
+        try:
+            return await work
+        finally:
+            await made.http.aclose()
+
+    return asyncio.run(and_close())
+
+
+def search(
+    name: str, query: str = "window functions", *, options: Mapping[str, Any] | None = None, **fields: Any
+) -> SearchResults:
+    """Return what an engine gives for one search."""
+    made = context(options=options)
+    engine: Provider = create(name, made)
+    return run(engine.search(SearchRequest(query, **fields)), made)
+
+
+# Fields under the names that engines use, with anything in them: what a changed or broken engine might send.
+_NAMES = st.sampled_from(
+    words(
+        "web results items query search pages title url link description snippet snippets content date page_age age rich "
+        "hint callback_key grounding generic sources data news error detail meta score publishedDate published_date pagemap "
+        "metatags answers unresponsive_engines costDollars total usage credits creditsUsed altered extra_snippets text "
+        "highlights pageid extract timestamp metadata markdown links success"
+    )
+)
+_TEXTS = st.sampled_from(
+    ["", "<b>x</b>&amp;\x1b[31m", "https://a.example/x", "http://[", "javascript:alert(1)", "2026-01-01T00:00:00", "3 days ago"]
+) | st.text(max_size=20)
+odd_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=6),
+    max_leaves=25,
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, body: Any) -> Any:
+    """Return a recorded body with up to four places in it missing or holding something else."""
+    whole = {"body": copy.deepcopy(body)}
+    for _ in range(draw(st.integers(1, 4))):
+        node: Any = whole
+        while True:
+            places = list(node) if isinstance(node, dict) else list(range(len(node)))
+            if not places:
+                break
+            place = draw(st.sampled_from(places))
+            if isinstance(node[place], dict | list) and draw(st.integers(0, 3)):
+                node = node[place]
+                continue
+            if isinstance(node, dict) and node is not whole and draw(st.booleans()):
+                del node[place]
+            else:
+                node[place] = draw(odd_json)
+            break
+    return whole["body"]
+
+
+def check_survives(name: str, **fields: Any) -> None:
+    """Search once, whatever the server sends: nothing but the package's own errors comes out, and results are sound."""
+    try:
+        check_sound(search(name, **fields))
+    except WebSearchError as exc:
+        assert "\n" not in str(exc)
+
+
+def check_sound(results: SearchResults) -> None:
+    """Check that every field is of its type, plain, and of its length."""
+    for result in results:
+        assert result.url.startswith(("http://", "https://")) and " " not in result.url
+        for text in (result.title, result.description, *result.extra_snippets):
+            assert isinstance(text, str) and "\x1b" not in text and len(text) <= 2_000
+        assert result.published_date is None or result.published_date.tzinfo is UTC
+        assert result.score is None or isinstance(result.score, float)
+        assert len(result.extra_snippets) <= 5 and "" not in result.extra_snippets
+    assert all(isinstance(charge, Charge) and charge.provider for charge in results.charges)

@@ -1,0 +1,275 @@
+"""A strict fake of the Messages API: it answers from a script and refuses what the real one refuses.
+
+    with MessagesAPI() as api:
+        api.reply(tool_use("web_search", {"query": "x"}))
+        api.reply(text("It is so.", citations=[(0, 0)]))
+        client = anthropic.Anthropic(api_key=api.key, base_url=api.url)
+
+Replies are used in the order of the requests' arrival; `behave` takes a function in their place. `check` (called by the
+fixture) fails when replies are left, requests came that no reply was for, or a request was refused unnoticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes import replies, sse
+from tests.fakes.answers import (
+    MAX_OUTPUT_TOKENS,
+    answer_headers,
+    cut,
+    error_answer,
+    failure_answer,
+    model_info,
+    request_headers,
+    stream,
+)
+from tests.fakes.batches import Batches, serve
+from tests.fakes.examination import NEWEST, VERSIONS, Call, Issued, Refused, examine, refuse
+from tests.fakes.prompt_cache import PromptCache, prefixes
+from tests.fakes.rendering import Ready, render
+from tests.fakes.replies import Failure, Part
+from tests.fakes.server import Handler, Received, Server
+from tests.fakes.shapes import words
+
+KEY = "sk-ant-api03-fake-key-of-the-tests"
+MAX_BYTES = 32 * 2**20
+CONTEXT = {
+    name: 1_000_000
+    for name in words(
+        "claude-fable-5-2 claude-mythos-5-2 claude-haiku-5-5 claude-sonnet-5-5 claude-fable-5-1 claude-opus-5-5 "
+        "claude-mythos-5-1 claude-sonnet-5 claude-fable-5 claude-mythos-5 claude-opus-5 claude-opus-4-8 claude-opus-4-7 "
+        "claude-opus-4-6 claude-sonnet-4-6"
+    )
+} | {name: 200_000 for name in ("claude-haiku-4-5", "claude-haiku-4-5-20251001", "claude-opus-4-5", "claude-sonnet-4-5")}
+
+Behaviour = Callable[[dict[str, Any]], Part | Sequence[Part]]
+
+
+class MessagesAPI(Server):
+    """The fake. `requests` are all requests for messages; `models` maps model names to context sizes in tokens."""
+
+    def __init__(self, *, key: str = KEY) -> None:
+        super().__init__()
+        self.key = key
+        self.models = dict(CONTEXT)
+        self.cache = PromptCache()
+        self.issued = Issued()
+        self.allow_refusals = False
+        self.latency_s = 0.0
+        self.batches = Batches(self._batch_answer)
+        self._queue: deque[Sequence[Part]] = deque()
+        self._behaviour: Behaviour | None = None
+
+    def reply(self, *parts: Part) -> None:
+        """Queue one reply, made of the parts of `tests.fakes.replies`; a plain string is a text block."""
+        self._queue.append(parts)
+
+    def behave(self, function: Behaviour | None) -> None:
+        """Let a function from the request's JSON to parts answer whenever the queue is empty."""
+        self._behaviour = function
+
+    def remember(self, content: Sequence[dict[str, Any]], *, paused: bool = False) -> None:
+        """Take blocks for sent by this API: for tests that begin with a history they did not fetch here."""
+        self.issued.note({"content": list(content), "stop_reason": "pause_turn" if paused else None})
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that send the package here."""
+        return {"ANTHROPIC_API_KEY": self.key, "ANTHROPIC_BASE_URL": self.url}
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """The JSON of all requests for messages, refused ones too."""
+        return [request.body for request in self.requests]
+
+    @property
+    def refusals(self) -> list[str]:
+        """The texts of all refusals, in order."""
+        return [request.refusal for request in self.requests if request.refusal]
+
+    @property
+    def usages(self) -> list[dict[str, Any]]:
+        """The usage figures of all messages that were sent, in order."""
+        return [request.answer["usage"] for request in self.requests if isinstance(request.answer, dict)]
+
+    def check(self) -> None:
+        """Raise AssertionError for what a test should have noticed; see the module's docstring."""
+        super().check()
+        assert not self._queue, f"{len(self._queue)} queued replies were not asked for: {list(self._queue)}"
+        assert self.allow_refusals or not self.refusals, (
+            f"the API refused a request: {self.refusals} (set allow_refusals where a test wants that)"
+        )
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """Serve messages, token counts, batches and models."""
+        return [
+            ("POST", "/v1/messages", self._messages),
+            ("POST", "/v1/messages/count_tokens", self._count),
+            ("POST", "/v1/messages/batches", self._batches),
+            ("GET", "/v1/messages/batches", self._batches),
+            ("GET", "/v1/messages/batches/{id}", self._batches),
+            ("GET", "/v1/messages/batches/{id}/results", self._batches),
+            ("POST", "/v1/messages/batches/{id}/cancel", self._batches),
+            ("GET", "/v1/models", self._list_models),
+            ("GET", "/v1/models/{name}", self._one_model),
+            ("*", "/{rest:.*}", self._nowhere),
+        ]
+
+    async def _messages(self, request: web.Request) -> web.StreamResponse:
+        received = Received("POST", request.path, dict(request.query), request_headers(request))
+        try:
+            version = self._admit(request)
+            received.body = await self._json(request)
+            self.requests.append(received)
+            self._examine(received.body, version)
+        except Refused as refused:
+            received.refusal, received.status = refused.message, refused.status
+            if received not in self.requests:
+                self.requests.append(received)
+            return error_answer(refused.status, refused.kind, refused.message)
+        ready = self._next(received)
+        await asyncio.sleep(self.latency_s + ready.manner.delay_s)
+        return await self._send(request, received, ready)
+
+    def _admit(self, request: web.Request) -> str:
+        """Check the key and the version header; return the version."""
+        version = request.headers.get("anthropic-version")
+        if version is None:
+            refuse("anthropic-version: header is required")
+        if version not in VERSIONS:
+            refuse(f"anthropic-version: {version!r} is not a valid version")
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not bearer and (version == VERSIONS[0]):
+            bearer = request.headers.get("x-api-key", "")
+        if not bearer:
+            refuse("Authorization: header is required", 401, "authentication_error")
+        if bearer != self.key:
+            refuse("Invalid bearer token", 401, "authentication_error")
+        return version
+
+    async def _json(self, request: web.Request) -> dict[str, Any]:
+        raw = await request.read()
+        if len(raw) > MAX_BYTES:
+            refuse("Request exceeds the maximum size", 413, "request_too_large")
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            refuse("The request body is not valid JSON")
+        if not isinstance(body, dict):
+            refuse("The request body is not a JSON object")
+        return body
+
+    def _examine(self, body: dict[str, Any], version: str) -> None:
+        examine(Call(body, self.issued, version))
+        context = self.models.get(body["model"])
+        if context is None:
+            refuse(f"model: {body['model']}", 404, "not_found_error")
+        if body["max_tokens"] > MAX_OUTPUT_TOKENS:
+            refuse(
+                f"max_tokens: {body['max_tokens']} > {MAX_OUTPUT_TOKENS}, which is the maximum allowed number of output "
+                f"tokens for {body['model']}"
+            )
+        tokens = prefixes(body)[-1].tokens
+        if tokens > context:
+            refuse(f"prompt is too long: {tokens} tokens > {context} maximum")
+
+    def _next(self, received: Received) -> Ready:
+        """Return what the script answers to a request."""
+        if self._queue:
+            parts = self._queue.popleft()
+        elif self._behaviour is not None:
+            made = self._behaviour(received.body)
+            parts = made if isinstance(made, (list, tuple)) else [made]
+        else:
+            self.problems.append(f"request {len(self.requests)} came, but no reply was left for it")
+            parts = [replies.error(500, message="no reply was scripted", headers={"x-should-retry": "false"})]
+        ready = render(parts, received.body)
+        self.problems += ready.problems
+        return ready
+
+    async def _send(self, request: web.Request, received: Received, ready: Ready) -> web.StreamResponse:
+        if ready.manner.hang_up:
+            return cut(request)
+        if isinstance(ready.failure, Failure):
+            received.status, received.answer = ready.failure.status, None
+            return failure_answer(ready.failure)
+        message = self._finish(received, ready)
+        headers = answer_headers() | ready.manner.headers
+        if not received.body.get("stream"):
+            return cut(request) if ready.manner.is_cut else web.json_response(sse.public(message), headers=headers)
+        return await stream(request, ready, headers)
+
+    def _finish(self, received: Received, ready: Ready) -> dict[str, Any]:
+        """Add the usage, and keep what is being sent; return the message."""
+        message = ready.message
+        if not ready.recorded:
+            counts, store = self.cache.lookup(received.body)
+            message["usage"] = counts | message["usage"]
+            store()
+        self.issued.note(message)
+        received.status, received.answer = 200, message
+        return message
+
+    async def _count(self, request: web.Request) -> web.StreamResponse:
+        try:
+            version = self._admit(request)
+            body = await self._json(request)
+            if "max_tokens" in body:
+                refuse("max_tokens: Extra inputs are not permitted")
+            self._examine(body | {"max_tokens": 1}, version)
+        except Refused as refused:
+            return error_answer(refused.status, refused.kind, refused.message)
+        return web.json_response({"input_tokens": prefixes(body)[-1].tokens}, headers=answer_headers())
+
+    async def _batches(self, request: web.Request) -> web.StreamResponse:
+        try:
+            self._admit(request)
+            body = await self._json(request) if request.method == "POST" and "id" not in request.match_info else None
+            return await serve(self.batches, request, self.url, body)
+        except Refused as refused:
+            return error_answer(refused.status, refused.kind, refused.message)
+
+    def _batch_answer(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Examine and answer one request of a batch; a scripted HTTP error becomes the request's own."""
+        received = Received("POST", "/v1/messages/batches", {}, {}, params)
+        self.requests.append(received)
+        try:
+            self._examine(params, NEWEST)
+        except Refused as refused:
+            received.refusal, received.status = refused.message, refused.status
+            raise
+        ready = self._next(received)
+        if ready.failure is not None:
+            error = ready.failure.body["error"] if isinstance(ready.failure.body, dict) else {}
+            raise Refused(error.get("message", ""), ready.failure.status, error.get("type", "api_error"))
+        self._finish(received, ready)
+        return sse.public(ready.message)
+
+    async def _list_models(self, request: web.Request) -> web.StreamResponse:
+        try:
+            self._admit(request)
+        except Refused as refused:
+            return error_answer(refused.status, refused.kind, refused.message)
+        data = [model_info(name, size) for name, size in self.models.items()]
+        page = {"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
+        return web.json_response(page, headers=answer_headers())
+
+    async def _one_model(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        try:
+            self._admit(request)
+            if name not in self.models:
+                refuse(f"model: {name}", 404, "not_found_error")
+        except Refused as refused:
+            return error_answer(refused.status, refused.kind, refused.message)
+        return web.json_response(model_info(name, self.models[name]), headers=answer_headers())
+
+    async def _nowhere(self, request: web.Request) -> web.StreamResponse:
+        self.problems.append(f"{request.method} {request.path} is not part of the Messages API")
+        return error_answer(404, "not_found_error", "Not found")

@@ -1,0 +1,113 @@
+"""Refuses the network to a process: only loopback and unix sockets can be reached, and no name is resolved.
+
+The refusals are OSErrors, as they are without a network, and each one is kept in `refused`, so that a test that went
+there by mistake can be failed. `names` and `redirects` build a small pretended web: `names["example.org"]` are its
+addresses, `redirects[("93.184.216.34", 80)]` is the loopback (host, port) that a connection really goes to.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from typing import Any
+
+refused: list[str] = []
+names: dict[str, list[str]] = {}
+redirects: dict[tuple[str, int], tuple[str, int]] = {}
+
+_real = {
+    name: getattr(socket, name) for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "socket")
+}
+_real_connect, _real_connect_ex = socket.socket.connect, socket.socket.connect_ex
+_real_sendto = socket.socket.sendto
+
+
+def is_local(host: Any) -> bool:
+    """Return True for a loopback address or name, and for "" and None, which stand for this machine."""
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    if host in (None, "", "localhost") or host == socket.gethostname():
+        return True
+    try:
+        address = ipaddress.ip_address(str(host).split("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def refuse_network() -> None:
+    """Patch the socket module of this process; a second call does nothing."""
+    if socket.getaddrinfo is _getaddrinfo:
+        return
+    socket.getaddrinfo = _getaddrinfo
+    socket.gethostbyname = lambda host: _checked_name(host, "gethostbyname")
+    socket.gethostbyname_ex = lambda host: _checked_name(host, "gethostbyname_ex")
+    socket.gethostbyaddr = lambda host: _checked_name(host, "gethostbyaddr")
+    socket.socket.connect = _connect  # type: ignore[method-assign]
+    socket.socket.connect_ex = _connect_ex  # type: ignore[method-assign]
+    socket.socket.sendto = _sendto  # type: ignore[method-assign,assignment]
+
+
+def _note(what: str) -> str:
+    refused.append(what)
+    return f"the tests refuse the network: {what} (use one of the fakes, or the fixture `offline`)"
+
+
+def _is_address(host: Any) -> bool:
+    try:
+        ipaddress.ip_address(str(host).split("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
+    name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+    key = name.rstrip(".").lower() if isinstance(name, str) else name
+    if key in names:
+        found = []
+        for address in names[key]:
+            try:
+                found += _real["getaddrinfo"](address, port, family, type, proto, socket.AI_NUMERICHOST)
+            except socket.gaierror:
+                continue  # an address of the other family
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return found
+    if not is_local(host) and not _is_address(name):
+        raise socket.gaierror(socket.EAI_NONAME, _note(f"lookup of the name {name!r}"))
+    return _real["getaddrinfo"](host, port, family, type, proto, flags)
+
+
+def _checked_name(host: Any, function: str) -> Any:
+    if not is_local(host):
+        raise socket.gaierror(socket.EAI_NONAME, _note(f"lookup of the name {host!r}"))
+    return _real[function](host)
+
+
+def _target(sock: socket.socket, address: Any) -> Any:
+    """Return where a connection may go, or raise OSError."""
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return address
+    if (place := redirects.get((address[0], address[1]))) is not None:
+        return place if sock.family == socket.AF_INET else (f"::ffff:{place[0]}", place[1])
+    if is_local(address[0]):
+        return address
+    raise OSError(errno.ENETUNREACH, _note(f"connection to {address[0]}:{address[1]}"))
+
+
+def _connect(self: socket.socket, address: Any) -> None:
+    return _real_connect(self, _target(self, address))
+
+
+def _connect_ex(self: socket.socket, address: Any) -> int:
+    try:
+        return _real_connect_ex(self, _target(self, address))
+    except OSError as exc:
+        return exc.errno or errno.ENETUNREACH
+
+
+def _sendto(self: socket.socket, data: Any, *rest: Any) -> int:
+    _target(self, rest[-1])
+    return _real_sendto(self, data, *rest)

@@ -1,0 +1,56 @@
+"""Runs cells in a real Jupyter kernel, from which the network is refused as well."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parent.parent
+NO_NETWORK = Path(__file__).parent / "no_network"
+
+
+def subprocess_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return this process's environment for a subprocess: the package can be imported, the network is refused."""
+    paths = [str(NO_NETWORK), str(TESTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"} | dict(extra or {})
+
+
+def run_cells(cells: Sequence[str] | Any, folder: Path, *, env: Mapping[str, str] | None = None, timeout_s: float = 60) -> Any:
+    """Run code cells (or a whole notebook) in a kernel whose working directory is `folder`; return the notebook.
+
+    Cells that fail do not stop the rest; their outputs are errors.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = cells
+    if not isinstance(cells, nbformat.NotebookNode):
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    client = NotebookClient(
+        notebook,
+        timeout=timeout_s,
+        kernel_name="python3",
+        allow_errors=True,
+        resources={"metadata": {"path": str(folder)}},
+    )
+    client.execute(env=subprocess_environment(env))
+    return notebook
+
+
+def errors(notebook: Any) -> list[str]:
+    """Return "Name: text" of every error output."""
+    found = [output for cell in notebook.cells for output in cell.get("outputs", []) if output.output_type == "error"]
+    return [f"{output.ename}: {output.evalue}" for output in found]
+
+
+def texts(cell: Any, mimetype: str = "text/plain") -> str:
+    """Return all that a cell put out in one mime type, and what it printed, joined by newlines."""
+    parts = []
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream" and mimetype == "text/plain":
+            parts.append(output.text)
+        elif mimetype in output.get("data", {}):
+            parts.append(output.data[mimetype])
+    return "\n".join(parts)

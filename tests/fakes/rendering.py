@@ -1,0 +1,183 @@
+"""Makes the message that a scripted reply stands for, as the API would: ids, stop reason, the cut at `max_tokens`."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from tests.fakes import sse
+from tests.fakes.prompt_cache import CHARACTERS_A_TOKEN, count_tokens
+from tests.fakes.replies import Content, Failure, Manner, Part, Recording, new_id, text
+
+
+@dataclass(slots=True)
+class Sending:
+    """How the reply is sent, with all parts' wishes put together."""
+
+    delay_s: float = 0.0
+    piece_delay_s: float = 0.0
+    cut_after: float = math.inf
+    breaks: bool = False
+    hang_up: bool = False
+    error: dict[str, Any] | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_cut(self) -> bool:
+        """True when the message does not arrive whole."""
+        return self.cut_after < math.inf
+
+
+@dataclass(slots=True)
+class Ready:
+    """A reply that can be sent: a failure, or a message (with the stream it was recorded as)."""
+
+    manner: Sending
+    message: dict[str, Any] = field(default_factory=dict)
+    failure: Failure | None = None
+    stream: str | None = None
+    recorded: bool = False
+    problems: list[str] = field(default_factory=list)
+
+    def events(self) -> Iterator[sse.Event]:
+        """Yield the stream's events."""
+        return iter(sse.decode(self.stream)) if self.stream is not None else sse.events(self.message)
+
+
+def render(parts: Sequence[Part], request: dict[str, Any]) -> Ready:
+    """Return the reply that these parts make for this request."""
+    contents, manner = _sort(parts)
+    sending = _sending(manner)
+    whole = [part for part in contents if isinstance(part, (Failure, Recording))]
+    if whole and isinstance(whole[0], Failure):
+        return Ready(sending, failure=whole[0])
+    if whole:
+        recording = whole[0]
+        assert isinstance(recording, Recording)
+        return _limit(Ready(sending, copy.deepcopy(recording.message), stream=recording.stream, recorded=True))
+    message = _message(contents, manner, request)
+    return _limit(Ready(sending, message, problems=_script_errors(message, request)))
+
+
+def _sort(parts: Sequence[Part]) -> tuple[list[Any], Manner]:
+    """Return the parts that are content, and one Manner out of all that are not."""
+    contents: list[Any] = []
+    manner = Manner()
+    for part in parts:
+        if isinstance(part, Manner):
+            for name in (f.name for f in fields(Manner)):
+                value = getattr(part, name)
+                if isinstance(value, dict) and name in ("headers", "extra"):
+                    getattr(manner, name).update(value)
+                elif value is not None:
+                    setattr(manner, name, value)
+        elif isinstance(part, str):
+            contents.append(text(part))
+        elif isinstance(part, dict):
+            contents.append(Content(lambda _, block=part: [copy.deepcopy(block)]))
+        else:
+            contents.append(part)
+    return contents, manner
+
+
+def _sending(manner: Manner) -> Sending:
+    cuts = [n for n in (manner.break_after, manner.truncate_after, manner.error_after) if n is not None]
+    return Sending(
+        manner.delay_s or 0.0,
+        manner.piece_delay_s or 0.0,
+        min(cuts) if cuts else math.inf,
+        manner.break_after is not None,
+        bool(manner.hang_up),
+        manner.error,
+        manner.headers,
+    )
+
+
+def _limit(ready: Ready) -> Ready:
+    """Let a cut after "all pieces" fall after the last one."""
+    if ready.manner.is_cut:
+        pieces = sum(sse.is_piece(data) for _, data in ready.events())
+        ready.manner.cut_after = min(ready.manner.cut_after, pieces)
+    return ready
+
+
+def _message(contents: list[Content], manner: Manner, request: dict[str, Any]) -> dict[str, Any]:
+    blocks = [block for part in contents for block in part.make(request)]
+    implied = [part.stop_reason for part in contents if part.stop_reason]
+    reason = "tool_use" if "tool_use" in implied else implied[-1] if implied else "end_turn"
+    blocks, was_cut = _fit(blocks, request["max_tokens"])
+    searches = sum(_succeeded(block, "web_search") for block in blocks)
+    fetches = sum(_succeeded(block, "web_fetch") for block in blocks)
+    counts: dict[str, Any] = {"output_tokens": sum(_tokens(block) for block in blocks)}
+    if any(block["type"] == "server_tool_use" for block in blocks):
+        counts["server_tool_use"] = {"web_search_requests": searches, "web_fetch_requests": fetches}
+    return {
+        "id": new_id("msg"),
+        "type": "message",
+        "role": "assistant",
+        "model": request["model"],
+        "content": blocks,
+        "stop_reason": manner.stop_reason or ("max_tokens" if was_cut else reason),
+        "stop_sequence": None,
+        "stop_details": None,
+        "usage": {**counts, "service_tier": "standard", "inference_geo": "not_available", **(manner.usage or {})},
+    } | manner.extra
+
+
+def _succeeded(block: dict[str, Any], tool: str) -> bool:
+    """Return True for a result block of a server tool that is no error; failed searches are not billed."""
+    if block["type"] != f"{tool}_tool_result":
+        return False
+    return not (isinstance(block["content"], dict) and block["content"]["type"].endswith("_error"))
+
+
+def _body_of(block: dict[str, Any]) -> str:
+    """Return the text of a block that counts as output; what server tools found is input."""
+    match block["type"]:
+        case "text" | "thinking":
+            return str(block[block["type"]])
+        case "tool_use" | "server_tool_use":
+            return str(block.get("_partial_json") or block["name"] + json.dumps(block["input"], ensure_ascii=False))
+        case _:
+            return ""
+
+
+def _tokens(block: dict[str, Any]) -> int:
+    return count_tokens(_body_of(block))
+
+
+def _fit(blocks: list[dict[str, Any]], max_tokens: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return the blocks cut at `max_tokens`, and whether they were cut; a cut call keeps part of its JSON."""
+    left, kept = max_tokens, []
+    for block in blocks:
+        if _tokens(block) <= left:
+            kept.append(block)
+            left -= _tokens(block)
+            continue
+        room = left * CHARACTERS_A_TOKEN
+        if block["type"] in ("text", "thinking"):
+            kept += [block | {block["type"]: block[block["type"]][:room]}] if room else []
+        else:
+            part = json.dumps(block["input"], ensure_ascii=False)[: max(room - len(block["name"]), 0)]
+            kept.append(block | {"input": {}, "_partial_json": part})
+        return kept, True
+    return kept, False
+
+
+def _script_errors(message: dict[str, Any], request: dict[str, Any]) -> list[str]:
+    """Return what a real model could not have answered to this request: the test's script is wrong then."""
+    choice = (request.get("tool_choice") or {}).get("type", "auto")
+    calls = [block["name"] for block in message["content"] if block["type"] == "tool_use"]
+    if calls and choice == "none":
+        return [f"the script calls {calls} although the request has tool_choice none"]
+    if calls and not request.get("tools"):
+        return [f"the script calls {calls} although the request has no tools"]
+    if not calls and choice in ("any", "tool") and message["stop_reason"] not in ("refusal", "max_tokens", "pause_turn"):
+        return [f"the script calls no tool although the request has tool_choice {choice}"]
+    if choice == "tool" and calls and set(calls) != {request["tool_choice"]["name"]}:
+        return [f"the script calls {calls} although tool_choice asks for {request['tool_choice']['name']!r}"]
+    return []

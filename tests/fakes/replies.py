@@ -1,0 +1,300 @@
+"""The parts that a scripted reply of the fake Messages API is put together from.
+
+`api.reply(text("Let me look."), tool_use("web_search", {"query": "x"}))` queues one reply of two blocks; parts such as
+`delay(0.2)` or `truncated()` say how it is sent. Parts that need the request (citations) are finished when it is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.fakes import sse
+
+WIRE = Path(__file__).parent.parent / "data" / "wire"
+_numbers = itertools.count(1)
+
+Block = dict[str, Any]
+JSON = dict[str, Any]
+
+STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def new_id(prefix: str) -> str:
+    """Return an id as the API makes them: toolu_01…, 24 characters after the prefix; never the same twice."""
+    return f"{prefix}_01{next(_numbers):022d}"
+
+
+@dataclass(slots=True)
+class Content:
+    """Blocks of the reply; `make` gets the request's JSON and returns them. `stop_reason` is what they imply."""
+
+    make: Callable[[JSON], list[Block]]
+    stop_reason: str | None = None
+
+
+@dataclass(slots=True)
+class Manner:
+    """How a reply is sent: what is not None replaces the usual."""
+
+    stop_reason: str | None = None
+    usage: JSON | None = None
+    delay_s: float | None = None
+    piece_delay_s: float | None = None
+    break_after: int | None = None
+    truncate_after: int | None = None
+    error_after: int | None = None
+    error: JSON | None = None
+    hang_up: bool | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    extra: JSON = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Failure:
+    """An HTTP error instead of a message."""
+
+    status: int
+    body: JSON | str
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Recording:
+    """A recorded body: `message` for clients that do not stream, `stream` as it was recorded (None: made from it)."""
+
+    message: JSON
+    stream: str | None = None
+
+
+Part = Content | Manner | Failure | Recording | str | dict
+
+
+def text(content: str, *, citations: Sequence[tuple[int, int] | Mapping[str, Any]] = ()) -> Content:
+    """A text block. Each citation is (search_result index, block index) into the request, or a finished citation.
+
+    Indices count over all `search_result` blocks of the request, from 0; -1 is the last one. The whole block is cited.
+    """
+
+    def make(request: JSON) -> list[Block]:
+        block: Block = {"type": "text", "text": content}
+        if citations:
+            results = search_results(request)
+            block["citations"] = [
+                dict(entry) if isinstance(entry, Mapping) else search_result_location(results, *entry) for entry in citations
+            ]
+        return [block]
+
+    return Content(make)
+
+
+def tool_use(name: str, input: JSON | None = None, *, id: str | None = None) -> Content:
+    """A call of a client tool; the reply's stop reason becomes tool_use."""
+
+    def make(_: JSON) -> list[Block]:
+        return [
+            {
+                "type": "tool_use",
+                "id": id or new_id("toolu"),
+                "name": name,
+                "input": input or {},
+                "caller": {"type": "direct"},
+            }
+        ]
+
+    return Content(make, "tool_use")
+
+
+def thinking(content: str = "Let me think.", *, signature: str | None = None) -> Content:
+    """A thinking block, with a signature that the fake will ask back."""
+    return Content(
+        lambda _: [{"type": "thinking", "thinking": content, "signature": signature or f"Eq{next(_numbers):010d}sig=="}]
+    )
+
+
+def redacted_thinking() -> Content:
+    """A redacted thinking block."""
+    return Content(lambda _: [{"type": "redacted_thinking", "data": f"Er{next(_numbers):010d}data=="}])
+
+
+def server_search(
+    query: str, results: Sequence[tuple[str, str]] = (), *, error: str | None = None, finished: bool = True
+) -> Content:
+    """A web search run by the API: `results` are (url, title); `error` is an error code; unfinished: no result block."""
+
+    def make(_: JSON) -> list[Block]:
+        call = {"type": "server_tool_use", "id": new_id("srvtoolu"), "name": "web_search", "input": {"query": query}}
+        hits: Any = [
+            {
+                "type": "web_search_result",
+                "url": url,
+                "title": title,
+                "encrypted_content": f"EncC{next(_numbers):08d}",
+                "page_age": None,
+            }
+            for url, title in results
+        ]
+        if error:
+            hits = {"type": "web_search_tool_result_error", "error_code": error}
+        found = {"type": "web_search_tool_result", "tool_use_id": call["id"], "content": hits}
+        return [call, found] if finished else [call]
+
+    return Content(make, None if finished else "pause_turn")
+
+
+def web_citation(url: str, title: str, cited_text: str) -> JSON:
+    """A citation of a native web search's result, for `text(…, citations=[…])`."""
+    return {
+        "type": "web_search_result_location",
+        "url": url,
+        "title": title,
+        "cited_text": cited_text[:150],
+        "encrypted_index": f"EncI{next(_numbers):08d}",
+    }
+
+
+def server_fetch(url: str, page: str = "", *, title: str | None = None, error: str | None = None) -> Content:
+    """A page fetched by the API: its text, or an error code."""
+
+    def make(_: JSON) -> list[Block]:
+        call = {"type": "server_tool_use", "id": new_id("srvtoolu"), "name": "web_fetch", "input": {"url": url}}
+        source = {"type": "text", "media_type": "text/plain", "data": page}
+        document = {"type": "document", "source": source, "title": title, "citations": None}
+        content: Block = {
+            "type": "web_fetch_result",
+            "url": url,
+            "content": document,
+            "retrieved_at": "2026-11-20T10:00:00.000000+00:00",
+        }
+        if error:
+            content = {"type": "web_fetch_tool_result_error", "error_code": error}
+        return [call, {"type": "web_fetch_tool_result", "tool_use_id": call["id"], "content": content}]
+
+    return Content(make)
+
+
+def block(content: Block, *, stop_reason: str | None = None) -> Content:
+    """Any block, as it is: for shapes that no constructor here makes."""
+    return Content(lambda _: [json.loads(json.dumps(content))], stop_reason)
+
+
+def stop(reason: str, **extra: Any) -> Manner:
+    """Set the stop reason, known or not; further fields go into the message (`stop_details=…`, `stop_sequence=…`)."""
+    return Manner(stop_reason=reason, extra=extra)
+
+
+def refusal(category: str = "cyber", explanation: str = "This request was refused due to policy.") -> Manner:
+    """A refusal with its details."""
+    details = {"type": "refusal", "category": category, "explanation": explanation}
+    return stop("refusal", stop_details=details)
+
+
+def usage(**counts: Any) -> Manner:
+    """Set usage figures, in place of those the fake counts."""
+    return Manner(usage=counts)
+
+
+def delay(seconds: float) -> Manner:
+    """Wait before the answer begins."""
+    return Manner(delay_s=seconds)
+
+
+def slow(seconds: float) -> Manner:
+    """Wait between the pieces of a stream."""
+    return Manner(piece_delay_s=seconds)
+
+
+def broken_stream(after: int = 1) -> Manner:
+    """Cut the connection after so many pieces (deltas) of the stream."""
+    return Manner(break_after=after)
+
+
+def truncated(after: int | None = None) -> Manner:
+    """End the stream cleanly without `message_stop`: after so many pieces, by default after all."""
+    return Manner(truncate_after=1_000_000 if after is None else after)
+
+
+def error_event(after: int = 1, kind: str = "overloaded_error", message: str = "Overloaded") -> Manner:
+    """Send an error event inside the HTTP 200 stream, after so many pieces."""
+    return Manner(error_after=after, error={"type": kind, "message": message})
+
+
+def hang_up() -> Manner:
+    """Close the connection before any answer."""
+    return Manner(hang_up=True)
+
+
+def headers(**values: str) -> Manner:
+    """Add response headers; underscores become hyphens."""
+    return Manner(headers={name.replace("_", "-"): value for name, value in values.items()})
+
+
+def error(
+    status: int = 529,
+    kind: str | None = None,
+    message: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    retry_after_ms: int | None = 1,
+) -> Failure:
+    """An HTTP error. `retry_after_ms` makes the SDK retry at once; None leaves the header out (the SDK waits 0.5 s)."""
+    kind = kind or next((name for name, number in STATUS.items() if number == status), "api_error")
+    body = {"type": "error", "error": {"type": kind, "message": message or kind.replace("_", " ").capitalize()}}
+    sent = dict(headers or {})
+    if retry_after_ms is not None and "retry-after" not in {name.lower() for name in sent}:
+        sent["retry-after-ms"] = str(retry_after_ms)
+    return Failure(status, body, sent)
+
+
+def recorded(name: str, *, status: int | None = None) -> Recording | Failure:
+    """A recorded body out of tests/data/wire/anthropic: a message, a stream, or an error body."""
+    content = (WIRE / "anthropic" / name).read_text(encoding="utf-8")
+    if name.endswith(".sse"):
+        return Recording(sse.assemble(sse.decode(content)), content)
+    body = json.loads(content)
+    if body.get("type") == "error":
+        return Failure(status or STATUS[body["error"]["type"]], body)
+    return Failure(status, body) if status else Recording(body)
+
+
+def search_results(request: JSON) -> list[Block]:
+    """Return every `search_result` block of a request, in order, those inside tool results too."""
+    found = []
+    for message in request.get("messages", []):
+        content = message["content"] if isinstance(message["content"], list) else []
+        for item in content:
+            inner = item.get("content") if item["type"] == "tool_result" else [item]
+            found += [b for b in inner if b["type"] == "search_result"] if isinstance(inner, list) else []
+    return found
+
+
+def search_result_location(results: Sequence[Block], index: int, first: int, last: int | None = None) -> JSON:
+    """Return the citation of block `first` (to `last`, inclusive) of search result `index`."""
+    index = index % len(results) if results else index
+    result = results[index]
+    end = (first if last is None else last) + 1
+    cited = "".join(part["text"] for part in result["content"][first:end])
+    return {
+        "type": "search_result_location",
+        "cited_text": cited,
+        "source": result["source"],
+        "title": result["title"],
+        "search_result_index": index,
+        "start_block_index": first,
+        "end_block_index": end,
+    }

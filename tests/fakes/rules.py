@@ -1,0 +1,204 @@
+"""What the Messages API refuses in a request's fields, messages and blocks, one small function a rule.
+
+The wording is the API's where a recording or its documentation shows it (tests/data/wire/anthropic, read November 2026);
+elsewhere it is ours, and a test should only look at the status and the error's type. The rules about tools are in
+`rules_tools.py`, those about results, citations and caching in `rules_content.py`, the shapes of blocks in `shapes.py`.
+"""
+
+from __future__ import annotations
+
+from tests.fakes.examination import NEWEST, Call, encrypted_texts, plain, refuse, rule, since_2026_10_21
+from tests.fakes.shapes import check_blocks, check_fields, is_filled
+
+SAMPLING = ("temperature", "top_p", "top_k")
+
+
+@since_2026_10_21
+def no_sampling_parameters(call: Call) -> None:
+    """`temperature`, `top_p` and `top_k` are refused, even with their default values."""
+    for name in SAMPLING:
+        if name in call.body:
+            refuse(f"{name}: Extra inputs are not permitted")
+
+
+@rule
+def known_fields_only(call: Call) -> None:
+    """Top-level fields that the API does not know are refused."""
+    allowed = SAMPLING if call.version < NEWEST else ()
+    if problem := check_fields(call.body, "request", "", allowed):
+        refuse(problem)
+
+
+@rule
+def model_is_named(call: Call) -> None:
+    """`model` is a non-empty string."""
+    if not isinstance(call.body.get("model"), str) or not call.body["model"]:
+        refuse("model: Field required")
+
+
+@rule
+def max_tokens_is_positive(call: Call) -> None:
+    """`max_tokens` is required and at least 1."""
+    if call.body.get("max_tokens") is None:
+        refuse("max_tokens: Field required")
+    if not isinstance(call.body["max_tokens"], int) or isinstance(call.body["max_tokens"], bool):
+        refuse("max_tokens: Input should be a valid integer")
+    if call.body["max_tokens"] < 1:
+        refuse("max_tokens: Input should be greater than or equal to 1")
+
+
+@rule
+def messages_are_there(call: Call) -> None:
+    """`messages` is a list with at least one message."""
+    if not isinstance(call.body.get("messages"), list):
+        refuse("messages: Field required")
+    if not call.body["messages"]:
+        refuse("messages: at least one message is required")
+
+
+@rule
+def roles_are_user_and_assistant(call: Call) -> None:
+    """A message has a role and content only; the system prompt is no message but the top-level `system`."""
+    for number, message in enumerate(call.body["messages"]):
+        if message.get("role") == "system":
+            refuse(
+                'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
+                'not "system" as an input message role.'
+            )
+        if message.get("role") not in ("user", "assistant"):
+            refuse(f"messages.{number}.role: Input should be 'user' or 'assistant'")
+        for name in message:
+            if name not in ("role", "content"):
+                refuse(f"messages.{number}.{name}: Extra inputs are not permitted")
+
+
+@rule
+def content_is_not_empty(call: Call) -> None:
+    """Every message has content: text, or a list of at least one block."""
+    for number, message in enumerate(call.body["messages"]):
+        content = message.get("content")
+        if content is None:
+            refuse(f"messages.{number}.content: Field required")
+        if not isinstance(content, (str, list)):
+            refuse(f"messages.{number}.content: Input should be a valid string or list")
+        if not content:
+            refuse(
+                f"messages.{number}: all messages must have non-empty content except for the optional final assistant message"
+            )
+
+
+@rule
+def first_message_is_the_users(call: Call) -> None:
+    """The first message has the role user."""
+    if call.body["messages"][0]["role"] != "user":
+        refuse('messages: first message must use the "user" role')
+
+
+@rule
+def blocks_have_their_shape(call: Call) -> None:
+    """Blocks are of a known type, allowed for their role, with all required and no unknown fields."""
+    for turn in call.turns:
+        for path, block in turn.blocks:
+            if problem := check_blocks(block, path, turn.role):
+                refuse(problem)
+
+
+@rule
+def system_prompt_has_text(call: Call) -> None:
+    """`system` is text or a list of text blocks that are not empty."""
+    system = call.body.get("system")
+    if isinstance(system, list):
+        for number, block in enumerate(system):
+            if problem := check_blocks(block, f"system.{number}", "system"):
+                refuse(problem)
+            if not block["text"]:
+                refuse("system: text content blocks must be non-empty")
+    elif system is not None and not isinstance(system, str):
+        refuse("system: Input should be a valid string or list")
+
+
+@rule
+def text_is_not_empty(call: Call) -> None:
+    """Text blocks hold text, and not white space alone, in tool results too."""
+    for path, block in call.everywhere():
+        if block["type"] == "text" and not block["text"]:
+            if block.get("cache_control"):
+                refuse(f"{path}.text: cache_control cannot be set for empty text blocks")
+            refuse("messages: text content blocks must be non-empty")
+        if block["type"] == "text" and not block["text"].strip():
+            refuse("messages: text content blocks must contain non-whitespace text")
+
+
+@since_2026_10_21
+def users_text_has_no_citations(call: Call) -> None:
+    """Text blocks of user messages carry no `citations` list, those inside search results neither."""
+    for path, block in call.everywhere():
+        inner = block["content"] if block["type"] == "search_result" else [block]
+        for part in inner:
+            if part["type"] == "text" and part.get("citations") and not _in_assistant(call, path):
+                refuse(f"{path}.text.citations: citations are not permitted on text blocks in user messages")
+
+
+def _in_assistant(call: Call, path: str) -> bool:
+    return call.body["messages"][int(path.split(".")[1])]["role"] == "assistant"
+
+
+@rule
+def last_message_is_no_prefill(call: Call) -> None:
+    """The last message is the user's, unless it resends a turn that the API had paused."""
+    last = call.turns[-1]
+    if last.role == "user":
+        return
+    sent = [plain(block) for _, block in last.blocks]
+    if not any(paused and sent[-len(paused) :] == paused for paused in call.issued.paused):
+        refuse("This model does not support assistant message prefill. The conversation must end with a user message.")
+
+
+@rule
+def thinking_comes_back_unchanged(call: Call) -> None:
+    """Thinking blocks are those that the API sent, byte for byte, and none of the latest turn with calls is missing."""
+    for path, block in call.everywhere():
+        if block["type"] == "thinking":
+            if block["signature"] not in call.issued.thinking:
+                refuse(f"{path}: Invalid `signature` in `thinking` block")
+            if call.issued.thinking[block["signature"]] != block["thinking"]:
+                refuse(
+                    f"{path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
+                    "These blocks must remain as they were in the original response."
+                )
+        if block["type"] == "redacted_thinking" and block["data"] not in call.issued.thinking:
+            refuse(f"{path}: Invalid `data` in `redacted_thinking` block")
+    _nothing_dropped(call)
+
+
+def _nothing_dropped(call: Call) -> None:
+    answered = [turn for turn in call.turns if turn.role == "assistant" and turn.of("tool_use")]
+    if not answered or call.turns[-1].role != "user" or not any(b for b in call.turns[-1].of("tool_result")):
+        return
+    there = [block.get("signature") or block.get("data") for _, block in answered[-1].of("thinking", "redacted_thinking")]
+    for path, block in answered[-1].of("tool_use"):
+        if missing := [s for s in call.issued.thinking_before.get(block["id"], []) if s not in there]:
+            refuse(f"{path}: {len(missing)} `thinking` block(s) before this `tool_use` were left out")
+
+
+@rule
+def encrypted_texts_are_the_apis(call: Call) -> None:
+    """`encrypted_content` and `encrypted_index` are those that the API sent."""
+    for path, block in call.everywhere():
+        for text in encrypted_texts(block):
+            if text not in call.issued.encrypted:
+                refuse(f"{path}: Invalid `encrypted_content` in `{block['type']}` block")
+
+
+@rule
+def search_results_are_complete(call: Call) -> None:
+    """A search result names its source and title and holds text blocks that are not empty."""
+    for path, block in call.everywhere():
+        if block["type"] == "search_result":
+            for name in ("source", "title"):
+                if not is_filled(block.get(name)):
+                    refuse(f"{path}.search_result.{name}: String should have at least 1 character")
+            if not block["content"]:
+                refuse(f"{path}.search_result.content: List should have at least 1 item after validation, not 0")
+            if any(part["type"] != "text" or not part["text"].strip() for part in block["content"]):
+                refuse(f"{path}.search_result.content: text content blocks must be non-empty")

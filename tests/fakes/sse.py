@@ -1,0 +1,146 @@
+"""Turns a Messages API message into the events of its stream, and the events back into the message.
+
+The order and the shapes are those of the recorded streams in tests/data/wire/anthropic (a ping after the first block's
+start, an empty first `input_json_delta`, citations before the text they belong to, server results whole in their start).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+Event = tuple[str, dict[str, Any]]
+PIECE = re.compile(r".{1,24}(?:\s+|$)|.{1,24}", re.DOTALL)
+
+
+def encode(name: str, data: dict[str, Any]) -> bytes:
+    """Return one event as it goes over the wire."""
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+def pieces(text: str) -> list[str]:
+    """Split text into pieces of at most about 24 characters, at blanks where there are any; joined they are the text."""
+    return PIECE.findall(text)
+
+
+def events(message: dict[str, Any]) -> Iterator[Event]:
+    """Yield (event name, data) for a whole message."""
+    head = copy.deepcopy(message)
+    usage = head.get("usage", {})
+    head |= {"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None}
+    head["usage"] = {k: v for k, v in usage.items() if k != "server_tool_use"} | {
+        "output_tokens": min(1, usage.get("output_tokens", 0))
+    }
+    yield "message_start", {"type": "message_start", "message": head}
+    for index, block in enumerate(message["content"]):
+        for number, (name, data) in enumerate(_block_events(index, block)):
+            yield name, data
+            if index == 0 and number == 0:
+                yield "ping", {"type": "ping"}
+    delta = {key: message.get(key) for key in ("stop_reason", "stop_sequence", "stop_details")}
+    counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "server_tool_use")
+    yield (
+        "message_delta",
+        {"type": "message_delta", "delta": delta, "usage": {k: usage[k] for k in counts if usage.get(k) is not None}},
+    )
+    yield "message_stop", {"type": "message_stop"}
+
+
+def _block_events(index: int, block: dict[str, Any]) -> Iterator[Event]:
+    opened, deltas = _opening(block)
+    yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": opened}
+    for delta in deltas:
+        yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
+    yield "content_block_stop", {"type": "content_block_stop", "index": index}
+
+
+def _opening(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the block as it is announced, and the deltas that fill it."""
+    kind = block["type"]
+    if kind == "text":
+        cited = block.get("citations")
+        opened = block | {"text": ""} | ({"citations": []} if cited else {})
+        deltas = [{"type": "citations_delta", "citation": citation} for citation in cited or []]
+        return opened, deltas + [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
+    if kind in ("tool_use", "server_tool_use"):
+        text = block.get("_partial_json") or (json.dumps(block["input"], ensure_ascii=False) if block["input"] else "")
+        opened = {key: value for key, value in block.items() if key != "_partial_json"} | {"input": {}}
+        return opened, [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces(text)]]
+    if kind == "thinking":
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
+        return block | {"thinking": "", "signature": ""}, [
+            *deltas,
+            {"type": "signature_delta", "signature": block["signature"]},
+        ]
+    return block, []
+
+
+def decode(text: str) -> list[Event]:
+    """Return the events of a recorded stream."""
+    found = []
+    for part in re.split(r"\r?\n\r?\n", text):
+        lines = dict(line.split(": ", 1) for line in part.split("\n") if ": " in line)
+        if "data" in lines:
+            data = json.loads(lines["data"])
+            found.append((lines.get("event", data.get("type", "")), data))
+    return found
+
+
+def assemble(stream: list[Event]) -> dict[str, Any]:
+    """Return the message that a stream's events make; a cut-off stream gives what had arrived."""
+    message: dict[str, Any] = {"content": []}
+    json_text: dict[int, str] = {}
+    for _, data in stream:
+        match data["type"]:
+            case "message_start":
+                message = copy.deepcopy(data["message"])
+            case "content_block_start":
+                message["content"].append(copy.deepcopy(data["content_block"]))
+            case "content_block_delta":
+                _apply(message["content"][data["index"]], data["delta"], data["index"], json_text)
+            case "message_delta":
+                message.update(data["delta"])
+                message["usage"].update(data.get("usage", {}))
+    for index, text in json_text.items():
+        message["content"][index]["input"] = parse_partial(text)
+    return message
+
+
+def _apply(block: dict[str, Any], delta: dict[str, Any], index: int, json_text: dict[int, str]) -> None:
+    match delta["type"]:
+        case "text_delta":
+            block["text"] += delta["text"]
+        case "thinking_delta":
+            block["thinking"] += delta["thinking"]
+        case "signature_delta":
+            block["signature"] = delta["signature"]
+        case "citations_delta":
+            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+        case "input_json_delta":
+            json_text[index] = json_text.get(index, "") + delta["partial_json"]
+
+
+def parse_partial(text: str) -> dict[str, Any]:
+    """Return the object that (perhaps cut off) JSON text holds; {} where nothing can be read."""
+    try:
+        return json.loads(text) if text else {}
+    except ValueError:
+        return {}
+
+
+def is_piece(data: dict[str, Any]) -> bool:
+    """Return True for an event that carries a piece of content."""
+    return data["type"] == "content_block_delta" and data["delta"].get("partial_json") != ""
+
+
+def public(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without what only the stream knows; the JSON of a cut call is read as far as it goes."""
+    content = []
+    for block in message["content"]:
+        if "_partial_json" in block:
+            block = {k: v for k, v in block.items() if k != "_partial_json"}
+        content.append(block)
+    return message | {"content": content}

@@ -1,0 +1,288 @@
+"""Requests that break one rule of the Messages API each, and the corrected ones.
+
+`CASES` holds (rule, broken request, corrected request, words of the refusal). The functions build requests; by default
+these are in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.fakes import rules, rules_content, rules_tools
+from tests.fakes.examination import Call
+
+JSON = dict[str, Any]
+OBJECT: JSON = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"], "additionalProperties": False}
+
+
+def tool(name: str = "look", **more: Any) -> JSON:
+    """A client's tool."""
+    return {"name": name, "description": "Looks.", "input_schema": OBJECT} | more
+
+
+def user(*content: Any) -> JSON:
+    """A user's message: text, or blocks."""
+    return {"role": "user", "content": content[0] if len(content) == 1 and isinstance(content[0], str) else list(content)}
+
+
+def said(*content: Any) -> JSON:
+    """An assistant's message."""
+    return user(*content) | {"role": "assistant"}
+
+
+def call(id: str = "toolu_1", name: str = "look", **more: Any) -> JSON:
+    """A call of a client's tool."""
+    return {"type": "tool_use", "id": id, "name": name, "input": {"q": "x"}} | more
+
+
+def result(id: str = "toolu_1", content: Any = "found", **more: Any) -> JSON:
+    """The result of a call."""
+    return {"type": "tool_result", "tool_use_id": id, "content": content} | more
+
+
+def found(*parts: str, on: bool = True, **more: Any) -> JSON:
+    """A search result."""
+    content = [{"type": "text", "text": part} for part in parts]
+    return {
+        "type": "search_result",
+        "source": "https://a.example/",
+        "title": "A",
+        "content": content,
+        "citations": {"enabled": on},
+    } | more
+
+
+def words(content: str = "hi", **more: Any) -> JSON:
+    """A text block."""
+    return {"type": "text", "text": content} | more
+
+
+def body(*messages: JSON, **more: Any) -> JSON:
+    """A request, by default one that is in order."""
+    return {"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": list(messages) or [user("hi")]} | more
+
+
+def talk(*results: Any, calls: Any = None, **more: Any) -> JSON:
+    """A request whose last message answers calls, by default one."""
+    return body(user("hi"), said(*(calls or [call()])), user(*results), **({"tools": [tool()]} | more))
+
+
+MARK = {"type": "ephemeral"}
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+SERVER_CALL = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+SERVER_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+OPEN_OBJECT = {"type": "object", "properties": {}}
+OPTIONAL = OBJECT | {"properties": {f"p{n}": {"type": "string"} for n in range(25)}, "required": []}
+UNIONS = OBJECT | {"properties": {f"p{n}": {"anyOf": [{"type": "string"}, {"type": "null"}]} for n in range(17)}}
+UNIONS |= {"required": list(UNIONS["properties"])}
+LIMITED = OBJECT | {"properties": {"q": {"type": "string", "minLength": 2}}}
+FORMAT = {"format": {"type": "json_schema", "schema": OBJECT}}
+FOREIGN = {"type": "web_search_result", "url": "https://a.example/", "title": "A", "encrypted_content": "made up"}
+PAUSED = [words("Let me look."), SERVER_CALL]
+THOUGHT = {"type": "thinking", "thinking": "Let me think.", "signature": "sig1"}
+CITED = words(citations=[{"type": "char_location", "cited_text": "a", "document_index": 0}])
+
+CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
+    (rules.no_sampling_parameters, body(temperature=1.0), body(), "temperature"),
+    (rules.no_sampling_parameters, body(top_k=5), body(), "top_k"),
+    (rules.known_fields_only, body(frequency_penalty=1), body(metadata={"user_id": "u"}), "Extra inputs are not permitted"),
+    (rules.model_is_named, body(model=""), body(), "model"),
+    (rules.max_tokens_is_positive, body(max_tokens=0), body(max_tokens=1), "greater than or equal to 1"),
+    (rules.messages_are_there, body() | {"messages": []}, body(), "at least one message"),
+    (rules.roles_are_user_and_assistant, body({"role": "system", "content": "x"}), body(system="x"), 'role "system"'),
+    (rules.content_is_not_empty, body(user("hi"), said("ho"), user("")), body(user("hi"), user("you")), "non-empty content"),
+    (rules.first_message_is_the_users, body(said("hi"), user("ho")), body(user("hi")), 'must use the "user" role'),
+    (rules.blocks_have_their_shape, body(user(words(note="x"))), body(user(words())), "note: Extra inputs"),
+    (rules.blocks_have_their_shape, body(user({"type": "video"})), body(user(words())), "Input tag 'video'"),
+    (
+        rules.blocks_have_their_shape,
+        body(user("hi"), said({"type": "document", "source": {"type": "text", "data": "x"}}), user("ho")),
+        body(user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}})),
+        "Input tag 'document'",
+    ),
+    (rules.blocks_have_their_shape, body(user("hi"), said(found("x")), user("ho")), body(user(found("x"))), "search_result"),
+    (rules.system_prompt_has_text, body(system=[words("")]), body(system=[words()]), "system: text content blocks"),
+    (rules.text_is_not_empty, body(user(words(""))), body(user(words("x"))), "must be non-empty"),
+    (rules.text_is_not_empty, body(user(words(" \n"))), body(user(words("x"))), "non-whitespace"),
+    (rules.text_is_not_empty, talk(result(content=[words("")])), talk(result(content="")), "must be non-empty"),
+    (rules.text_is_not_empty, body(user(words("", cache_control=MARK))), body(user(words())), "cache_control cannot be set"),
+    (rules.users_text_has_no_citations, body(user(CITED)), body(user(words(citations=[]))), "not permitted"),
+    (
+        rules.users_text_has_no_citations,
+        talk(result(content=[found("x") | {"content": [CITED]}])),
+        talk(result(content=[found("x")])),
+        "not permitted on text blocks in user messages",
+    ),
+    (rules.last_message_is_no_prefill, body(user("hi"), said("The answer is")), body(), "prefill"),
+    (rules.last_message_is_no_prefill, body(user("hi"), said(words("changed"), SERVER_CALL)), body(), "prefill"),
+    (
+        rules.thinking_comes_back_unchanged,
+        talk(result(), calls=[THOUGHT | {"thinking": "Let me thinK."}, call()]),
+        talk(result(), calls=[THOUGHT, call()]),
+        "cannot be modified",
+    ),
+    (
+        rules.thinking_comes_back_unchanged,
+        talk(result(), calls=[THOUGHT | {"signature": "forged"}, call()]),
+        talk(result(), calls=[THOUGHT, call()]),
+        "Invalid `signature`",
+    ),
+    (
+        rules.thinking_comes_back_unchanged,
+        talk(result("toolu_thought"), calls=[call("toolu_thought")]),
+        talk(result("toolu_thought"), calls=[THOUGHT, call("toolu_thought")]),
+        "left out",
+    ),
+    (
+        rules.encrypted_texts_are_the_apis,
+        body(user("hi"), said(SERVER_CALL, SERVER_RESULT | {"content": [FOREIGN]}), user("ho"), tools=[SEARCH]),
+        body(user("hi"), said(SERVER_CALL, SERVER_RESULT), user("ho"), tools=[SEARCH]),
+        "Invalid `encrypted_content`",
+    ),
+    (rules.search_results_are_complete, body(user(found("x", title=""))), body(user(found("x"))), "title"),
+    (rules.search_results_are_complete, body(user(found())), body(user(found("x"))), "at least 1 item"),
+    (rules.search_results_are_complete, body(user(found("x", " "))), body(user(found("x", "y"))), "non-empty"),
+    (rules_tools.tools_are_known, body(tools=[SEARCH | {"type": "web_search_19990101"}]), body(tools=[SEARCH]), "Input tag"),
+    (rules_tools.tools_are_known, body(tools=[tool(price=1)]), body(tools=[tool()]), "price: Extra inputs"),
+    (
+        rules_tools.tools_are_known,
+        body(tools=[SEARCH | {"use_cache": True}]),
+        body(tools=[SEARCH | {"max_uses": 3}]),
+        "use_cache: Extra inputs",
+    ),
+    (rules_tools.tool_names_are_plain_and_unique, body(tools=[tool("a b")]), body(tools=[tool("a-b")]), "match pattern"),
+    (rules_tools.tool_names_are_plain_and_unique, body(tools=[tool(), tool()]), body(tools=[tool(), tool("b")]), "unique"),
+    (rules_tools.input_schemas_are_objects, body(tools=[tool(input_schema={})]), body(tools=[tool()]), "input_schema.type"),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(strict=True, input_schema=OPEN_OBJECT)]),
+        body(tools=[tool(input_schema=OPEN_OBJECT), tool("b", strict=True)]),
+        "additionalProperties",
+    ),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(f"t{n}", strict=True) for n in range(21)]),
+        body(tools=[tool(f"t{n}", strict=True) for n in range(20)]),
+        "Too many strict tools (21)",
+    ),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(strict=True, input_schema=OPTIONAL)]),
+        body(tools=[tool(input_schema=OPTIONAL)]),
+        "too many optional parameters (25)",
+    ),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(strict=True, input_schema=UNIONS)]),
+        body(tools=[tool(input_schema=UNIONS)]),
+        "union types (17)",
+    ),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(strict=True, input_schema=LIMITED)]),
+        body(tools=[tool(input_schema=LIMITED)]),
+        "minLength are not supported",
+    ),
+    (
+        rules_tools.domains_are_allowed_or_blocked,
+        body(tools=[SEARCH | {"allowed_domains": ["a.example"], "blocked_domains": ["b.example"]}]),
+        body(tools=[SEARCH | {"allowed_domains": ["a.example"]}]),
+        "Only one of",
+    ),
+    (rules_tools.tool_choice_fits_the_tools, body(tool_choice={"type": "auto"}), body(), "while providing tools"),
+    (
+        rules_tools.tool_choice_fits_the_tools,
+        body(tools=[tool()], tool_choice={"type": "tool", "name": "other"}),
+        body(tools=[tool()], tool_choice={"type": "none"}),
+        "'other' not found",
+    ),
+    (
+        rules_tools.thinking_fits_the_request,
+        body(thinking={"type": "enabled", "budget_tokens": 2048}, max_tokens=2048),
+        body(thinking={"type": "enabled", "budget_tokens": 2048}, max_tokens=2049),
+        "must be greater than `thinking.budget_tokens`",
+    ),
+    (rules_tools.histories_with_calls_define_tools, talk(result(), tools=[]), talk(result()), "must define tools"),
+    (
+        rules_tools.call_ids_are_plain_and_unique,
+        talk(result(), result(), calls=[call(), call()]),
+        talk(result(), result("toolu_2"), calls=[call(), call("toolu_2")]),
+        "ids must be unique",
+    ),
+    (rules_tools.results_answer_the_message_before, talk(result(), result("T9")), talk(result()), "unexpected `tool_use_id`"),
+    (rules_tools.results_answer_the_message_before, talk(result(), result()), talk(result()), "single result"),
+    (
+        rules_tools.calls_are_answered_at_once,
+        talk(result(), calls=[call(), call("toolu_2")]),
+        talk(result(), result("toolu_2"), calls=[call(), call("toolu_2")]),
+        "without `tool_result` blocks immediately after: toolu_2",
+    ),
+    (
+        rules_tools.calls_are_answered_at_once,
+        talk(words("so"), result()),
+        talk(result(), words("so")),
+        "immediately after: toolu_1",
+    ),
+    (
+        rules_tools.server_calls_have_their_results,
+        body(user("hi"), said(SERVER_CALL, words()), user("ho"), tools=[SEARCH]),
+        body(user("hi"), said(SERVER_CALL, SERVER_RESULT, words()), user("ho"), tools=[SEARCH]),
+        "without a corresponding `web_search_tool_result`",
+    ),
+    (
+        rules_tools.server_calls_have_their_results,
+        talk(result(), words("and"), calls=[SERVER_CALL, call()], tools=[tool(), SEARCH]),
+        talk(result(), calls=[SERVER_CALL, call()], tools=[tool(), SEARCH]),
+        "without a corresponding `web_search_tool_result`",
+    ),
+    (
+        rules_content.search_results_stay_among_themselves,
+        talk(result(content=[found("x"), words("a note")])),
+        talk(result(content=[found("x"), found("a note")])),
+        "all blocks must be",
+    ),
+    (
+        rules_content.failed_results_are_text,
+        talk(result(content=[found("x")], is_error=True)),
+        talk(result(content="It failed.", is_error=True)),
+        '"text" if `is_error` is true',
+    ),
+    (rules_content.failed_results_are_text, talk(result(content="", is_error=True)), talk(result(content="")), "empty if"),
+    (
+        rules_content.citations_are_on_for_all_or_none,
+        talk(result(content=[found("x"), found("y", on=False)])),
+        talk(result(content=[found("x", on=False), found("y", on=False)])),
+        "for all `search_result` blocks",
+    ),
+    (
+        rules_content.citations_are_on_for_all_or_none,
+        talk(result(content=[found("x", on=False)]), tools=[tool(), SEARCH]),
+        talk(result(content=[found("x")]), tools=[tool(), SEARCH]),
+        "when the `web_search` tool is present",
+    ),
+    (
+        rules_content.structured_output_excludes_citations,
+        talk(result(content=[found("x")]), output_config=FORMAT),
+        talk(result(content=[found("x", on=False)]), output_config=FORMAT),
+        "when citations are enabled",
+    ),
+    (
+        rules_content.cache_breakpoints_are_few_and_sound,
+        body(user(*[words(str(n), cache_control=MARK) for n in range(5)])),
+        body(user(*[words(str(n), cache_control=MARK) for n in range(4)])),
+        "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+    ),
+    (
+        rules_content.cache_breakpoints_are_few_and_sound,
+        body(user(words(cache_control=MARK | {"ttl": "2h"}))),
+        body(user(words(cache_control=MARK | {"ttl": "1h"}))),
+        "'5m' or '1h'",
+    ),
+    (
+        rules_content.cache_breakpoints_are_few_and_sound,
+        body(user(words(cache_control=MARK), words(cache_control=MARK | {"ttl": "1h"}))),
+        body(user(words(cache_control=MARK | {"ttl": "1h"}), words(cache_control=MARK))),
+        "must not come after",
+    ),
+]

@@ -1,0 +1,53 @@
+"""The import law: floors import downwards only, and loading the package is light."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.fakes.notebook import subprocess_environment
+from tests.fakes.shapes import words
+
+ROOT = Path(__file__).parent.parent
+HEAVY = words("pandas numpy anthropic httpx httpx2 aiohttp pydantic lxml trafilatura html_to_markdown genai_prices duckdb tqdm")
+
+
+def python(code: str) -> str:
+    """Run code in a fresh Python and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=subprocess_environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_floor_imports_only_from_floors_below() -> None:
+    """`lint-imports` keeps the contracts of pyproject.toml."""
+    code = "import sys\nfrom importlinter.cli import lint_imports\nsys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=subprocess_environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    """Neither pandas nor the SDK, the HTTP clients, pydantic or IPython's magics come with `import ipy_websearch`."""
+    names = HEAVY + ["IPython", "IPython.core.magic"]
+    loaded = json.loads(python("import ipy_websearch, json, sys; print(json.dumps(sorted(sys.modules)))"))
+    assert "ipy_websearch" in loaded
+    assert [name for name in names if name in loaded] == []
+
+
+def test_loading_the_extension_imports_nothing_heavy_either() -> None:
+    """After `%load_ext` the magics are there, and the heavy libraries still are not."""
+    code = (
+        "import json, sys\n"
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "ip = InteractiveShell.instance()\n"
+        "before = set(sys.modules)\n"
+        "ip.run_line_magic('load_ext', 'ipy_websearch')\n"
+        "assert ip.find_line_magic('search') and ip.find_cell_magic('ask')\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))\n"
+    )
+    loaded = json.loads(python(code).splitlines()[-1])
+    assert [name for name in HEAVY if name in loaded] == []
