@@ -12,7 +12,9 @@ from ipy_websearch.errors import ModelError
 from ipy_websearch.events import Event, Finished
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.loop.run import AnswerLoop
+from ipy_websearch.pricing import model_cost
 from ipy_websearch.results import Answer
+from ipy_websearch.usage import Usage
 
 Keep = Callable[[Booking, Answer | None], Answer | None]
 
@@ -41,6 +43,8 @@ class AskRun:
         return self.loop.client.offline
 
     async def __aiter__(self) -> AsyncIterator[Event]:
+        # The first price of a model takes 0.1 s to look up: do that while the model thinks, not on the event loop.
+        asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
         events = self.loop.events()
         try:
             async for event in events:

@@ -13,6 +13,8 @@ from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
+from ipy_websearch.price_file import PriceRow
+from ipy_websearch.pricing import price_table
 from ipy_websearch.providers.base import ProviderContext
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.results import PanelShelf
@@ -52,6 +54,15 @@ class Parts:
     def ledger(self) -> Ledger:
         """What everything cost."""
         return Ledger(data_dir() / "ledger.sqlite", redact=self.redact)
+
+    @cached_property
+    def prices(self) -> list[PriceRow]:
+        """The engines' prices. A mistake in the user's own price file shows here, before anything is spent.
+
+        Raises:
+            ConfigError: the file cannot be read; the message names the line or field.
+        """
+        return price_table()
 
     @cached_property
     def router(self) -> SearchRouter:

@@ -103,7 +103,7 @@ class Session(Parts):
             blocked_domains=blocked_domains,
             goggles=goggles,
         )
-        expected = self._expected_charges(provider)
+        expected, _ = self._expected_charges(provider), self.prices
         purse = self._purse(self.settings.model, None)
         if expected and not purse.can_pay(expected):
             self._refuse_search(expected)
@@ -156,7 +156,7 @@ class Session(Parts):
         """
         if not question.strip():
             raise ConfigError("there is no question; write it behind the options (in a cell: %%ask, then the question)")
-        settings = self.settings
+        settings, _ = self.settings, self.prices
         client, name = self._client_for(model)
         limits = Limits(
             max_searches=at_least(0, "max_searches", max_searches, settings.max_searches),
@@ -222,7 +222,9 @@ class Session(Parts):
         def web_fetch() -> Any:
             from ipy_websearch.tools.web_fetch import web_fetch_tool
 
-            return web_fetch_tool(self.reader)
+            return web_fetch_tool(
+                self.reader, fresh=fresh, allowed_domains=defaults.allowed_domains, blocked_domains=defaults.blocked_domains
+            )
 
         return {"web_search": web_search, "web_fetch": web_fetch}
 
