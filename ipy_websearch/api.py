@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, suppress
@@ -217,6 +217,7 @@ def ask(
     timeout_s: float | None = None,
     allowed_domains: Sequence[str] = (),
     blocked_domains: Sequence[str] = (),
+    columns: str | Mapping[str, type] | Sequence[str] | None = None,
     system: str | None = None,
     follow: bool = False,
     fresh: bool = False,
@@ -225,7 +226,8 @@ def ask(
 
     `model` None is the setting (without a key: the built-in offline model, which the answer says). `tools` are names of
     tools or sets. The limits (None: the settings, 5 searches, 8 steps, no budget, 120 seconds) end in an answer from what
-    was found, with `limit` set. `budget_usd` is US dollars over model and searches together. `system` adds instructions of
+    was found, with `limit` set. `budget_usd` is US dollars over model and searches together. `columns`
+    ("name, price: float", or names with types) asks for a table, which `.to_frame()` gives. `system` adds instructions of
     your own. `follow` continues the last conversation.
 
     >>> ask("How many moons does Mars have?", model="offline", provider="local").sources.url[0]
@@ -248,6 +250,7 @@ def ask(
             timeout_s=timeout_s,
             allowed_domains=allowed_domains,
             blocked_domains=blocked_domains,
+            columns=columns,
             system=system,
             follow=follow,
             fresh=fresh,

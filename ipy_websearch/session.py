@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -20,10 +20,13 @@ from ipy_websearch.booking import Booking, add_money
 from ipy_websearch.config import OFFLINE_MODEL, WebSearch
 from ipy_websearch.errors import BudgetExceededError, ConfigError
 from ipy_websearch.events import Money
+from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.prompts import system_prompt
-from ipy_websearch.loop.run import AnswerLoop, Job
+from ipy_websearch.loop.run import AnswerLoop
+from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import model_id
+from ipy_websearch.model.server_tools import server_tools, without_native
 from ipy_websearch.options import as_tuple, at_least, money, positive
 from ipy_websearch.parts import Parts
 from ipy_websearch.providers.base import SearchRequest
@@ -144,6 +147,7 @@ class Session(Parts):
         timeout_s: float | None = None,
         allowed_domains: Sequence[str] = (),
         blocked_domains: Sequence[str] = (),
+        columns: str | Mapping[str, type] | Sequence[str] | None = None,
         system: str | None = None,
         follow: bool = False,
         fresh: bool = False,
@@ -169,14 +173,19 @@ class Session(Parts):
             self.router.check(wanted)
         defaults = self.search_request("placeholder", allowed_domains=allowed_domains, blocked_domains=blocked_domains)
         history = self._history() if follow else ()
+        table = parse_columns(columns) if columns is not None else None
+        names, native = without_native(tools if tools is not None else settings.tools)
+        server = server_tools(name, client.platform, limits.max_searches, defaults) if native else ()
         job = Job(
             question=question,
             model=name,
-            system=system_prompt(date.today(), system or ""),
-            tools=build_tools(tools if tools is not None else settings.tools, self._tool_makers(defaults, wanted, fresh)),
+            system=system_prompt(date.today(), "\n\n".join(filter(None, (TABLE_PROMPT if table else "", system)))),
+            tools=build_tools(names, self._tool_makers(defaults, wanted, fresh)),
+            server_tools=server,
             history=history,
             limits=limits,
             max_tokens=settings.max_tokens,
+            columns=table,
             known_urls=frozenset(addresses_in(question).union(*(addresses_of(message) for message in history))),
         )
         purse = self._purse(name, limits.budget_usd)

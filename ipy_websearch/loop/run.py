@@ -11,40 +11,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.events import Event, Finished, LimitReached, ModelResponded, Notice, ToolFinished
 from ipy_websearch.loop.calls import Call, CallRunner
 from ipy_websearch.loop.history import Message, assistant_message, closed, ended_by, user_message, with_nudge
+from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.limits import Meter, OpenPurse, Purse
 from ipy_websearch.loop.prompts import FINAL_NUDGE
+from ipy_websearch.loop.stops import stop_note
+from ipy_websearch.loop.table import TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
 from ipy_websearch.loop.turn import Turn
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.model.requests import build_request, estimate_tokens, tool_result
 from ipy_websearch.results import Answer, Panel, PanelShelf
-from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.usage import LimitName, Limits
+from ipy_websearch.tools.base import ToolContext, ToolOutput
+from ipy_websearch.usage import LimitName
 
 MAX_PAUSES = 5
 """How often a turn that the API paused is resumed; each pause already stands for ten searches of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What one run is to do. `history` is a legal list of earlier messages, `known_urls` what may be fetched from the start."""
-
-    question: str
-    model: str
-    system: str
-    tools: tuple[Tool, ...] = ()
-    server_tools: tuple[Mapping[str, Any], ...] = ()
-    history: tuple[Message, ...] = ()
-    limits: Limits = Limits()
-    max_tokens: int = 16_000
-    known_urls: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -63,6 +51,7 @@ class AnswerLoop:
     messages: list[Message] = field(init=False)
     notices: list[str] = field(default_factory=list)
     own_panels: list[Panel] = field(default_factory=list)
+    rows: tuple[dict[str, Any], ...] | None = None
     stop_reason: str | None = None
     _taken: bool = True
     _final: bool = False
@@ -74,6 +63,8 @@ class AnswerLoop:
         self.turn = Turn(self.client, self.meter, self.purse, self.sleep)
         self.messages = [*self.job.history, user_message(self.job.question)]
         tools = {tool.name: tool for tool in self.job.tools}
+        if self.job.columns:
+            tools[TABLE_TOOL] = table_tool(self.job.columns, self._keep_rows)
         context = ToolContext(known_urls=set(self.job.known_urls))
         self.runner = CallRunner(tools, context, self.panels, self.purse, self.meter)
 
@@ -113,6 +104,8 @@ class AnswerLoop:
     def partial(self, limit: LimitName | None) -> Answer:
         """Return the answer as far as it is, with a legal history."""
         text = str(self.turn.text)
+        if self.rows is not None and self.job.columns:
+            text = f"{text}\n\n{table_text(self.rows, self.job.columns)}".strip()
         if not text:
             text = f"*There is no answer: {self.meter.explain(limit) if limit else 'the model wrote none'}.*"
         if not self._taken:
@@ -129,6 +122,8 @@ class AnswerLoop:
             limit=limit,
             messages=tuple(ended_by(self.messages, text)),
             notices=tuple(self.notices),
+            rows=self.rows,
+            columns=with_source(self.job.columns) if self.job.columns else None,
             offline=self.client.offline,
             seconds=self.meter.seconds,
         )
@@ -164,7 +159,7 @@ class AnswerLoop:
         return None
 
     def _body(self) -> dict[str, Any]:
-        definitions = [*(tool.definition() for tool in self.job.tools), *self.job.server_tools]
+        definitions = [*(tool.definition() for tool in self.runner.tools.values()), *self.job.server_tools]
         return build_request(
             model=self.job.model,
             system=self.job.system,
@@ -172,8 +167,15 @@ class AnswerLoop:
             tools=definitions,
             max_tokens=self.job.max_tokens,
             platform=self.client.platform,
-            tool_choice={"type": "none"} if self._final and definitions else None,
+            tool_choice=self._last_choice() if self._final and definitions else None,
         )
+
+    def _last_choice(self) -> dict[str, Any]:
+        """Return what the final request leaves the model to do: words alone, or the table that was asked for."""
+        return {"type": "tool", "name": TABLE_TOOL} if self.job.columns else {"type": "none"}
+
+    def _keep_rows(self, rows: tuple[dict[str, Any], ...]) -> None:
+        self.rows = rows
 
     def _drop_newest_results(self) -> bool:
         """Replace the newest tool results by errors that name the ceiling; say whether there was something to replace."""
@@ -211,20 +213,21 @@ class AnswerLoop:
             if self.meter.reached != "timeout":
                 yield Notice("the model's answer broke off; this is what had arrived")
             yield False
-        elif calls and not self._final:
+        elif calls and (not self._final or any(call.name == TABLE_TOOL for call in calls)):
+            over = self._final
             async for event in self._run_calls(calls):
                 yield event
-            yield True
+            yield self.rows is None and not over
         elif reply.stop_reason == "pause_turn" and not self._final:
             self._resume()
             yield True
         else:
-            if note := _stop_note(reply):
+            if note := stop_note(reply):
                 yield Notice(note)
             yield self._ask_for_text(reply)
 
     async def _run_calls(self, calls: Sequence[Call]) -> AsyncIterator[Event]:
-        if self.meter.steps >= self.job.limits.max_steps:
+        if self.meter.steps >= self.job.limits.max_steps and all(call.name != TABLE_TOOL for call in calls):
             for event in self.runner.refuse(calls, "max_steps"):
                 yield event
         else:
@@ -242,12 +245,21 @@ class AnswerLoop:
         return {"role": "user", "content": [tool_result(call_id, output, platform) for call_id, output in outputs]}
 
     def _kept(self, event: Event) -> Event:
-        """Remember what the finished answer will list."""
+        """Remember what the finished answer will list; what the API's own tools found gets its panel here."""
+        if isinstance(event, ToolFinished) and event.by_server and event.panel is None:
+            event = self._with_panel(event)
         if isinstance(event, ToolFinished) and event.panel is not None:
             self.own_panels.append(event.panel)
         if isinstance(event, Notice) and event.text not in self.notices:
             self.notices.append(event.text)
         return event
+
+    def _with_panel(self, event: ToolFinished) -> ToolFinished:
+        found = [block for block in event.content if isinstance(block, Mapping)] if isinstance(event.content, list) else []
+        self.runner.context.known_urls.update(str(block["url"]) for block in found if block.get("url"))
+        shown = [{k: v for k, v in block.items() if not k.startswith("encrypted")} for block in found]
+        data = shown or {"error": event.summary}
+        return replace(event, panel=self.panels.add(event.name, "yaml", data, tool=event.name, is_error=event.is_error))
 
     def _resume(self) -> None:
         """Have a paused turn sent back as it is; after too many pauses, ask for the answer instead."""
@@ -258,30 +270,16 @@ class AnswerLoop:
             self.messages = [*closed(self.messages), user_message(FINAL_NUDGE)]
 
     def _ask_for_text(self, reply: Reply) -> bool:
-        """Say whether to ask once more, because a reply without a word followed on tool results."""
+        """Say whether to ask once more: for the table that was wanted, or for words when none followed on tool results."""
         wordless = not reply.text.strip() and reply.stop_reason in ("end_turn", "tool_use", "pause_turn")
-        if not wordless or self._nudged or len(self.messages) <= len(self.job.history) + 1:
+        untabled = bool(self.job.columns) and self.rows is None and reply.stop_reason == "end_turn"
+        begun = len(self.messages) > len(self.job.history) + 1
+        if self._nudged or not (untabled or (wordless and begun)):
             return False
         self._nudged = True
+        self._final = self._final or untabled
+        nudge = TABLE_NUDGE if self.job.columns else FINAL_NUDGE
         history = closed(self.messages)
-        if history[-1]["role"] == "user":
-            self.messages = with_nudge(history, FINAL_NUDGE)
-        else:
-            self.messages = [*history, user_message(FINAL_NUDGE)]
+        ends_with_user = history[-1]["role"] == "user"
+        self.messages = with_nudge(history, nudge) if ends_with_user else [*history, user_message(nudge)]
         return True
-
-
-def _stop_note(reply: Reply) -> str:
-    """Return what a reader should know of why the model stopped, "" when it ended as it should."""
-    match reply.stop_reason:
-        case "end_turn" | "stop_sequence" | "tool_use" | "pause_turn":
-            return ""
-        case "max_tokens":
-            return "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens"
-        case "refusal":
-            category = (reply.stop_details or {}).get("category")
-            return f"the model declined to answer{f' ({category})' if category else ''}"
-        case "model_context_window_exceeded":
-            return "the answer was cut off: the model's context window is full; %ask --reset begins anew"
-        case other:
-            return f"the model stopped for a reason unknown here: {other}"

@@ -43,6 +43,7 @@ class AskMagics(Magics):
     @argument("--timeout", type=float, metavar="SECONDS", help="Seconds the answer may take (default 120).")
     @SITE
     @NOT_SITE
+    @argument("--table", metavar="COLUMNS", help='Answer with a table: "name, price: float, url" (answer.to_frame()).')
     @argument("--system", metavar="TEXT", help="Instructions of your own, added to the system prompt.")
     @argument("--follow", action="store_true", help="Continue the last conversation.")
     @argument("--reset", action="store_true", help="Forget the conversation; without a question, do only that.")
@@ -85,6 +86,7 @@ class AskMagics(Magics):
             timeout_s=args.timeout,
             allowed_domains=domains(args.site),
             blocked_domains=domains(args.not_site),
+            columns=args.table,
             system=args.system,
             follow=args.follow,
             fresh=args.fresh,

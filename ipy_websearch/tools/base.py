@@ -80,9 +80,13 @@ class Tool:
     counts_as_search: bool = False
     price: tuple[Charge, ...] = ()
     timeout_s: float = 30.0
+    strict_schema: Mapping[str, Any] | None = None
 
     def definition(self) -> Mapping[str, Any]:
-        """Return the tool as the Messages API wants it: name, description, input_schema."""
+        """Return the tool as the Messages API wants it: name, description, input_schema (strict where one is given)."""
+        if self.strict_schema is not None:
+            schema = dict(self.strict_schema)
+            return {"name": self.name, "description": self.description, "strict": True, "input_schema": schema}
         return {"name": self.name, "description": self.description, "input_schema": input_schema(self.input_model)}
 
 

@@ -1,0 +1,138 @@
+"""Answers as a table: the columns a user asked for, the strict tool through which the model gives the rows, and the rows.
+
+A tool, not an output format, because the API refuses citations and output formats together (platform.claude.com/docs/en/
+build-with-claude/structured-outputs, read 2026-11). Values that were not found are null; each row names its source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from ipy_websearch.config import did_you_mean
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
+
+TABLE_TOOL = "answer_table"
+SOURCE = "source"
+TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "date": date, "list": list}
+MAX_COLUMNS = 12
+"""The API takes 16 unions in strict tools; each column is one, for the null."""
+
+_SCHEMAS: dict[type, dict[str, Any]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    date: {"type": "string", "format": "date"},
+    list: {"type": "array", "items": {"type": "string"}},
+}
+
+TABLE_PROMPT = (
+    f"Give the answer as a table: when you have searched enough, call {TABLE_TOOL} once with all rows. Use null for a value "
+    "that you did not find. Put the address that a row rests on into its source."
+)
+
+
+def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str, type]:
+    """Return the columns by name with their types; "name, price: float" means a text and a number.
+
+    Raises:
+        ConfigError: a name is no identifier or stands twice, a type is unknown, or there are none or too many.
+    """
+    if isinstance(columns, Mapping):
+        pairs: list[tuple[str, Any]] = list(columns.items())
+    else:
+        parts = columns.split(",") if isinstance(columns, str) else list(columns)
+        pairs = [_pair(part) for part in parts if part.strip()]
+    parsed: dict[str, type] = {}
+    for name, kind in pairs:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name) or name in parsed:
+            raise ConfigError(f"{name!r} cannot be a column: names are letters, digits and _, each once")
+        parsed[name] = _type(kind)
+    if not 1 <= len(parsed) <= MAX_COLUMNS:
+        raise ConfigError(f"a table has 1 to {MAX_COLUMNS} columns, not {len(parsed)}")
+    return parsed
+
+
+TABLE_NUDGE = f"Please call {TABLE_TOOL} now, with what you have."
+
+
+def _pair(part: str) -> tuple[str, str]:
+    name, _, kind = part.partition(":")
+    return name.strip(), kind.strip() or "str"
+
+
+def _type(kind: Any) -> type:
+    if isinstance(kind, type) and kind in _SCHEMAS:
+        return kind
+    name = str(kind).removesuffix("[str]")
+    if name not in TYPES:
+        raise ConfigError(f"{kind!r} is not a column type{did_you_mean(name, TYPES)} (there are {', '.join(TYPES)})")
+    return TYPES[name]
+
+
+def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any], ...]], None]) -> Tool:
+    """Return the tool that takes the rows; `keep` gets them, each value in its column's type."""
+    from pydantic import BaseModel
+
+    class Rows(BaseModel):
+        rows: list[dict[str, Any]]
+
+    async def call(value: Rows, context: ToolContext) -> ToolOutput:
+        rows = rows_of(value.rows, columns)
+        keep(rows)
+        return ToolOutput(summary=f"{len(rows)} row{'' if len(rows) == 1 else 's'}", text="The rows were taken.")
+
+    return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, strict_schema=_schema(columns))
+
+
+def _schema(columns: Mapping[str, type]) -> dict[str, Any]:
+    properties = {name: {"anyOf": [_SCHEMAS[kind], {"type": "null"}]} for name, kind in columns.items()}
+    properties.setdefault(SOURCE, {"anyOf": [{"type": "string"}, {"type": "null"}]})
+    return _object({"rows": {"type": "array", "items": _object(properties)}})
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def with_source(columns: Mapping[str, type]) -> dict[str, type]:
+    """Return the columns with the one for a row's source, which every table has."""
+    return {**columns, SOURCE: columns.get(SOURCE, str)}
+
+
+def rows_of(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -> tuple[dict[str, Any], ...]:
+    """Return the rows with every column and their source; what does not fit its type is None."""
+    names = with_source(columns)
+    return tuple({name: _fitted(row.get(name), kind) for name, kind in names.items()} for row in rows)
+
+
+def _fitted(value: Any, kind: type) -> Any:
+    """Return a value in its column's type, None when it is of another."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if kind is date and isinstance(value, str):
+        try:
+            return date.fromisoformat(value[:10])
+        except ValueError:
+            return None
+    if kind is list:
+        return [str(item) for item in value] if isinstance(value, list) else None
+    if isinstance(value, bool) and kind is not bool:
+        return None
+    return value if isinstance(value, kind) else None
+
+
+def table_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -> str:
+    """Return the rows as a Markdown table."""
+    names = list(with_source(columns))
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    for row in rows:
+        cells = ("" if row.get(n) is None else str(row[n]).replace("|", "\\|").replace("\n", " ") for n in names)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) if rows else "*No rows were found.*"
