@@ -1,0 +1,275 @@
+"""The HTTP client of the search engines: one request, one deadline, one way to fail.
+
+Invariant: `request` gives a 2xx answer or raises `ProviderError` (`RateLimitedError` for 429); no other exception of an
+HTTP library gets out, and no message holds a key, a query string or more than 200 characters of the service's own words.
+
+The law of retries: 5xx is asked again twice, 1 s apart; 4xx never; 429 goes to the caller at once; an address that cannot
+be reached, and a deadline that has passed, are not asked again. One exception: a server that hangs up without a word is
+asked once more, at once, since that is how a kept connection looks that the server had closed while it was idle.
+
+Importing this module imports no HTTP library: that happens at the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from ipy_websearch.errors import ProviderError, RateLimitedError, WebSearchError
+from ipy_websearch.http.environment import proxy_for
+from ipy_websearch.http.loops import PerLoop
+from ipy_websearch.http.pool import Pool, close_all
+from ipy_websearch.http.response import Explain, HttpResponse, Reason, explain_any
+from ipy_websearch.text import plain, shorten
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["HttpClient", "HttpResponse", "Params", "Reason"]
+
+Params = Mapping[str, Any] | Sequence[tuple[str, Any]]
+"""Query parameters; None values are left out, a name may come several times in a sequence of pairs."""
+
+MESSAGE_WIDTH = 200
+_USER_INFO = re.compile(r"//[^/@\s]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request as it goes out, and who it goes to."""
+
+    provider: str
+    method: str
+    url: str
+    params: list[tuple[str, Any]] = field(repr=False)
+    headers: dict[str, str] = field(repr=False)
+    json: Any = field(repr=False)
+    connect_timeout_s: float
+    max_bytes: int
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).netloc.rsplit("@", 1)[-1]
+
+
+class HttpClient:
+    """Sends requests to search engines, from any event loop; connections are kept per loop.
+
+    `user_agent` is sent with every request (Wikipedia refuses clients without a contact in it). `secrets` gives every
+    key there is, so that none is ever part of a message; it is called on errors alone.
+    """
+
+    def __init__(self, *, user_agent: str, secrets: Callable[[], Iterable[str]] = list) -> None:
+        self.user_agent = user_agent
+        self._secrets = secrets
+        self._pools: PerLoop[Pool] = PerLoop(Pool, Pool.discard)
+        weakref.finalize(self, _close_dropped, self._pools)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        provider: str,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+        json: Any = None,
+        timeout_s: float = 10.0,
+        connect_timeout_s: float = 5.0,
+        retries: int = 2,
+        retry_wait_s: float = 1.0,
+        max_bytes: int = 10_000_000,
+        explain: Explain | None = None,
+    ) -> HttpResponse:
+        """Return the 2xx answer to one request.
+
+        `timeout_s` bounds everything together: connecting, sending, reading, and the retries of 5xx with their pauses.
+        `max_bytes` bounds the decoded body. `explain` reads an engine's own form of refusal.
+
+        Raises:
+            RateLimitedError: the engine answered 429; `retry_after` says for how long where it says so.
+            ProviderError: it could not be reached (`status` None), refused, redirected or sent too much.
+            ConfigError: the environment names a proxy that cannot be used.
+        """
+        sent = {"User-Agent": self.user_agent, "Accept": "application/json", "Accept-Encoding": "gzip", **(headers or {})}
+        call = _Call(provider, method, url, _pairs(params), sent, json, connect_timeout_s, max_bytes)
+        response: HttpResponse | None = None
+        tries = 0
+        with contextlib.suppress(TimeoutError):  # what is known by then decides what is said
+            async with asyncio.timeout(timeout_s):
+                while response is None or (response.status >= 500 and tries <= retries):
+                    if response is not None:
+                        await asyncio.sleep(retry_wait_s)
+                    tries += 1
+                    response = await self._send(call)
+        if response is None:
+            raise self.error(provider, f"{provider} did not answer within {timeout_s:g} s ({call.host})")
+        if 200 <= response.status < 300:
+            return response
+        raise self._refusal(call, response, explain, tries)
+
+    async def request_json(self, method: str, url: str, *, provider: str, **options: Any) -> Any:
+        """Return the JSON of the 2xx answer to one request; options and errors as for `request`.
+
+        Raises:
+            ProviderError: also when the answer is not JSON (`status` is then that of the answer).
+        """
+        response = await self.request(method, url, provider=provider, **options)
+        try:
+            return response.json()
+        except ValueError as exc:
+            shown = f"{response.content_type or 'no content type'}, {len(response.body)} bytes"
+            raise ProviderError(
+                f"{provider} answered {response.status} with something that is not JSON ({shown}); "
+                f"check that its address {call_address(response.url)} is right and that no login page is in between",
+                provider=provider,
+                status=response.status,
+            ) from exc
+
+    async def aclose(self) -> None:
+        """Close the connections of every loop; the client may be used again afterwards."""
+        here = asyncio.get_running_loop()
+        elsewhere = []
+        for loop, pool in self._pools.drain():
+            if loop is here:
+                await pool.aclose()
+            else:
+                elsewhere.append((loop, pool))
+        close_all(elsewhere)
+
+    def error(self, provider: str, text: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
+        """Return a `ProviderError` (429: `RateLimitedError`) of one line without any key in it."""
+        kind = RateLimitedError if status == 429 else ProviderError
+        return kind(self.redact(text), provider=provider, status=status, retry_after=retry_after)
+
+    def redact(self, text: str, sent: Mapping[str, str] | None = None) -> str:
+        """Return `text` as one plain line without any key, and without user names in addresses."""
+        try:
+            secrets = {*self._secrets(), *_sent_secrets(sent or {})}
+        except WebSearchError:  # a key that cannot be read cannot be looked for, so nothing of the text is safe
+            return "(message withheld: a key is set to something that is not a key)"
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= 4:
+                text = text.replace(secret, "***").replace(quote(secret, safe=""), "***")
+        return plain(_USER_INFO.sub("//", text))
+
+    async def _send(self, call: _Call) -> HttpResponse:
+        """Send once (twice when the server hangs up without a word); translate whatever goes wrong."""
+        import aiohttp
+        import httpx
+
+        lower = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError, ValueError)
+        for last in (False, True):
+            try:
+                proxy = proxy_for(call.url)
+                return await _exchange(self._pools.get().transport(proxy), call)
+            except lower as exc:
+                if not last and call.method == "POST" and _hung_up(exc):
+                    continue  # (aiohttp itself asks once more by GET)
+                # Without the cause: the text of a lower error may hold the address or a header as it was sent.
+                raise self._unreachable(call, exc) from None
+        raise AssertionError("not reached")
+
+    def _unreachable(self, call: _Call, exc: BaseException) -> ProviderError:
+        what = _what_happened(exc, call)
+        shown = shorten(self.redact(what, call.headers), MESSAGE_WIDTH)
+        return self.error(call.provider, f"{call.provider} could not be reached at {call.host}: {shown}")
+
+    def _refusal(self, call: _Call, response: HttpResponse, explain: Explain | None, tries: int) -> ProviderError:
+        reason = (explain(response) if explain else None) or explain_any(response)
+        words = shorten(self.redact(reason.text, call.headers), MESSAGE_WIDTH)
+        if 300 <= response.status < 400:
+            to = urlsplit(response.headers.get("location", "")).netloc.rsplit("@", 1)[-1]
+            words = f"a redirect to {to or 'elsewhere'}, which is not followed; check the address {call_address(call.url)}"
+        often = f" (asked {tries} times)" if tries > 1 else ""
+        message = f"{call.provider} answered {response.status}{often}" + (f": {words}" if words else "")
+        return self.error(call.provider, message, status=response.status, retry_after=reason.retry_after)
+
+
+async def _exchange(transport: httpx.AsyncBaseTransport, call: _Call) -> HttpResponse:
+    """Send one request and read its answer; an error's body is cut at `max_bytes`, a success's is refused."""
+    import httpx
+
+    request = httpx.Request(call.method, call.url, params=call.params or None, headers=call.headers, json=call.json)
+    # aiohttp's "connect" takes in the look-up of the name; the deadline of `request` bounds the rest.
+    wait = call.connect_timeout_s
+    request.extensions["timeout"] = {"connect": wait, "pool": wait}
+    response = await transport.handle_async_request(request)
+    try:
+        if response.headers.get("content-encoding", "gzip").lower() not in ("gzip", "deflate", "identity", ""):
+            raise httpx.DecodingError("the answer is in an encoding that was not asked for")
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > call.max_bytes:
+                if response.status_code < 300:
+                    raise httpx.DecodingError(f"the answer is larger than {call.max_bytes:,} bytes")
+                break
+    finally:
+        await response.aclose()
+    return HttpResponse(response.status_code, dict(response.headers.items()), bytes(body), call_address(call.url))
+
+
+def call_address(url: str) -> str:
+    """Return an address without its query and user name, fit to be shown."""
+    return _USER_INFO.sub("//", url.split("?", 1)[0].split("#", 1)[0])
+
+
+def _pairs(params: Params | None) -> list[tuple[str, Any]]:
+    pairs = params.items() if isinstance(params, Mapping) else params or ()
+    return [(name, _parameter(value)) for name, value in pairs if value is not None]
+
+
+def _parameter(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_SECRET_HEADERS = ("authorization", "x-subscription-token", "x-api-key", "api-key")
+
+
+def _sent_secrets(headers: Mapping[str, str]) -> Iterable[str]:
+    """Yield the keys that went out with this request, whoever keeps them."""
+    for name, value in headers.items():
+        if name.lower() in _SECRET_HEADERS:
+            yield value.removeprefix("Bearer ")
+
+
+def _hung_up(exc: BaseException) -> bool:
+    """Say whether the server closed the connection before it had answered a byte."""
+    import aiohttp
+
+    cause = exc.__cause__
+    refused = isinstance(cause, aiohttp.ClientConnectorError)
+    return isinstance(cause, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError) and not refused
+
+
+def _what_happened(exc: BaseException, call: _Call) -> str:
+    """Return in plain words why no answer came."""
+    import aiohttp
+    import httpx
+
+    cause = exc.__cause__ or exc
+    if _hung_up(exc):
+        return "it closed the connection without an answer"
+    if isinstance(cause, aiohttp.ClientConnectorDNSError):
+        return "its name is not known here; check the network connection"
+    if isinstance(cause, aiohttp.ClientSSLError):
+        return f"its certificate is not accepted: {cause}"
+    if isinstance(cause, aiohttp.ClientConnectorError):
+        return f"{os.strerror(cause.os_error.errno or 0)}; check the network connection"
+    if isinstance(cause, TimeoutError):
+        return f"no connection within {call.connect_timeout_s:g} s; check the network connection"
+    if isinstance(exc, httpx.InvalidURL | httpx.UnsupportedProtocol | UnicodeError | ValueError):
+        return f"the request could not be put together ({type(exc).__name__})"
+    return str(exc) or type(cause).__name__
+
+
+def _close_dropped(pools: PerLoop[Pool]) -> None:
+    close_all(pools.drain())

@@ -1,0 +1,115 @@
+"""An HTTP answer as a value, and what can be read out of a refusal. No I/O and no HTTP library.
+
+Services wrap their error text in a dozen shapes; `service_message` knows those of the engines this package speaks to.
+What it gives is hostile text: `client` shortens it, strips control characters and takes keys out before it is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from ipy_websearch.text import plain
+
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
+_MESSAGE_KEYS = ("message", "detail", "error", "msg", "info", "errorMessage", "title", "code")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """One answer: status, headers with lower-case names, the decoded body, and the address without its query.
+
+    The query is left out of `url` because one engine takes its key there.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+    url: str = ""
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8, with replacement characters where it is not."""
+        return self.body.decode("utf-8", errors="replace")
+
+    @property
+    def content_type(self) -> str:
+        """The media type without parameters, "" when the answer names none."""
+        return self.headers.get("content-type", "").split(";")[0].strip().lower()
+
+    def json(self) -> Any:
+        """Return the body parsed as JSON.
+
+        Raises:
+            ValueError: it is not JSON, or nested so deeply that it cannot be meant.
+        """
+        try:
+            return json.loads(self.body)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a service refused: its words, and the seconds after which asking again may help (None: not said)."""
+
+    text: str
+    retry_after: float | None = None
+
+
+Explain = Callable[[HttpResponse], Reason | None]
+"""Reads an engine's own refusal; None leaves it to `explain_any`."""
+
+
+def explain_any(response: HttpResponse) -> Reason:
+    """Return the reason that any refusal gives: the service's message if there is one, and its Retry-After."""
+    return Reason(service_message(response), retry_after(response.headers))
+
+
+def service_message(response: HttpResponse) -> str:
+    """Return what the service itself says about its error, one line of plain text, "" when it says nothing."""
+    try:
+        return plain(_message(response.json(), depth=0))
+    except ValueError:
+        text = response.text
+    if text.lstrip()[:1] == "<":
+        found = _TITLE.search(text[:20_000])
+        return plain(found[1]) if found else ""
+    return plain(text[:2_000])
+
+
+def _message(node: Any, depth: int) -> str:
+    """Return the first text in an error object, looking where services put it; lists give their first item."""
+    if isinstance(node, str):
+        return node
+    if depth > 4 or not node:
+        return ""
+    if isinstance(node, list):
+        return _message(node[0], depth + 1)
+    if isinstance(node, dict):
+        # An "error" object goes first: beside it, "message" and "code" tend to repeat the HTTP status.
+        nested = node.get("error")
+        if isinstance(nested, dict | list) and (text := _message(nested, depth + 1)):
+            return text
+        for key in _MESSAGE_KEYS:
+            if text := _message(node.get(key), depth + 1):
+                return text
+    return ""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After header (a number or an HTTP date), None when there is none or it is odd."""
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}(\.\d+)?", value):
+        return float(value)
+    try:
+        then = parsedate_to_datetime(value)
+    except (ValueError, TypeError):
+        return None
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    return max(0.0, (then - datetime.now(UTC)).total_seconds())
