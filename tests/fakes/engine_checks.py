@@ -62,10 +62,14 @@ _NAMES = st.sampled_from(
     )
 )
 _TEXTS = st.sampled_from(
-    ["", "<b>x</b>&amp;\x1b[31m", "https://a.example/x", "http://[", "javascript:alert(1)", "2026-01-01T00:00:00", "3 days ago"]
+    [
+        *("", "<b>x</b>&amp;\x1b[31m", "https://a.example/x", "http://[", "javascript:alert(1)", "3 days ago", "\ud800"),
+        *("2026-01-01T00:00:00", "2026-13-01T00:00:00", "2026-01-01T00:00:00+99:00", "0001-01-01T00:00:00Z"),
+        *("Tue, 11 Mar 2025 10:00:00 GMT", "Tue, 99 Mar 2025 10:00:00 GMT"),
+    ]
 ) | st.text(max_size=20)
 odd_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | _TEXTS,
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | _TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=6),
     max_leaves=25,
 )
@@ -111,3 +115,38 @@ def check_sound(results: SearchResults) -> None:
         assert result.score is None or isinstance(result.score, float)
         assert len(result.extra_snippets) <= 5 and "" not in result.extra_snippets
     assert all(isinstance(charge, Charge) and charge.provider for charge in results.charges)
+
+
+EVERY_FILTER: tuple[dict[str, Any], ...] = (
+    {},
+    {"count": 1},
+    {"count": 50},
+    *({"freshness": period} for period in ("pd", "pw", "pm", "py", "2026-01-05to2026-06-30")),
+    *({"country": code} for code in ("us", "GB", "uk", "de", "tw", "ALL")),
+    *({"language": code} for code in ("en", "de", "ja", "zh", "zh-TW", "pt-BR", "ALL")),
+    {"country": "ch", "language": "de"},
+    *({"safe_search": level} for level in ("off", "moderate", "strict")),
+    {"allowed_domains": ("a.example",)},
+    {"allowed_domains": tuple(f"site{n}.example" for n in range(1, 30))},
+    {"blocked_domains": ("a.example",)},
+    {"blocked_domains": tuple(f"spam{n}.example" for n in range(160))},
+    {"goggles": ("$discard\n$boost=3,site=docs.python.org",)},
+)
+"""Fields of requests that between them use everything a request can have."""
+
+
+def check_every_filter(name: str) -> None:
+    """Search with each of `EVERY_FILTER`: a strict fake at the other end refuses what the engine does not take."""
+    made = context()
+    engine = create(name, made)
+
+    async def all_of_them() -> None:
+        for fields in EVERY_FILTER:
+            request = SearchRequest("what are window functions", **fields)
+            results = await engine.search(request)
+            check_sound(results)
+            assert len(results) <= request.count and results.query == request.query
+        long = await engine.search(SearchRequest("palaeontology " * 300))
+        assert any("the query was cut" in notice for notice in long.notices)
+
+    run(all_of_them(), made)

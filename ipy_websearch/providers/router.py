@@ -1,0 +1,275 @@
+"""Sends a search to the engine asked for, or down the chain of engines until one answers.
+
+The chain is: engines whose keys are set (in the registry's order), SearXNG if addressed, Wikipedia, the local index. A
+failing engine hands on to the next and is named in `attempts` and `notices`; one that could not be reached at all is left
+out for five minutes. No hits are an answer: a dead end is not tried again with ever more engines. The one exception is
+Wikipedia, an encyclopaedia only, behind which the local index is tried.
+
+The cache, and the sharing of equal searches in flight, work per engine: an answer that came from a stand-in is never given
+out as that of the engine that failed, and a search by name is served by what the chain has already paid for.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
+from ipy_websearch.http.cache import Cache
+from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest
+from ipy_websearch.providers.engine import permitted
+from ipy_websearch.providers.flights import Flights
+from ipy_websearch.providers.registry import (
+    PROVIDERS,
+    availability,
+    create,
+    plugin_warnings,
+    provider_info,
+    provider_infos,
+)
+from ipy_websearch.providers.stored import from_json, request_key, to_json
+from ipy_websearch.results import Attempt, SearchResults
+from ipy_websearch.usage import Charge
+
+DOWN_S = 300.0
+"""Seconds for which an engine that could not be reached is left out of the chain."""
+
+_KIND = "search"
+_LOCAL = "local"  # not cached: it is quicker than the cache, and its folders may have changed since
+NamedTools = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An engine as it is asked: under its own name, or as a named search tool with parameters."""
+
+    name: str
+    info: ProviderInfo
+    options: Mapping[str, Any]
+
+
+class SearchRouter:
+    """Searches through the engines of a session.
+
+    `cache` keeps answers for `cache_ttl_s` seconds (None: nothing is kept). `search_tools` gives the named engines with
+    parameters, `{"my-tavily": {"provider": "tavily", "search_depth": "advanced"}}`. `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        context: ProviderContext,
+        *,
+        cache: Cache | None,
+        cache_ttl_s: int | Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+        search_tools: Callable[[], NamedTools] = dict,
+    ) -> None:
+        self._context = context
+        self._cache = cache
+        self._ttl_s = cache_ttl_s if callable(cache_ttl_s) else lambda: cache_ttl_s
+        self._clock = clock
+        self._search_tools = search_tools
+        self._engines: dict[str, Provider] = {}
+        self._down_until: dict[str, float] = {}
+        self._flights: Flights[SearchResults] = Flights()
+
+    async def search(self, request: SearchRequest, *, provider: str | None = None, fresh: bool = False) -> SearchResults:
+        """Return the results of one search.
+
+        `provider` names one engine (None or "": the chain). `fresh` asks again even if the cache has an answer.
+
+        Raises:
+            MissingKeyError: the engine asked for by name has no key.
+            ConfigError: there is no such engine, or it has no address, or the request is faulty.
+            ProviderError: the engine asked for by name failed, or every engine of the chain did; nothing was billed
+                by those that failed.
+        """
+        if provider:
+            return await self._ask(self._by_name(provider), request, fresh)
+        attempts: list[Attempt] = []
+        empty: SearchResults | None = None
+        for engine in self._available():
+            if (down := self._down_for(engine.name)) > 0:
+                attempts.append(Attempt(engine.name, f"not asked again before {_clock_time(down)}: it could not be reached"))
+                continue
+            try:
+                results = await self._ask(engine, request, fresh)
+            except ProviderError as exc:
+                attempts.append(Attempt(engine.name, str(exc), exc.status))
+                continue
+            if not results and engine.name == "wikipedia":
+                empty = results
+                continue
+            if results and empty is not None:
+                results = replace(results, notices=(f"{empty.provider} found nothing", *results.notices))
+            return _with_attempts(results if results or empty is None else empty, attempts)
+        if empty is None:
+            raise _all_failed(attempts)
+        return _with_attempts(empty, attempts)
+
+    def chain(self) -> list[tuple[str, bool, str]]:
+        """Return (name, whether it can be used, why) for every engine in the order of the chain."""
+        rows = []
+        for name, info in provider_infos().items():
+            available, why = availability(info, self._context.credentials)
+            down = self._down_for(name)
+            if available and down > 0:
+                why = f"could not be reached; not asked again before {_clock_time(down)}"
+            rows.append((name, available, why))
+        return rows + [(warning, False, "broken plug-in") for warning in plugin_warnings()]
+
+    def check(self, provider: str) -> None:
+        """Check that an engine can be asked for by name; nothing is sent.
+
+        Raises:
+            MissingKeyError: it has no key.
+            ConfigError: there is no such engine, or it has no address.
+        """
+        self._by_name(provider)
+
+    def first(self) -> str:
+        """Return the name of the engine that a search goes to first, "" when none can be used."""
+        down = ""
+        for engine in self._available():
+            if self._down_for(engine.name) <= 0:
+                return engine.name
+            down = down or engine.name
+        return down
+
+    def provider(self, name: str) -> Provider:
+        """Return the engine of that name, whether or not its key is set.
+
+        Raises:
+            ConfigError: there is no such engine.
+        """
+        return self._engine(_Asked(provider_info(name).name, provider_info(name), {}))
+
+    def expected_charges(self, provider: str | None = None) -> tuple[Charge, ...]:
+        """Return what a search is expected to be billed, for a ceiling to be checked before it is sent.
+
+        Raises:
+            ConfigError: there is no such engine, or it cannot be used.
+        """
+        engine = self._by_name(provider) if provider else None
+        name = engine.info.name if engine else self.first()
+        if not name:
+            return ()
+        asked = self._engine(engine) if engine else self.provider(name)
+        charges: tuple[Charge, ...] = getattr(asked, "price", (Charge(name),))
+        return charges
+
+    def forget_failures(self) -> None:
+        """Ask engines again that could not be reached, without waiting."""
+        self._down_until.clear()
+
+    def _available(self) -> Iterator[_Asked]:
+        """Yield the engines that can be used, one by one: looking for a key that is nowhere takes its time."""
+        for info in provider_infos().values():
+            if availability(info, self._context.credentials)[0]:
+                yield _Asked(info.name, info, {})
+
+    def _by_name(self, provider: str) -> _Asked:
+        """Return the engine of that name, or the named search tool."""
+        tool = self._search_tools().get(provider)
+        if tool is None:
+            engine = _Asked("", provider_info(provider), {})
+        else:
+            engine = _Asked(
+                provider, provider_info(str(tool.get("provider", ""))), {k: v for k, v in tool.items() if k != "provider"}
+            )
+        for key in engine.info.keys:
+            self._context.credentials.require(key)
+        available, why = availability(engine.info, self._context.credentials)
+        if not available:
+            raise ConfigError(f"{engine.info.label} cannot be used: {why}")
+        return replace(engine, name=engine.name or engine.info.name)
+
+    async def _ask(self, engine: _Asked, request: SearchRequest, fresh: bool) -> SearchResults:
+        """Return one engine's answer: from the cache, from the same search in flight, or by asking."""
+        key = json.dumps([engine.name, engine.info.address(), engine.options, request_key(request)], default=str)
+        if not fresh and engine.info.name != _LOCAL and (stored := self._read(key)) is not None:
+            return stored
+        results, paid = await self._flights.share(key, lambda: self._send(engine, request, key))
+        return results if paid else _free(results)
+
+    async def _send(self, engine: _Asked, request: SearchRequest, key: str) -> SearchResults:
+        try:
+            results = await self._engine(engine).search(request)
+        except ProviderError as exc:
+            if exc.status is None and engine.info.base_variable:
+                self._down_until[engine.name] = self._clock() + DOWN_S
+            raise
+        except Exception as exc:
+            if isinstance(exc, WebSearchError) or engine.info.name in PROVIDERS:
+                raise
+            raise ProviderError(f"{engine.name} failed: {type(exc).__name__}: {exc}", provider=engine.name) from exc
+        self._down_until.pop(engine.name, None)
+        if engine.info.name not in PROVIDERS:  # an engine of another package may not have kept to the domain lists
+            results = replace(results, results=tuple(permitted(results, request)))
+        if self._cache is not None and self._ttl_s() > 0 and engine.info.name != _LOCAL:
+            self._cache.put(_KIND, key, to_json(results))
+        return replace(results, cost_usd=_cost(results))
+
+    def _engine(self, engine: _Asked) -> Provider:
+        if engine.options:
+            return create(engine.info.name, replace(self._context, options=engine.options))
+        if engine.name not in self._engines:
+            self._engines[engine.name] = create(engine.info.name, self._context)
+        return self._engines[engine.name]
+
+    def _read(self, key: str) -> SearchResults | None:
+        found = self._cache.get(_KIND, key, self._ttl_s()) if self._cache is not None else None
+        stored = from_json(found[0]) if found is not None else None
+        if found is None or stored is None:
+            return None
+        return _free(replace(stored, extra={**stored.extra, "cache_age_s": found[1]}))
+
+    def _down_for(self, name: str) -> float:
+        """Return for how many more seconds an engine is left out (0 or less: it is not)."""
+        return self._down_until.get(name, self._clock()) - self._clock()
+
+
+def _free(results: SearchResults) -> SearchResults:
+    """Return results that somebody else has paid for."""
+    return replace(
+        results,
+        cached=True,
+        cost_usd=Decimal(0),
+        charges=tuple(replace(charge, cached=True) for charge in results.charges),
+    )
+
+
+def _cost(results: SearchResults) -> Decimal | None:
+    """Return what the charges cost together, None when one of them has no known price."""
+    from ipy_websearch.pricing import charge_cost
+
+    costs = [charge_cost(charge) for charge in results.charges]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, Decimal(0)) if len(known) == len(costs) else None
+
+
+def _with_attempts(results: SearchResults, attempts: list[Attempt]) -> SearchResults:
+    if not attempts:
+        return results
+    notices = [f"{attempt.error}; {results.provider} was asked instead" for attempt in attempts]
+    return replace(results, attempts=tuple(attempts), notices=(*notices, *results.notices))
+
+
+def _all_failed(attempts: list[Attempt]) -> ProviderError:
+    """Return the one error for a chain in which nothing answered."""
+    said = "; ".join(attempt.error for attempt in attempts) or "no search engine can be used"
+    last = attempts[-1] if attempts else None
+    return ProviderError(
+        f"no search engine answered: {said}",
+        provider=last.provider if last else "",
+        status=last.status if last else None,
+    )
+
+
+def _clock_time(seconds: float) -> str:
+    return f"{datetime.now() + timedelta(seconds=seconds):%H:%M:%S}"

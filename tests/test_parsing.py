@@ -1,0 +1,144 @@
+"""Reading engines' fields: dates, numbers, addresses and texts, whatever is in them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipy_websearch.providers import parsing
+from tests.fakes.engine_checks import odd_json
+
+
+@pytest.mark.parametrize(
+    ("value", "moment"),
+    [
+        ("2024-12-27T15:49:55", datetime(2024, 12, 27, 15, 49, 55, tzinfo=UTC)),
+        ("2025-12-29T00:00:00.000Z", datetime(2025, 12, 29, tzinfo=UTC)),
+        ("2022-01-04T17:33:05+00:00", datetime(2022, 1, 4, 17, 33, 5, tzinfo=UTC)),
+        ("2022-01-04T17:33:05-0500", datetime(2022, 1, 4, 22, 33, 5, tzinfo=UTC)),
+        ("2026-01-02", datetime(2026, 1, 2, tzinfo=UTC)),
+        (" 2026-01-02 03:04 ", datetime(2026, 1, 2, 3, 4, tzinfo=UTC)),
+    ],
+)
+def test_iso_dates_become_aware_utc(value: str, moment: datetime) -> None:
+    """With any offset or none; the zone is UTC itself, not one that equals it."""
+    found = parsing.iso_date(value)
+    assert found == moment and found is not None and found.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("3 days ago", "yesterday", "Sep 6, 2019", "2025", "2025-W01", "20250101", "07/11/2023", "2024-06-24 10:09 PM"),
+        *(
+            "2026-13-45",
+            "2026-01-01T99:00:00",
+            "2026-01-01T00:00:00+99:00",
+            "0001-01-01T00:00:00+14:00",
+            "9999-12-31T23:59:59-14:00",
+        ),
+        *("", None, True, 1735689600, 1.5, [], {}),
+    ],
+)
+def test_what_is_no_iso_date_is_none(value: Any) -> None:
+    """Words, other orders, days that do not exist, null dates, and other types."""
+    assert parsing.iso_date(value) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["Tue, 11 Mar 2025", "Tue, 99 Mar 2025 10:00:00 GMT", "Tue, 11 Foo 2025 10:00:00 GMT", "3 days ago", "2025-03-11", None, 7],
+)
+def test_what_is_no_rfc_date_is_none(value: Any) -> None:
+    """Python's own reader would guess at some of these."""
+    assert parsing.rfc_date(value) is None
+
+
+def test_a_snippet_may_begin_with_its_day() -> None:
+    """English months in Google's form, at the beginning only."""
+    assert parsing.leading_date("Jun 24, 2024 ... In this article") == datetime(2024, 6, 24, tzinfo=UTC)
+    for value in ("In Jun 24, 2024", "Jum 24, 2024", "Feb 30, 2024", "24 Jun 2024", None, 5):
+        assert parsing.leading_date(value) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, 1.0),
+        (0.25, 0.25),
+        (True, None),
+        (10**400, None),
+        (float("nan"), None),
+        (float("inf"), None),
+        ("1", None),
+        (None, None),
+    ],
+)
+def test_only_finite_numbers_are_numbers(value: Any, expected: float | None) -> None:
+    """A score that cannot be compared is none."""
+    assert parsing.number(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "url"),
+    [
+        ("https://a.example/b?c=d#e", "https://a.example/b?c=d#e"),
+        (" https://a.example/b c ", "https://a.example/b%20c"),
+        ("https://a.example/<script>\"'", "https://a.example/%3Cscript%3E%22'"),
+        ("https://a.example/\u202egpj.exe", "https://a.example/gpj.exe"),
+        ("HTTP://A.example/", "HTTP://A.example/"),
+        ("https://a.example/%C3%A4ä", "https://a.example/%C3%A4ä"),
+    ],
+)
+def test_addresses_are_kept_but_for_what_breaks_out(value: str, url: str) -> None:
+    """Blanks, brackets and quotes are escaped, invisible characters go."""
+    assert parsing.address(value) == url
+
+
+@given(value=st.text(max_size=40) | st.text(max_size=20).map(lambda tail: f"https://{tail}") | odd_json)
+def test_any_address_is_one_or_empty(value: Any) -> None:
+    """What comes out begins with a scheme of the web, has a host, and holds nothing that ends an attribute or a link."""
+    url = parsing.address(value)
+    assert url == "" or (url.lower().startswith(("http://", "https://")) and not set(' <>"\\\n\t\r`') & set(url))
+
+
+@given(query=st.text(max_size=120), most=st.integers(5, 60), words=st.none() | st.integers(1, 8))
+def test_a_clipped_query_keeps_to_its_limits(query: str, most: int, words: int | None) -> None:
+    """It is a beginning of the query, not empty when the query is not, and left alone when it is short enough."""
+    clipped = parsing.clip_query(query, most, words)
+    assert len(clipped) <= most and (words is None or len(clipped.split()) <= words)
+    assert bool(clipped.strip()) == bool(query.strip())
+    if len(query) <= most and (words is None or len(query.split()) <= words):
+        assert clipped == query
+    assert " ".join(query.split()).startswith(" ".join(clipped.split()))
+
+
+def test_periods_become_days() -> None:
+    """The past day begins yesterday; a range is what it says; days that do not exist are none."""
+    today = date(2026, 3, 1)
+    assert parsing.date_range("pd", today) == (date(2026, 2, 28), today)
+    assert parsing.date_range("py", today) == (date(2025, 3, 1), today)
+    assert parsing.date_range("2026-01-05to2026-06-30") == (date(2026, 1, 5), date(2026, 6, 30))
+    assert parsing.date_range("2026-02-30to2026-06-30") is None and parsing.date_range(None) is None
+
+
+def test_a_domain_takes_in_its_subdomains_and_nothing_that_ends_alike() -> None:
+    """The host counts, not the text of the address."""
+    assert parsing.host_matches("https://docs.a.com./x", ["a.com"]) and parsing.host_matches("https://A.com:8080/", ["a.com"])
+    for url in ("https://nota.com/", "https://b.org/a.com", "https://a.com@b.org/", "https://a.com.b.org/", "http://[", ""):
+        assert not parsing.host_matches(url, ["a.com"]), url
+
+
+@given(fields=st.lists(odd_json, min_size=5, max_size=5))
+def test_any_fields_make_a_sound_result_or_none(fields: list[Any]) -> None:
+    """Whatever is in a field, it becomes text, a number or nothing."""
+    title, url, words, more, score = fields
+    found = parsing.hit(title, url, words, None, more, score)
+    assert found is None or (
+        found.url.startswith("http") and isinstance(found.title, str) and isinstance(found.description, str)
+    )
+    assert found is None or all(snippet and snippet != found.description for snippet in found.extra_snippets)
