@@ -1,0 +1,162 @@
+"""A parsed page made ready: absolute links, no scripts, nothing hidden, code languages where Markdown can see them.
+
+The page is untrusted: only http(s) addresses stay, and nothing that a reader would not see reaches the model.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from lxml import etree, html
+
+from ipy_websearch.extract.hidden import drop_hidden, place_streamed_parts
+from ipy_websearch.extract.tree import remove
+from ipy_websearch.text import visible
+
+_NEVER_CONTENT = (
+    "script", "style", "noscript", "template", "iframe", "object", "embed", "applet", "canvas", "svg", "audio", "video",
+    "head", "title", "link", "meta", "base", "frameset", "map", "datalist", "select", "input", "textarea", "dialog",
+    "progress", "param", "source", "track",
+)  # fmt: skip
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_LANGUAGE = re.compile(
+    r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+|src-)"
+    r"([A-Za-z][\w+#.-]{0,30})"
+)
+_NO_LANGUAGE = frozenset(
+    "default none text plain plaintext highlight notranslate source hljs copyable wrapper nohighlight unknown".split()
+)
+_ANCHOR_MARKS = frozenset({"¶", "#", "§", "🔗", "\uf0c1", "link", "permalink", ""})
+# Sloppy templates close the document in its middle; libxml2 then drops all that follows, browsers do not.
+_EARLY_END = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE)
+
+
+def parse(text: str) -> Any:
+    """Return the `<html>` element of `text`; an empty document for text without any element."""
+    streamed = '<template id="B:' in text
+    parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=not streamed, remove_pis=True)
+    # lxml.html's own lookup runs Python code for every element; trafilatura asks only that they are HtmlElements.
+    parser.set_element_class_lookup(etree.ElementDefaultClassLookup(element=html.HtmlElement, comment=html.HtmlComment))
+    data = _EARLY_END.sub("", text).encode("utf-8", "replace")
+    try:
+        root = html.document_fromstring(data, parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
+        root = html.document_fromstring("<html><body></body></html>")
+    if root.find("body") is None:
+        etree.SubElement(root, "body")
+    if streamed:
+        place_streamed_parts(root)
+        etree.strip_tags(root, etree.Comment)
+    return root
+
+
+def clean(root: Any, url: str) -> tuple[str, ...]:
+    """Prepare the page in place for selection and rendering; return its http(s) links, each once, in order."""
+    links = absolute_links(root, url)
+    body = root.find("body")
+    for element in list(body.iter(*_NEVER_CONTENT)):
+        remove(element)
+    _drop_invisible_characters(body)
+    _mark_code_languages(root)
+    drop_hidden(body)
+    _drop_anchor_marks(body)
+    return links
+
+
+def absolute_links(root: Any, url: str) -> tuple[str, ...]:
+    """Make every address absolute against `<base>` and `url`, drop those that are not http(s); return the links."""
+    base = root.find(".//base[@href]")
+    if base is not None:
+        url = web_address(base.get("href"), url) or url
+    addresses: dict[str, str | None] = {}
+    for element in root.iter("a", "area"):
+        href = element.get("href")
+        if href is None:
+            continue
+        if href not in addresses:
+            addresses[href] = web_address(href, url)
+        address = addresses[href]
+        if address is None:
+            del element.attrib["href"]
+        elif address != href:
+            element.set("href", address)
+    return tuple(dict.fromkeys(address for address in addresses.values() if address))
+
+
+def web_address(href: str, base: str) -> str | None:
+    """Return `href` as an absolute http(s) address, or None when it is not one (mailto:, javascript:, data:, broken)."""
+    href = re.sub(r"[\x00-\x1f\x7f]+", "", visible(href)).strip().replace(" ", "%20")
+    try:
+        address = urljoin(base, href)
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return None
+    except ValueError:
+        return None
+    return address
+
+
+def _drop_invisible_characters(body: Any) -> None:
+    whole = "".join(body.itertext())
+    if visible(whole) == whole:
+        return
+    for element in body.iter():
+        if element.text:
+            element.text = visible(element.text)
+        if element.tail:
+            element.tail = visible(element.tail)
+
+
+def _mark_code_languages(root: Any) -> None:
+    """Give each `<pre>` the language that it, its `<code>` or one of its wrappers names, as `<code class=language-x>`."""
+    for pre in list(root.iter("pre")):
+        language = _language_of(pre)
+        for line_break in pre.iter("br"):
+            line_break.tail = "\n" + (line_break.tail or "")
+        text = "".join(pre.itertext())
+        tail = pre.tail
+        attributes = {k: v for k, v in pre.attrib.items() if k in ("hidden", "style", "aria-hidden")}
+        pre.clear()
+        pre.tail = tail
+        pre.attrib.update(attributes)
+        code = etree.SubElement(pre, "code")
+        code.text = text.strip("\n")
+        if language:
+            code.set("class", f"language-{language}")
+
+
+def _language_of(pre: Any) -> str:
+    code = pre.find(".//code")
+    chain = [e for e in (code, pre) if e is not None]
+    for _, parent in zip(range(3), pre.iterancestors(), strict=False):
+        if parent.tag not in ("div", "figure", "td", "span", "section"):
+            break
+        chain.append(parent)
+    for element in chain:
+        language = _named_language(element)
+        if language:
+            return language
+    return ""
+
+
+def _named_language(element: Any) -> str:
+    for attribute in ("data-lang", "data-language"):
+        value = element.get(attribute) or ""
+        if re.fullmatch(r"[A-Za-z][\w+#.-]{0,30}", value):
+            return value.lower()
+    for match in _LANGUAGE.finditer(element.get("class") or ""):
+        name = match[1].lower().removeprefix("source-").removeprefix("text-").rstrip(";")
+        if name not in _NO_LANGUAGE:
+            return name
+    return ""
+
+
+def _drop_anchor_marks(body: Any) -> None:
+    """Remove the pilcrows and link icons that documentation puts on headings."""
+    for heading in body.iter(*_HEADINGS, "dt"):
+        for anchor in list(heading.iter("a")):
+            text = "".join(anchor.itertext()).strip().lower()
+            if text in _ANCHOR_MARKS and (text or anchor.find(".//img") is None):
+                remove(anchor)

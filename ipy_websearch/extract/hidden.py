@@ -1,0 +1,88 @@
+"""What a reader of the page would not see, taken out, and what a script would bring into sight, put in its place.
+
+Hidden text is where instructions to a model are smuggled, so it goes. Two exceptions, both seen on many honest pages:
+React streams content as `<div hidden id="S:0">` and moves it into the place of `<template id="B:0">`; and pages fade in,
+so that nearly all their text starts with `opacity:0`. A hidden part is kept only when it is the bulk of a page.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ipy_websearch.extract.tree import length, remove
+
+_HIDING_STYLE = re.compile(
+    r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0?\.?0+%?\s*(?:;|!|$)"
+    r"|font-size\s*:\s*0(?:\.0+)?(?:px|pt|em|rem|%)?\s*(?:;|!|$)|(?:left|top|right|text-indent|margin-left)\s*:\s*-\d{3,}"
+    r"|clip\s*:\s*rect\(\s*(?:0|1px)|clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0)"
+    r"|transform\s*:\s*(?:scale\(\s*0\s*\)|translate[xy]?\(\s*-\d{3,}))",
+    re.IGNORECASE,
+)
+_TINY_STYLE = re.compile(r"(?:^|;)\s*(?:max-)?(?:width|height)\s*:\s*[01](?:px)?\s*(?=;|!|$)", re.IGNORECASE)
+_BULK_CHARACTERS = 500
+_DECORATION_CHARACTERS = 200
+
+
+def drop_hidden(body: Any) -> None:
+    """Remove the hidden parts of `body`, except one that holds more than half of its text (and 500 characters)."""
+    hidden = [e for e in body.iterdescendants() if _is_hidden(e)]
+    if not hidden:
+        return
+    total = length(body)
+    for element in hidden:
+        if any(a.getparent() is None for a in (element,)) or not _within(element, body):
+            continue
+        size = length(element)
+        if not (size > _BULK_CHARACTERS and 2 * size > total):
+            remove(element)
+            total -= size
+
+
+def _within(element: Any, body: Any) -> bool:
+    """Return whether `element` is still in the tree: what it was in may have been removed."""
+    return any(a is body for a in element.iterancestors())
+
+
+def _is_hidden(element: Any) -> bool:
+    if element.get("hidden") is not None and element.get("hidden") != "until-found":
+        return True
+    style = element.get("style")
+    if style and (_HIDING_STYLE.search(style) or len(_TINY_STYLE.findall(style)) > 1):
+        return True
+    # Screen readers skip it, sighted readers do not: short ones are icons and doubled labels, long ones are text.
+    return element.get("aria-hidden") == "true" and length(element) < _DECORATION_CHARACTERS
+
+
+def place_streamed_parts(root: Any) -> None:
+    """Move each part that React streamed (`<div hidden id="S:…">`) to where its script would put it.
+
+    The place is `<template id="B:…">` (the fallback shown meanwhile, up to the comment `/$`, goes) or "P:…".
+    """
+    places = {e.get("id"): e for e in root.iter("template") if (e.get("id") or "").startswith(("B:", "P:"))}
+    for part in list(root.iter("div")):
+        name = part.get("id") or ""
+        if part.get("hidden") is None or not name.startswith("S:"):
+            continue
+        place = places.pop("B:" + name[2:], None)
+        if place is None:
+            place = places.pop("P:" + name[2:], None)
+        elif place.getparent() is not None:
+            _drop_fallback(place)
+        if place is None or place.getparent() is None or any(a is part for a in place.iterancestors()):
+            continue
+        parent = part.getparent()
+        tail, part.tail = part.tail, None
+        del part.attrib["hidden"]
+        place.addnext(part)
+        if tail and tail.strip() and parent is not None:
+            parent.text = (parent.text or "") + tail
+
+
+def _drop_fallback(place: Any) -> None:
+    place.tail = None
+    while (after := place.getnext()) is not None:
+        if not isinstance(after.tag, str) and (after.text or "").strip() == "/$":
+            return
+        after.tail = None
+        after.getparent().remove(after)
