@@ -1,0 +1,225 @@
+"""Amounts: the figure or the year in a sentence that a question asks for.
+
+A sentence often holds several ("melts at 1538 °C and boils at about 2860 °C"). The one is taken that stands nearest to the
+words of the question and has a fitting unit; a figure of another kind of unit is never taken, and none is worked out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from ipy_websearch.model.offline.acts import aim
+from ipy_websearch.model.offline.figures import Figure, figures
+from ipy_websearch.model.offline.found import Found
+from ipy_websearch.model.offline.question import Question
+from ipy_websearch.model.offline.words import SOFT, Word, located, related, stem
+
+_UNITS = {
+    "area": r"square|km²|km2|km\^2|sq\b|hectares?|acres?|m²",
+    "temperature": r"°|degrees?(?:\s+(?:celsius|fahrenheit))|kelvin|K\b|℃",
+    "speed": r"km/h|km/s|m/s|mph|(?:kilomet\w+|met(?:re|er)s?|miles?)\s+(?:per|an|a)\s",
+    "density": r"g/cm|kg/m|grams?\s+per|kilograms?\s+per",
+    "length": r"km\b|kilomet\w+|met(?:re|er)s?\b|m\b|miles?\b|feet\b|foot\b|ft\b|cm\b|mm\b|centimet\w+|light[- ]years?|"
+    r"astronomical|au\b",
+    "mass": r"kg\b|kilograms?|tonnes?|tons?\b|grams?\b|pounds?\b|lb\b",
+    "time": r"(?:earth\s+|solar\s+)?(?:days?|hours?|years?|minutes?|months?|seconds?|weeks?|centuries|decades)\b",
+    "percent": r"%|per\s?cent",
+    "people": r"people|inhabitants?|residents?|persons?",
+}
+_UNIT = re.compile("|".join(rf"(?P<{name}>{pattern})" for name, pattern in _UNITS.items()), re.IGNORECASE)
+_FAMILY_WORDS = {
+    "area": "area square",
+    "temperature": "temperature hot cold melting boiling freezing",
+    "length": "high long deep wide diameter radius circumference far",
+    "density": "density",
+    "speed": "fast",
+    "mass": "mass",
+    "time": "period old age rotation year day",
+    "people": "population",
+    "percent": "percentage percent",
+}
+_FAMILIES = {stem(word): family for family, words in _FAMILY_WORDS.items() for word in words.split()}
+_TIMED = "year day night orbit rotation last take journey trip flight month"
+_LASTING = frozenset(map(stem, _TIMED.split()))
+_LIFETIME = re.compile(r"\((?:[^()]*?\D)?(\d{4})\s*[–—-]\s*(?:[^()]*?\D)?(\d{4})\D?[^()]*\)")
+_BELONGS = re.compile(r"\b(?:of|in|on|at|around|for|by|from|to|across|within)\s+(?:[\w-]+\s+){0,3}$", re.IGNORECASE)
+_MEASURES = frozenset(["long", "high", "far", "larg", "deep", "wide", "old", "hot", "cold", "fast"])
+_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
+_PLACE_WORDS = frozenset(map(stem, ["position", "order", "rank", "place", "ordinal", "which", "number"]))
+_TIME_WORDS = frozenset(map(stem, ["year", "date", "day", "month", "decade", "century", "founded"])) - {stem("founded")}
+
+
+def find_number(question: Question, text: str) -> Found | None:
+    """Return the figure of a sentence that answers the question, None when none fits."""
+    if question.counted:
+        return _counted(question, text)
+    family = family_of(question)
+    candidates = [f for f in figures(text) if not f.is_year and _fits(f, text, family)]
+    cardinals = [f for f in candidates if not f.ordinal]
+    if not cardinals and question.stems & _PLACE_WORDS:
+        cardinals = candidates
+    wanted = set(question.aspect - SOFT or question.aspect)
+    essential = wanted - _MEASURES
+    if essential and not any(word.stem in essential or related(word.stem) & essential for word in located(text)):
+        return None  # asked how long a day is, "a year lasts 687 days" has a length but not the day's
+    best = _nearest(cardinals, wanted, text, lambda f: 0.3 if family and unit_of(f, text) == family else 0.0)
+    if best is None and len(question.entities) > 1 and question.entity_stems <= {w.stem for w in located(text)}:
+        # "Jupiter is about 778 million kilometres from the Sun" names no distance, but both ends of it and its unit
+        fitting = [f for f in cardinals if family and unit_of(f, text) == family]
+        best = (fitting[0], 0.45) if len(fitting) == 1 else None
+    return Found(best[0].value, best[1], best[0].start, best[0].end) if best else None
+
+
+def find_year(question: Question, text: str) -> Found | None:
+    """Return the year of a sentence that stands nearest to what the question says happened, None when there is none."""
+    wanted = set(question.aspect) - _TIME_WORDS
+    years = [f for f in figures(text) if f.is_year or _early_year(f, text)]
+    if not wanted or wanted == set(question.entity_stems):
+        return Found(years[0].value, 0.4, years[0].start, years[0].end) if years else None
+    best = _nearest(years, wanted, text, lambda f: 0.2)
+    if best is None:
+        return _lifetime(wanted, text)
+    aimed = max(aim(question, text, word) for hits in _places(wanted, text) for word, _ in hits)
+    alone = len(years) == 1 and aimed == 1.0  # "was discovered at … by …, …, … and …, in 1940": far, but the only year there
+    return Found(best[0].value, max(best[1] * aimed, 0.5 if alone else 0.0), best[0].start, best[0].end)
+
+
+def _lifetime(wanted: set[str], text: str) -> Found | None:
+    """Return the year of birth or death from "(7 November 1867 – 4 July 1934)" behind a name."""
+    match = _LIFETIME.search(text)
+    if match is None or not wanted & {stem("born"), stem("died")}:
+        return None
+    group = 1 if stem("born") in wanted else 2
+    return Found(int(match[group]), 0.7, match.start(group), match.end(group))
+
+
+def family_of(question: Question) -> str | None:
+    """Return the kind of unit that an answer must have ("length", "area", …), None when any will do."""
+    if "atomic" in question.stems:
+        return None
+    if stem("long") in question.stems and question.stems & _LASTING:
+        return "time"
+    for term in map(stem, question.terms):
+        if term in _FAMILIES and term in question.aspect:
+            return _FAMILIES[term]
+    return None
+
+
+def unit_of(figure: Figure, text: str) -> str | None:
+    """Return the kind of the unit that follows a figure, None when no known one does."""
+    match = _UNIT.match(text[figure.end : figure.end + 40].lstrip(" -\u00a0\u202f"))
+    return match.lastgroup if match else ("money" if figure.money else None)
+
+
+def _fits(figure: Figure, text: str, family: str | None) -> bool:
+    unit = unit_of(figure, text)
+    if family is None or unit == family:
+        return True
+    return unit is None and family in ("people", "percent") or (family == "people" and unit is None)
+
+
+def _early_year(figure: Figure, text: str) -> bool:
+    plain = isinstance(figure.value, int) and 1 <= figure.value < 1000 and not figure.ordinal and not unit_of(figure, text)
+    return (
+        plain
+        and bool(re.search(r"\b(?:in|since|year)\s+(?:AD\s+)?$", text[: figure.start]))
+        and not re.match(r"\s+[a-z]", text[figure.end :])
+    )
+
+
+def _nearest(
+    candidates: Iterable[Figure], wanted: set[str], text: str, bonus: Callable[[Figure], float]
+) -> tuple[Figure, float] | None:
+    places = _places(wanted, text)
+    best: tuple[Figure, float] | None = None
+    all_figures = [f for f in figures(text) if not f.ordinal]
+    for figure in candidates:
+        near = sum(
+            max((_closeness(w, figure, all_figures, text) * weight for w, weight in hits), default=0.0) for hits in places
+        )
+        strength = near / max(len(places), 1)
+        if strength > 0:
+            strength = min(1.0, strength + bonus(figure))
+        if strength > 0 and (best is None or strength > best[1]):
+            best = figure, strength
+    return best
+
+
+def _places(wanted: set[str], text: str) -> list[list[tuple[Word, float]]]:
+    """Return for each wanted stem where it stands in the text; words that may stand for it count 0.7."""
+    found = []
+    for term in sorted(wanted):
+        others = related(term)
+        found.append([(w, 1.0 if w.stem == term else 0.7) for w in located(text) if w.stem == term or w.stem in others])
+    return found
+
+
+def _closeness(word: Word, figure: Figure, others: list[Figure], text: str) -> float:
+    """Return 1 for a word beside the figure, less for one farther off or with another figure or a clause between."""
+    low, high = (word.end, figure.start) if word.end <= figure.start else (figure.end, word.start)
+    between = text[low:high]
+    distance = between.count(" ")
+    closeness = 1.0 / (1.0 + 0.15 * max(distance - 1, 0))
+    closeness *= 0.5 ** sum(
+        low <= other.start < high for other in others if other is not figure and other.start != figure.start
+    )
+    parted = bool(re.search(r"[;:]|,\s|\sand\s", between))
+    if word.end <= figure.start:
+        return closeness * (0.6 if parted else 1.0)
+    return closeness * (0.3 if parted else 0.9)
+
+
+def _counted(question: Question, text: str) -> Found | None:
+    """Return the figure that counts the asked noun: "two small moons", "no known moons", "moons: 2"."""
+    head = question.counted[-1]
+    modifiers = question.counted[:-1]
+    spots = located(text)
+    best: Found | None = None
+    for at, word in enumerate(spots):
+        if word.stem != head:
+            continue
+        found = _counting_before(text, at) or _counting_after(text, at)
+        if found is None:
+            continue
+        nearby = {w.stem for w in spots[max(0, at - 4) : at + 1]}
+        strength = found.strength * (1.0 if all(m in nearby for m in modifiers) else 0.6)
+        strength *= 1.0 if _counts_for(question, text, found) else 0.3
+        if best is None or strength > best.strength:
+            best = Found(found.value, strength, found.start, found.end)
+    return best
+
+
+def _counts_for(question: Question, text: str, found: Found) -> bool:
+    """Return whether the count is of the asked thing's: "Mars has two moons, Phobos and Deimos" counts none of Phobos'."""
+    places = [word for word in located(text) if word.stem in question.entity_stems]
+    if not places or any(word.start < found.end for word in places):
+        return True
+    first = min(places, key=lambda word: word.start)
+    return bool(_BELONGS.search(text[found.end : first.start]))
+
+
+def _counting_before(text: str, at: int) -> Found | None:
+    spots = located(text)
+    word = spots[at]
+    for figure in reversed(figures(text)):
+        between = text[figure.end : word.start]
+        if figure.end <= word.start and len(between.split()) <= 3 and not re.search(r"[,;:()]", between):
+            if figure.ordinal or figure.is_year or (re.search(r"\b(?:the|of the|these)\s+$", text[: figure.start], re.I)):
+                # "one of the two moons" and "the four big moons" do not count them all
+                return None if figure.ordinal or figure.is_year else Found(figure.value, 0.5, figure.start, word.end)
+            return Found(figure.value, 1.0, figure.start, word.end)
+    none = re.search(r"\b(no|without)\s+(?:[a-z]+\s+){0,2}$", text[: word.start], re.I)
+    return Found(0, 0.9, none.start(), word.end) if none else None
+
+
+def _counting_after(text: str, at: int) -> Found | None:
+    word = located(text)[at]
+    for figure in figures(text):
+        between = text[word.end : figure.start]
+        if figure.start >= word.end and not figure.ordinal and not figure.is_year:
+            plain = re.fullmatch(
+                r"(?:\s*[:=(–-]\s*|\s+(?:of|in|is|are|was|were|about|around|[A-Z]\w*|the|estimated|at|only)\b)*\s*", between
+            )
+            return Found(figure.value, 0.8, word.start, figure.end) if plain and len(between.split()) <= 6 else None
+    return None
