@@ -1,0 +1,73 @@
+"""What is said about an answer in words: what qualifies it, and the line of facts under it. Plain text, no markup."""
+
+from __future__ import annotations
+
+from ipy_websearch.display import money
+from ipy_websearch.display.progress import AnswerView, limit_line
+from ipy_websearch.display.words import one_line
+from ipy_websearch.results import Answer, Citation
+
+OFFLINE = (
+    "Not from Claude: composed from search results by the built-in offline model. Set a key with %websearch key anthropic."
+)
+_STOPPED = {
+    "max_tokens": "cut off at max_tokens",
+    "refusal": "the model declined to answer",
+    "model_context_window_exceeded": "cut off: the model's context window is full",
+}
+
+
+def labels(view: AnswerView, feedback: int = 1) -> list[str]:
+    """Return what must be known before reading the answer: not from Claude, cut short, interrupted, broken off."""
+    found = [OFFLINE] if view.offline else []
+    if view.state == "failed":
+        found.append("The answer broke off; the error says why." if view.text else "There is no answer; the error says why.")
+    elif view.state == "interrupted":
+        found.append(limit_line("interrupted"))
+    elif view.limit and not view.running:
+        found.append(limit_line(view.limit, view.limit_detail or _limit_detail(view)))
+    reason = view.answer.stop_reason if view.answer else None
+    if reason in _STOPPED and (feedback == 0 or not view.notices):
+        found.append(_STOPPED[reason])
+    return found
+
+
+def _limit_detail(view: AnswerView) -> str:
+    """Return the limit with its number as far as the answer itself tells it."""
+    answer = view.answer
+    if answer is None or view.limit is None:
+        return ""
+    if view.limit == "max_searches":
+        return f"max_searches = {answer.searches}"
+    if view.limit == "max_steps" and requests(answer):
+        return f"max_steps = {requests(answer)}"
+    return ""
+
+
+def requests(answer: Answer) -> int:
+    """Return how many model requests the answer took."""
+    return sum(step.kind == "model" for step in answer.trace)
+
+
+def facts(answer: Answer) -> str:
+    """Return the last line: "claude-… · 3 searches · 4 steps · 12 s · 0.0123 USD · session 0.0456 USD"."""
+    steps = requests(answer)
+    parts = (
+        "offline model" if answer.offline else one_line(answer.model),
+        money.count(answer.searches, "search", "searches"),
+        money.count(steps, "step") if steps else "",
+        money.seconds(answer.seconds) if answer.seconds else "",
+        money.cost(answer.cost_usd),
+        f"session {money.usd(answer.session_cost_usd)}" if answer.session_cost_usd is not None else "session cost unknown",
+    )
+    return " · ".join(filter(None, parts))
+
+
+def sources(citations: list[Citation]) -> list[tuple[Citation, list[str]]]:
+    """Return each source once, in the order of its number, with its distinct passages."""
+    merged: dict[int, tuple[Citation, list[str]]] = {}
+    for citation in citations:
+        _, passages = merged.setdefault(citation.n, (citation, []))
+        if citation.cited_text and citation.cited_text not in passages:
+            passages.append(citation.cited_text)
+    return [merged[n] for n in sorted(merged)]
