@@ -22,6 +22,7 @@ MAGICS = {
     "ask": ("ipy_websearch.magics.ask", "AskMagics", ("line", "cell")),
     "fetch": ("ipy_websearch.magics.fetch", "FetchMagics", ("line",)),
     "cost": ("ipy_websearch.magics.cost", "CostMagics", ("line",)),
+    "trace": ("ipy_websearch.magics.trace", "TraceMagics", ("line",)),
     "websearch": ("ipy_websearch.magics.websearch", "WebSearchMagics", ("line",)),
 }
 """Each magic with its module, its class, and whether it works on lines, cells or both."""

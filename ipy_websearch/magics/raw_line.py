@@ -17,7 +17,7 @@ from IPython.core.inputtransformer2 import (
     find_end_of_continued_line,
 )
 
-NAMES = frozenset({"ask", "search", "fetch", "cost", "websearch"})
+NAMES = frozenset({"ask", "search", "fetch", "cost", "trace", "websearch"})
 _LINE = re.compile(r"%(\w+)(?:[ \t]+(.*))?", re.DOTALL)
 
 
