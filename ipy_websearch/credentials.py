@@ -48,6 +48,7 @@ KEYS: dict[str, KeySpec] = {
     )
 }
 
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_KEY|KEY|TOKEN|SECRET|ID)")
 _FORBIDDEN = re.compile(r"[^\x21-\x7e]")
 
 
@@ -84,6 +85,8 @@ class Credentials:
         for spec in KEYS.values():
             if wanted.upper() == spec.variable or wanted.lower() in spec.names:
                 return spec
+        if _VARIABLE.fullmatch(wanted):  # the key of an engine that a plug-in brought along
+            return KeySpec(wanted, (wanted,), "its provider")
         known = ", ".join(spec.names[0] for spec in KEYS.values())
         raise ConfigError(f"there is no key called {name!r}; the keys are: {known}")
 

@@ -238,9 +238,8 @@ class Session(Parts):
         return {"web_search": web_search, "web_fetch": web_fetch}
 
     def _expected_charges(self, provider: str | None) -> tuple[Charge, ...]:
-        """Return what a search is expected to be billed: one request of the engine that will be asked first."""
-        name = provider or self.settings.provider or self.router.first()
-        return (Charge(name),) if name else ()
+        """Return what a search is expected to be billed: that of the engine that will be asked first."""
+        return self.router.expected_charges(provider or self.settings.provider or None)
 
     def _refuse_search(self, expected: Sequence[Charge]) -> None:
         raise BudgetExceededError(

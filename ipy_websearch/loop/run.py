@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,15 +20,15 @@ from ipy_websearch.loop.calls import Call, CallRunner
 from ipy_websearch.loop.history import Message, assistant_message, closed, ended_by, user_message, with_nudge
 from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.limits import Meter, OpenPurse, Purse
+from ipy_websearch.loop.means import Means
 from ipy_websearch.loop.prompts import FINAL_NUDGE
 from ipy_websearch.loop.stops import stop_note
 from ipy_websearch.loop.table import TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
 from ipy_websearch.loop.turn import Turn
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.reply import Reply
-from ipy_websearch.model.requests import build_request, estimate_tokens, tool_result
 from ipy_websearch.results import Answer, Panel, PanelShelf
-from ipy_websearch.tools.base import ToolContext, ToolOutput
+from ipy_websearch.tools.base import ToolContext
 from ipy_websearch.usage import LimitName
 
 MAX_PAUSES = 5
@@ -48,6 +48,7 @@ class AnswerLoop:
     meter: Meter = field(init=False)
     turn: Turn = field(init=False)
     runner: CallRunner = field(init=False)
+    means: Means = field(init=False)
     messages: list[Message] = field(init=False)
     notices: list[str] = field(default_factory=list)
     own_panels: list[Panel] = field(default_factory=list)
@@ -67,6 +68,7 @@ class AnswerLoop:
             tools[TABLE_TOOL] = table_tool(self.job.columns, self._keep_rows)
         context = ToolContext(known_urls=set(self.job.known_urls))
         self.runner = CallRunner(tools, context, self.panels, self.purse, self.meter)
+        self.means = Means(self.job, tools, self.client.platform, self.purse, self.meter)
 
     async def events(self) -> AsyncIterator[Event]:
         """Answer the question; the last event is `Finished`.
@@ -78,15 +80,18 @@ class AnswerLoop:
         """
         while True:
             unlimited = self.meter.reached is None
-            body = self._body_within_means()
+            draft = self.means.draft(self.messages, final=self._final)
+            self.messages, self._final = draft.messages, draft.final
             if unlimited and self.meter.reached is not None:
                 yield LimitReached(self.meter.reached, self.meter.explain(self.meter.reached))
-            if body is None:
+            if draft.body is None and self.meter.steps == 0:
+                raise BudgetExceededError(self.purse.refusal(self.job.model, draft.input_tokens))
+            if draft.body is None:
                 break
             self.meter.steps += 1
             self._taken = False
             try:
-                async for event in self.turn.events(body, final=self._final):
+                async for event in self.turn.events(draft.body, final=self._final):
                     yield self._kept(event)
             except ModelError as exc:
                 exc.partial = self.partial(self.meter.reached) if self.turn.text else None
@@ -132,60 +137,8 @@ class AnswerLoop:
         """Return the booking of a request that was cut off from outside, None when none was under way."""
         return self.turn.cut_off(self.job.model)
 
-    # --- asking -----------------------------------------------------------------------------------------------------
-
-    def _body_within_means(self) -> dict[str, Any] | None:
-        """Return the next request with the `max_tokens` that money allows, None when no money is left for any.
-
-        When money does not reach for another round, the request becomes the final one; when not even that fits, the newest
-        results are left out of it.
-
-        Raises:
-            BudgetExceededError: nothing has been sent yet, and nothing can be.
-        """
-        while True:
-            body = self._body()
-            tokens = estimate_tokens(body)
-            granted = self.purse.grant(self.job.model, tokens, self.job.max_tokens, final=self._final)
-            if granted:
-                return {**body, "max_tokens": granted}
-            self.meter.reach("budget")
-            if not self._final:
-                self._final = True
-            elif not self._drop_newest_results():
-                break
-        if self.meter.steps == 0:
-            raise BudgetExceededError(self.purse.refusal(self.job.model, tokens))
-        return None
-
-    def _body(self) -> dict[str, Any]:
-        definitions = [*(tool.definition() for tool in self.runner.tools.values()), *self.job.server_tools]
-        return build_request(
-            model=self.job.model,
-            system=self.job.system,
-            messages=self.messages,
-            tools=definitions,
-            max_tokens=self.job.max_tokens,
-            platform=self.client.platform,
-            tool_choice=self._last_choice() if self._final and definitions else None,
-        )
-
-    def _last_choice(self) -> dict[str, Any]:
-        """Return what the final request leaves the model to do: words alone, or the table that was asked for."""
-        return {"type": "tool", "name": TABLE_TOOL} if self.job.columns else {"type": "none"}
-
     def _keep_rows(self, rows: tuple[dict[str, Any], ...]) -> None:
         self.rows = rows
-
-    def _drop_newest_results(self) -> bool:
-        """Replace the newest tool results by errors that name the ceiling; say whether there was something to replace."""
-        content = self.messages[-1]["content"]
-        if not any(b.get("type") == "tool_result" and not b.get("is_error") for b in content):
-            return False
-        reason = f"Left out: {self.meter.explain('budget')}."
-        output = ToolOutput(summary=reason, text=reason, is_error=True)
-        self.messages[-1] = self._result_message((str(b["tool_use_id"]), output) for b in content if "tool_use_id" in b)
-        return True
 
     # --- deciding what comes next -----------------------------------------------------------------------------------
 
@@ -237,12 +190,8 @@ class AnswerLoop:
         for output in outputs.values():
             for passage in output.passages:
                 self.turn.book.know(passage.url, passage.title, passage.published_date)
-        self.messages.append(self._result_message([(call.id, outputs[call.id]) for call in calls]))
+        self.messages.append(self.means.result_message([(call.id, outputs[call.id]) for call in calls]))
         self._final = self.meter.reached is not None
-
-    def _result_message(self, outputs: Iterable[tuple[str, ToolOutput]]) -> Message:
-        platform = self.client.platform
-        return {"role": "user", "content": [tool_result(call_id, output, platform) for call_id, output in outputs]}
 
     def _kept(self, event: Event) -> Event:
         """Remember what the finished answer will list; what the API's own tools found gets its panel here."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -79,9 +80,17 @@ def _freshness(value: str | None) -> str | None:
     value = _FRESHNESS.get(value.lower(), value)
     if value in ("pd", "pw", "pm", "py"):
         return value
-    if (match := _RANGE.fullmatch(value)) and match[1] <= match[2]:
+    if (match := _RANGE.fullmatch(value)) and _is_day(match[1]) and _is_day(match[2]) and match[1] <= match[2]:
         return value
     raise ConfigError(f"freshness is {value!r}; it must be pd, pw, pm, py or a range such as 2026-01-01to2026-06-30")
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def clean_domain(value: str) -> str:
