@@ -392,12 +392,14 @@ def test_calls_of_other_tools_are_named_with_their_input() -> None:
         (
             ev.ToolStarted("a", "firecrawl_map", {"url": "https://a.example"}),
             ev.ToolStarted("b", "read_research", {"path": "notes/x.md"}),
+            ev.ToolStarted("d", "odd", ["no", "object"]),  # type: ignore[arg-type]
             ev.ToolStarted("c", "mystery", {"deep": {"er": "\x1b[31mred\n" * 99}}),
         )
     )
     texts = [line.text for line in view.tools]
     assert texts[:2] == ["mapping: a.example", "reading research: notes/x.md"]
-    assert texts[2].startswith('calling mystery: {"deep"') and len(texts[2]) < 140 and "\x1b" not in texts[2]
+    assert texts[2] == 'calling odd: {"input": ["no", "object"]}'
+    assert texts[3].startswith('calling mystery: {"deep"') and len(texts[3]) < 140 and "\x1b" not in texts[3]
 
 
 def test_drafts_do_not_change_what_is_shown() -> None:

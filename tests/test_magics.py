@@ -143,6 +143,14 @@ def test_without_a_key_the_offline_model_answers_and_says_so(shell: Any, offline
         assert "not from claude" in ran.texts(form).lower() and "websearch key anthropic" in ran.texts(form)
 
 
+def test_a_semicolon_silences_an_answer_too(messages_api: Any, shell: Any) -> None:
+    """Nothing is shown, the question does not hold it, and the answer is kept; quotes in the text do no harm."""
+    messages_api.reply("Matz.")
+    ran = shell.run("%ask -o a what's new;")
+    assert ran.ok and ran.outputs == [] and ran.stdout == ""
+    assert question_of(messages_api) == "what's new" and shell.ns["a"].text == "Matz."
+
+
 def test_follow_up_and_reset(messages_api: Any, shell: Any) -> None:
     """--follow continues; after --reset there is nothing to follow."""
     messages_api.reply("Matz.")

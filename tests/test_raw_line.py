@@ -23,6 +23,7 @@ def transformed(cell: str) -> str:
         ("if 1:\n    %ask why?", "if 1:\n    get_ipython().run_line_magic('ask', 'why?')\n"),
         ("%ask what's \"new?", "get_ipython().run_line_magic('ask', 'what\\'s \"new?')\n"),
         ("%ask what is f(x?\ny = 1", "get_ipython().run_line_magic('ask', 'what is f(x?')\ny = 1\n"),
+        ("df = %search what's new;", "df = get_ipython().run_line_magic('search', \"what's new\");\n"),
         ("%ask price of the C# book?", "get_ipython().run_line_magic('ask', 'price of the C# book?')\n"),
     ],
 )

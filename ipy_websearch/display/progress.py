@@ -214,8 +214,9 @@ class AnswerView:
         return [self._add(Line("the connection broke; this passage begins anew", "notice"))] if dropped else []
 
 
-def call_words(name: str, given: Mapping[str, Any]) -> tuple[str, str]:
+def call_words(name: str, given: Any) -> tuple[str, str]:
     """Return (verb, subject) for a tool call: ("searching", "moons of Mars"), ("reading", "example.com/a")."""
+    given = given if isinstance(given, Mapping) else {"input": given}  # a model can call a tool with anything
     query, url = given.get("query"), given.get("url")
     if isinstance(query, str):
         return "searching", shorten(one_line(query), 100)

@@ -33,7 +33,7 @@ _RULES = (
     (" .ipyws-lines", "margin:.2em 0 .8em"),
     (" table", "margin:.2em 0 .4em;border-collapse:collapse;table-layout:auto;width:auto"),
     (" th,& td", "text-align:left;vertical-align:top;padding:.35em .7em;white-space:normal"),
-    (" .ipyws-when,& th", "white-space:nowrap"),
+    (" .ipyws-when", "white-space:nowrap"),
     (" .ipyws-what", "min-width:11em;overflow-wrap:anywhere"),
     (" .ipyws-num", "text-align:right;white-space:nowrap"),
     (" .ipyws-page", f"max-height:36em;overflow:auto;padding:.3em .9em;border:1px solid {_LINE};border-radius:3px"),

@@ -32,6 +32,9 @@ STEP_BYTES = 400_000
 COLUMNS = ("", "step", "what came of it", "ms", "input", "cache read", "cache write", "output", "cost")
 
 
+NUMBER = ' class="ipyws-num"'
+
+
 class TraceFrame(pd.DataFrame):
     """Steps of an answer as a DataFrame with the columns of `Answer.steps`, shown as a trace; `.view` says what and how.
 
@@ -64,7 +67,7 @@ def trace_frame(answer: Answer, step: int | None = None, *, note: str = "", reda
 
 
 class TraceView:
-    """What a trace shows: the overview of an answer's steps, or one of them whole. `redact` takes keys out of the JSON."""
+    """What a trace shows: the overview of an answer's steps, or one of them whole. `redact` takes keys out of texts."""
 
     def __init__(self, answer: Answer, step: int | None, note: str, redact: Callable[[str], str]) -> None:
         self.answer, self.number, self.note = answer, step, note
@@ -74,12 +77,12 @@ class TraceView:
     @property
     def title(self) -> str:
         """The question, or which step it is, in one line."""
-        question = shorten(plain(self.answer.question), 120)
+        question = shorten(self._redact(plain(self.answer.question)), 120)
         return question if self.number is None else f"step {self.number} of {len(self.answer.trace)} · {question}"
 
     def html(self) -> str:
         """Return the trace as HTML."""
-        head = "".join(f"<th{LEFT}>{name}</th>" for name in COLUMNS)
+        head = "".join(f"<th{LEFT if n < 3 else NUMBER}>{name}</th>" for n, name in enumerate(COLUMNS))
         body = "".join(_row_html(cells) for cells in self._rows())
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         note = f"<div><small>{escape(self.note)}</small></div>" if self.note else ""
@@ -108,12 +111,17 @@ class TraceView:
 
     def _rows(self) -> list[list[str]]:
         """Return the cells of the table, with a last row for the sum when there are several steps."""
-        rows = [_cells(step) for step in self._chosen]
+        rows = [self._cells(step) for step in self._chosen]
         if len(rows) < 2:
             return rows
         tokens = _tokens(sum((step.usage for step in self._chosen[1:]), self._chosen[0].usage))
-        spent = f"{sum(step.milliseconds for step in self._chosen):,.0f}"
-        return [*rows, ["", "all steps", "", spent, *tokens, money.cost(self.answer.cost_usd)]]
+        spent = f"{self.answer.seconds * 1000:,.0f}"  # not the sum: calls of one reply run at the same time
+        return [*rows, ["", "in all", "", spent, *tokens, money.cost(self.answer.cost_usd)]]
+
+    def _cells(self, step: Step) -> list[str]:
+        detail = ("✗ " if step.is_error else "") + shorten(self._redact(plain(step.detail)), 100)
+        tokens = _tokens(step.usage) if step.kind == "model" else ["", "", "", ""]
+        return [str(step.n), plain(step.name), detail, f"{step.milliseconds:,.0f}", *tokens, money.cost(step.cost_usd)]
 
     def _folds(self) -> list[str]:
         """Return the JSON in HTML: folded and cut in an overview, open and whole for one step."""
@@ -138,12 +146,6 @@ class TraceView:
         return visible(self._redact(json.dumps(compact(value), indent=2, ensure_ascii=False, default=str)))
 
 
-def _cells(step: Step) -> list[str]:
-    detail = ("✗ " if step.is_error else "") + shorten(plain(step.detail), 100)
-    tokens = _tokens(step.usage) if step.kind == "model" else ["", "", "", ""]
-    return [str(step.n), plain(step.name), detail, f"{step.milliseconds:,.0f}", *tokens, money.cost(step.cost_usd)]
-
-
 def _tokens(usage: Any) -> list[str]:
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     return [f"{n:,}" for n in (usage.input_tokens, usage.cache_read_tokens, written, usage.output_tokens)]
@@ -151,7 +153,7 @@ def _tokens(usage: Any) -> list[str]:
 
 def _row_html(cells: Sequence[str]) -> str:
     texts = "".join(f"<td{LEFT}>{escape(cell)}</td>" for cell in cells[1:3])
-    numbers = "".join(f'<td class="ipyws-num">{escape(cell)}</td>' for cell in cells[3:])
+    numbers = "".join(f"<td{NUMBER}>{escape(cell)}</td>" for cell in cells[3:])
     return f"<tr><th>{escape(cells[0])}</th>{texts}{numbers}</tr>"
 
 

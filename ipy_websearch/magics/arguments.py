@@ -45,11 +45,6 @@ def parse_line(function: Callable[..., Any], line: str) -> tuple[argparse.Namesp
     return parser.parse_args(options), text.strip()
 
 
-def without_semicolon(line: str) -> str:
-    """Return a line magic's line without the one ";" at its end that only silences the output."""
-    return line.rstrip().removesuffix(";")
-
-
 class _Splitter:
     """Knows which options a parser has and which of them take a value."""
 

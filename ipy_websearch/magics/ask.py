@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.magics.arguments import parse_line, without_semicolon
+from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.common import (
     FRESH,
     HELP,
@@ -30,7 +30,6 @@ class AskMagics(Magics):
     """Holds the magic; its state lives in the session."""
 
     @no_var_expand
-    @output_can_be_silenced
     @shows_help
     @magic_arguments()
     @argument("question", nargs="*", help="The question, as it is typed; {name} puts a variable in.")
@@ -62,7 +61,7 @@ class AskMagics(Magics):
 
             %ask --follow and which of them has a matte screen?
         """
-        args, text = parse_line(self.ask, without_semicolon(line) if cell is None else line)
+        args, text = parse_line(self.ask, line)
         check_output(args)
         question = interpolate("\n\n".join(filter(None, (text, (cell or "").strip()))), variables_of(self.shell))
         from ipy_websearch import api
@@ -101,7 +100,8 @@ class AskMagics(Magics):
         from ipy_websearch.display.live import LiveAnswer
         from ipy_websearch.errors import ModelError
 
-        live = LiveAnswer(self.shell, stream.run.question, feedback=feedback)
+        silent = self.shell.displayhook.quiet()
+        live = _Silence() if silent else LiveAnswer(self.shell, stream.run.question, feedback=feedback)
         try:
             for event in stream:
                 live.show(event)
@@ -118,3 +118,15 @@ class AskMagics(Magics):
         live.finish(stream.run.answer)
         mark_shown(self.shell, stream.run.answer)
         return stream.run.answer
+
+
+class _Silence:
+    """Takes the place of the live display when a semicolon at the cell's end asks for none."""
+
+    def show(self, event: Any) -> None: ...
+
+    def finish(self, answer: Any) -> None: ...
+
+    def fail(self, exc: BaseException) -> None: ...
+
+    def interrupted(self, partial: Any = None) -> None: ...

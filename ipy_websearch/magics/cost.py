@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.magics.arguments import parse_line, without_semicolon
+from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.common import HELP, OUTPUT, assign, check_output, shows_help
 
 GROUPS = ("question", "model", "provider", "kind", "day", "notebook", "session")
@@ -19,7 +19,6 @@ class CostMagics(Magics):
     """Holds the magic; its state lives in the session."""
 
     @no_var_expand
-    @output_can_be_silenced
     @shows_help
     @magic_arguments()
     @argument("--by", choices=GROUPS, help="Sum up by this instead of one row for each call.")
@@ -38,7 +37,7 @@ class CostMagics(Magics):
             %cost --by model
             %cost --budget 1.00
         """
-        args, text = parse_line(self.cost, without_semicolon(line))
+        args, text = parse_line(self.cost, line)
         check_output(args)
         if text:
             raise UsageError(f"%cost takes options only, not {text!r} (%cost --help)")

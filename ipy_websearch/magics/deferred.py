@@ -1,7 +1,7 @@
 """Stands in for a magic until it is used, so that loading the extension builds no parser and imports no module for it.
 
-What IPython looks at before a call is here as well: that lines come raw, and that a semicolon silences. Reading the
-documentation (`%search?`) or the parser (completion) loads the real one.
+What IPython looks at before a call is here as well: that lines come raw. Reading the documentation
+(`%search?`) or the parser (completion) loads the real one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ class DeferredMagic:
         self.__name__ = name
         self.made: Any = None
         setattr(self, magic.MAGIC_NO_VAR_EXPAND_ATTR, True)
-        setattr(self, magic.MAGIC_OUTPUT_CAN_BE_SILENCED, True)
 
     @property
     def method(self) -> Callable[..., Any]:

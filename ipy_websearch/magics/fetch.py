@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.magics.arguments import parse_line, without_semicolon
+from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.common import FRESH, HELP, OUTPUT, assign, check_output, shows_help
 from ipy_websearch.magics.interpolate import interpolate, variables_of
 
@@ -18,7 +18,6 @@ class FetchMagics(Magics):
     """Holds the magic; its state lives in the session."""
 
     @no_var_expand
-    @output_can_be_silenced
     @shows_help
     @magic_arguments()
     @argument("url", nargs="*", help="Address of the page, or one of the local index (corpus://planets/mars).")
@@ -35,7 +34,7 @@ class FetchMagics(Magics):
             %fetch https://example.com
             page = %fetch --limit 40 corpus://planets/mars
         """
-        args, text = parse_line(self.fetch, without_semicolon(line))
+        args, text = parse_line(self.fetch, line)
         check_output(args)
         url = interpolate(text, variables_of(self.shell))
         if not url or any(c.isspace() for c in url):

@@ -2,7 +2,9 @@
 
 IPython reads any line that ends in "?" as a call for help, so `%ask How many moons does Mars have?` would look up an object
 called `have`. This token transformer takes our line magics first and passes their line on as it is. `%ask?` and `%ask??`
-stay calls for help. Like IPython's own transformers it looks at tokens, so nothing inside strings is touched.
+stay calls for help. A semicolon at the end goes behind the call, where it silences the output as in any cell (IPython's own
+way reads the line as Python, and from Python 3.12 on fails on `what's new`). Like IPython's own transformers this one looks
+at tokens, so nothing inside strings is touched.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from IPython.core.inputtransformer2 import (
     find_end_of_continued_line,
 )
 
-NAMES = frozenset({"ask", "search", "fetch", "cost", "trace", "websearch"})
+NAMES = frozenset({"ask", "search", "fetch", "cost", "panels", "trace", "websearch"})
 _LINE = re.compile(r"%(\w+)(?:[ \t]+(.*))?", re.DOTALL)
 
 
@@ -49,8 +51,9 @@ class RawLineMagic(TokenTransformBase):
         if match is None:
             raise SyntaxError(text)
         name, rest = match[1], (match[2] or "").rstrip()
+        text, silent = rest.removesuffix(";").rstrip(), ";" if rest.endswith(";") else ""
         head = lines[self.start_line][: self.percent_col]
-        call = f"{head}get_ipython().run_line_magic({name!r}, {rest!r})\n"
+        call = f"{head}get_ipython().run_line_magic({name!r}, {text!r}){silent}\n"
         return [*lines[: self.start_line], call, *lines[end + 1 :]]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.magics.arguments import parse_line, without_semicolon
+from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.common import (
     FRESH,
     HELP,
@@ -29,7 +29,6 @@ class SearchMagics(Magics):
     """Holds the magic; its state lives in the session."""
 
     @no_var_expand
-    @output_can_be_silenced
     @shows_help
     @magic_arguments()
     @argument("query", nargs="*", help="What to search for; taken as it is typed, {name} puts a variable in.")
@@ -41,7 +40,7 @@ class SearchMagics(Magics):
     @argument("--safe-search", choices=("off", "moderate", "strict"), help="Filter for adult content.")
     @SITE
     @NOT_SITE
-    @argument("--goggle", action="append", metavar="GOGGLE", help="A Brave goggle: address or rule; may be repeated.")
+    @argument("--goggle", action="append", metavar="GOGGLE", help="A Brave goggle: name, address or rules; may be repeated.")
     @FRESH
     @OUTPUT
     @HELP
@@ -53,13 +52,15 @@ class SearchMagics(Magics):
             %search duckdb 2.0 release notes
             df = %search --freshness pw --site duckdb.org -n 10 window functions
             %search --provider local moons of Mars -o hits
+            %search --provider brave --goggle academic sleep and memory
         """
-        args, text = parse_line(self.search, without_semicolon(line))
+        args, text = parse_line(self.search, line)
         check_output(args)
         query = interpolate(text, variables_of(self.shell))
         if not query:
             raise UsageError("%search needs something to search for, such as: %search moons of Mars (%search --help)")
         from ipy_websearch import api
+        from ipy_websearch.providers.goggle_catalogue import resolve
 
         results = api.search(
             query,
@@ -71,7 +72,7 @@ class SearchMagics(Magics):
             safe_search=args.safe_search,
             allowed_domains=domains(args.site),
             blocked_domains=domains(args.not_site),
-            goggles=args.goggle,
+            goggles=[resolve(goggle) for goggle in args.goggle or ()],
             fresh=args.fresh,
         )
         frame = results.to_frame()
