@@ -27,6 +27,11 @@ class WebSearch(Configurable):
     """Settings of `%search`, `%%ask` and their Python functions."""
 
     model = Unicode(ASK_MODEL, help="Model that answers questions; 'offline' is the built-in one.").tag(config=True)
+    platform = Enum(
+        ("", "anthropic", "bedrock", "vertex", "foundry", "ollama", "lmstudio", "llamacpp", "vllm", "litellm"),
+        "",
+        help="Where the model runs; empty: the Anthropic API, or the server at ANTHROPIC_BASE_URL.",
+    ).tag(config=True)
     enrich_model = Unicode(ENRICH_MODEL, help="Model that fills DataFrame columns.").tag(config=True)
     provider = Unicode("", help="Search engine; empty: those with a key, then Wikipedia, then local.").tag(config=True)
     tools = Unicode("standard", help="Tools or tool sets offered to the model, separated by commas.").tag(config=True)

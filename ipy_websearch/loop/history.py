@@ -5,7 +5,7 @@ Rules: platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Message = dict[str, Any]
@@ -72,3 +72,34 @@ def with_nudge(messages: Sequence[Message], text: str) -> list[Message]:
     content = last["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     return [*messages[:-1], {**last, "content": [*blocks, {"type": "text", "text": text}]}]
+
+
+def turns(messages: Sequence[Message]) -> list[list[Message]]:
+    """Return the history in whole turns: each begins with a question and ends before the next one."""
+    found: list[list[Message]] = []
+    for message in messages:
+        if not found or _is_question(message):
+            found.append([])
+        found[-1].append(message)
+    return found
+
+
+def _is_question(message: Message) -> bool:
+    content = message["content"]
+    results = not isinstance(content, str) and any(b.get("type") == "tool_result" for b in content)
+    return message["role"] == "user" and not results
+
+
+def trimmed(
+    messages: Sequence[Message], most_tokens: int, count: Callable[[Sequence[Message]], int]
+) -> tuple[list[Message], int]:
+    """Return the newest whole turns that fit into `most_tokens`, and how many older ones were left out.
+
+    `count` estimates the tokens of messages. The newest turn stays, whatever its size: without it there is nothing to follow.
+    """
+    kept = turns(messages)
+    dropped = 0
+    while len(kept) > 1 and count([m for turn in kept for m in turn]) > most_tokens:
+        kept.pop(0)
+        dropped += 1
+    return [m for turn in kept for m in turn], dropped

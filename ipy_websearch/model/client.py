@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.config import OFFLINE_MODEL
-from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.model.platforms import OFFLINE, Platform, platform_at
+from ipy_websearch.errors import ModelError
+from ipy_websearch.model.opening import open_client
+from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at
 from ipy_websearch.text import plain, shorten
 
 if TYPE_CHECKING:
@@ -32,12 +32,20 @@ _HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp"
 class ModelClient:
     """Sends one request at a time and gives its events; SDK clients are kept one per event loop.
 
-    `api_key` is asked for when a client is made, so that a key set later in the session is used. `redact` takes keys
-    out of error texts.
+    `api_key` and `platform` (a name in `PLATFORMS`, "" for the one at ANTHROPIC_BASE_URL) are asked for at each request, so
+    that what is set later in the session is used. `redact` takes keys out of error texts.
     """
 
-    def __init__(self, *, api_key: Callable[[], str | None], offline: bool = False, redact: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        *,
+        api_key: Callable[[], str | None],
+        platform: Callable[[], str] = str,
+        offline: bool = False,
+        redact: Callable[[str], str] = str,
+    ) -> None:
         self.offline = offline
+        self._platform = platform
         self._api_key = api_key
         self._redact = redact
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[tuple[Any, ...], anthropic.AsyncAnthropic]]
@@ -46,7 +54,9 @@ class ModelClient:
     @property
     def platform(self) -> Platform:
         """What the platform in force can take."""
-        return OFFLINE if self.offline else platform_at(os.environ.get("ANTHROPIC_BASE_URL"))
+        if self.offline:
+            return OFFLINE
+        return PLATFORMS[self._platform()] if self._platform() else platform_at(os.environ.get("ANTHROPIC_BASE_URL"))
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Send a Messages API request and yield its stream events as dicts, as they arrive.
@@ -56,6 +66,10 @@ class ModelClient:
         """
         client = self._client()
         with self._translated(client):
+            if self.platform.name == "bedrock":  # its stream is no text: only the SDK can decode it
+                async for typed in await client.messages.create(**body, stream=True, timeout=_timeout()):
+                    yield typed.to_dict()
+                return
             async with client.messages.with_streaming_response.create(**body, stream=True, timeout=_timeout()) as response:
                 self.request_id = response.headers.get("request-id")
                 if "json" in response.headers.get("content-type", ""):
@@ -99,30 +113,12 @@ class ModelClient:
 
     def _client(self) -> anthropic.AsyncAnthropic:
         loop = asyncio.get_running_loop()
-        key = "offline" if self.offline else self._api_key()
-        settings = (key, os.environ.get("ANTHROPIC_BASE_URL"))
+        key = None if self.offline else self._api_key()
+        settings = (self.platform.name, key, os.environ.get("ANTHROPIC_BASE_URL"))
         entry = self._clients.get(loop)
         if entry is None or entry[0] != settings:
-            entry = self._clients[loop] = (settings, self._open(key))
+            entry = self._clients[loop] = (settings, open_client(self.platform.name, key))
         return entry[1]
-
-    def _open(self, key: str | None) -> anthropic.AsyncAnthropic:
-        import anthropic
-
-        if self.offline:
-            from ipy_websearch.model.offline.transport import offline_transport
-
-            http_client = anthropic.DefaultAsyncHttpxClient(transport=offline_transport())
-            return anthropic.AsyncAnthropic(
-                api_key=OFFLINE_MODEL, base_url="http://offline.invalid", http_client=http_client, max_retries=0
-            )
-        if key is None and not os.environ.get("ANTHROPIC_AUTH_TOKEN") and not os.environ.get("ANTHROPIC_BASE_URL"):
-            raise ConfigError("no Anthropic key is set: run `%websearch key anthropic`, or use --model offline")
-        return anthropic.AsyncAnthropic(
-            api_key=key or ("none" if not os.environ.get("ANTHROPIC_AUTH_TOKEN") else None),
-            http_client=anthropic.DefaultAioHttpClient(),
-            max_retries=0,
-        )
 
     def _address(self, client: Any) -> str:
         return str(client.base_url).rstrip("/")

@@ -1,6 +1,11 @@
-"""Names of models: short ones that people say, and the ids that the API takes (reference: its models list, 2026-11)."""
+"""Names of models: short ones that people say, the ids that the API takes, and how much each can read.
+
+Source: platform.claude.com/docs/en/about-claude/models, read 2026-11.
+"""
 
 from __future__ import annotations
+
+import re
 
 ALIASES = {
     "sonnet": "claude-sonnet-5-5",
@@ -13,3 +18,19 @@ ALIASES = {
 def model_id(name: str) -> str:
     """Return the id for a model's name; a name that is no alias is passed on as it is."""
     return ALIASES.get(name.strip().lower(), name.strip())
+
+
+_CLAUDE = re.compile(r"(^|[./])claude-(opus|sonnet|haiku|fable|mythos|\d)")
+_SMALL_WINDOW = re.compile(r"claude-(3|haiku-4|opus-4-[015]|sonnet-4-[05])")
+
+
+def is_known(name: str) -> bool:
+    """Say whether a model's id looks like one of Anthropic's; others are passed on all the same."""
+    return bool(_CLAUDE.search(name))
+
+
+def context_window(name: str) -> int:
+    """Return how many tokens a model can read; 32,000 for models that are not Anthropic's, whose size nobody told us."""
+    if not is_known(name):
+        return 32_000
+    return 200_000 if _SMALL_WINDOW.search(name) else 1_000_000

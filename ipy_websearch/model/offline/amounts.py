@@ -22,7 +22,7 @@ _UNITS = {
     "density": r"g/cm|kg/m|grams?\s+per|kilograms?\s+per",
     "length": r"km\b|kilomet\w+|met(?:re|er)s?\b|m\b|miles?\b|feet\b|foot\b|ft\b|cm\b|mm\b|centimet\w+|light[- ]years?|"
     r"astronomical|au\b",
-    "mass": r"kg\b|kilograms?|tonnes?|tons?\b|grams?\b|pounds?\b|lb\b",
+    "mass": r"kg\b|t\b|kilograms?|tonnes?|tons?\b|grams?\b|pounds?\b|lb\b",
     "time": r"(?:earth\s+|solar\s+)?(?:days?|hours?|years?|minutes?|months?|seconds?|weeks?|centuries|decades)\b",
     "percent": r"%|per\s?cent",
     "people": r"people|inhabitants?|residents?|persons?",
@@ -177,7 +177,7 @@ def _counted(question: Question, text: str) -> Found | None:
     spots = located(text)
     best: Found | None = None
     for at, word in enumerate(spots):
-        if word.stem != head:
+        if word.stem != head and word.stem not in related(head):
             continue
         found = _counting_before(text, at) or _counting_after(text, at)
         if found is None:
@@ -187,7 +187,18 @@ def _counted(question: Question, text: str) -> Found | None:
         strength *= 1.0 if _counts_for(question, text, found) else 0.3
         if best is None or strength > best.strength:
             best = Found(found.value, strength, found.start, found.end)
-    return best
+    return best or _counting_people(question, text)
+
+
+def _counting_people(question: Question, text: str) -> Found | None:
+    """Return the figure of "1,500 died": people are often counted without the word."""
+    if stem("people") not in question.counted:
+        return None
+    for figure in figures(text):
+        after = re.match(r"\s+(?:(?:were|have|had|been)\s+)*(\w+)", text[figure.end :])
+        if after and not figure.is_year and not figure.ordinal and stem(after[1]) in question.aspect:
+            return Found(figure.value, 0.7, figure.start, figure.end)
+    return None
 
 
 def _counts_for(question: Question, text: str, found: Found) -> bool:
@@ -205,6 +216,8 @@ def _counting_before(text: str, at: int) -> Found | None:
     for figure in reversed(figures(text)):
         between = text[figure.end : word.start]
         if figure.end <= word.start and len(between.split()) <= 3 and not re.search(r"[,;:()]", between):
+            if part := _part_of(figure, text):
+                return Found(part.value, 0.9, part.start, word.end)  # "20 of the 27 member states"
             if figure.ordinal or figure.is_year or (re.search(r"\b(?:the|of the|these)\s+$", text[: figure.start], re.I)):
                 # "one of the two moons" and "the four big moons" do not count them all
                 return None if figure.ordinal or figure.is_year else Found(figure.value, 0.5, figure.start, word.end)
@@ -213,11 +226,19 @@ def _counting_before(text: str, at: int) -> Found | None:
     return Found(0, 0.9, none.start(), word.end) if none else None
 
 
+def _part_of(figure: Figure, text: str) -> Figure | None:
+    """Return the figure that this one is the whole of."""
+    for other in figures(text):
+        if other.end < figure.start and re.fullmatch(r"\s+of\s+(?:the|its|their)\s+", text[other.end : figure.start]):
+            return other
+    return None
+
+
 def _counting_after(text: str, at: int) -> Found | None:
     word = located(text)[at]
     for figure in figures(text):
         between = text[word.end : figure.start]
-        if figure.start >= word.end and not figure.ordinal and not figure.is_year:
+        if figure.start >= word.end and not figure.ordinal and not figure.is_year and unit_of(figure, text) in (None, "people"):
             plain = re.fullmatch(
                 r"(?:\s*[:=(–-]\s*|\s+(?:of|in|is|are|was|were|about|around|[A-Z]\w*|the|estimated|at|only)\b)*\s*", between
             )

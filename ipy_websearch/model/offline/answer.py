@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ipy_websearch.model.offline.evidence import Sentence, collect, title_core
 from ipy_websearch.model.offline.question import Kind, Question
-from ipy_websearch.model.offline.rank import SURE, Scored, Sentence, collect, rank, title_core
+from ipy_websearch.model.offline.rank import SURE, Scored, rank
 from ipy_websearch.model.offline.sources import Source
 from ipy_websearch.text import shorten
 

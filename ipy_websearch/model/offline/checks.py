@@ -6,7 +6,6 @@ platform.claude.com/docs: API errors, tool use, search results, prompt caching, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -241,15 +240,3 @@ def _nested(value: Any) -> Iterator[Mapping[str, Any]]:
     elif isinstance(value, list):
         for part in value:
             yield from _nested(part)
-
-
-def read_json(content: bytes) -> Any:
-    """Return the body of a request.
-
-    Raises:
-        Refused: it is not JSON.
-    """
-    try:
-        return json.loads(content)
-    except ValueError as exc:
-        raise Refused(f"The request body is not valid JSON: {exc}") from None

@@ -76,6 +76,20 @@ FORMS = """
     buy: bought
     catch: caught
     fight: fought
+    steal: stole stolen
+    break: broke broken
+    choos: chose chosen choice
+    draw: drew drawn
+    know: knew known
+    see: saw seen
+    shoot: shot
+    sing: sang sung
+    sink: sank sunk
+    stand: stood
+    strik: struck
+    throw: threw thrown
+    wear: wore worn
+    paint: painted painter painting paintings
     invas: invaded
     child: children
     man: men
@@ -128,6 +142,9 @@ STANDS_FOR = {
     "make": "create design develop build invent write found produce",
     "most": "more",
     "temperature": "hot cold degree",
+    "country": "state nation",
+    "begin": "last from",
+    "cost": "price",
     "hot": "temperature",
     "cold": "temperature",
     "long": "last take lasts takes",

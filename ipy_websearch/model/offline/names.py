@@ -15,8 +15,8 @@ from ipy_websearch.model.offline.words import SOFT, STOP, Word, is_stop, located
 
 _CAP = r"(?:[A-ZÀ-ÖØ-ÞŁŚŽČŠ][\w’'ʻ+#&-]*\.?(?<!\b[a-zà-ÿ]\.)(?<![a-zà-ÿ]{3}\.))"
 _PARTICLE = r"(?:(?:van|von|der|den|de|da|di|du|del|la|le|bin|ibn|al|el|zu|ten|ter)\s+){0,2}"
-NAME = rf"{_CAP}(?:\s+{_PARTICLE}(?:{_CAP}|[0-9IVX]+\b))*(?:,\s(?:[A-Z]\.){{2,}})?"
-_NAMES = rf"{NAME}(?:(?:\s*,\s*(?:and\s+)?|\s+and\s+|\s*&\s*){NAME})*"
+NAME = rf"{_CAP}(?:\s+{_PARTICLE}(?:{_CAP}|[0-9IVX]+(?:\.\d+)*\b))*(?:,\s(?:[A-Z]\.){{2,}})?"
+_NAMES = rf"{NAME}(?:(?:\s*,\s*{NAME})*\s*,?\s+(?:and|&)\s+{NAME})?"
 _RUN = re.compile(NAME)
 _BY = re.compile(
     rf"\bby\s+((?:(?:[a-z][\w-]*|[A-Z][a-z]+(?:ish|ese|ian|an|ch|ss|ic|ek|sh)(?=\s+[a-z]))\s+(?:and\s+)?){{0,7}})({_NAMES})"
@@ -62,7 +62,7 @@ def find_person(question: Question, text: str, title: str = "") -> Found | None:
             if found and (best is None or weight * found.strength > best.strength):
                 best = Found(found.value, weight * found.strength, found.start, found.end)
     role = find_name(question, text, title) if said else None
-    if role and _RUN.match(str(role.value)):
+    if role and _RUN.match(str(role.value)) and not {w.stem for w in located(str(role.value))} & question.entity_stems:
         # asked who designed it, "JetBrains designed" says more than "X was the lead designer"
         same = any(term in text.lower() for term in question.terms if stem(term) == act)
         strength = role.strength * (1.0 if same else 0.85)

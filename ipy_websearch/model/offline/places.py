@@ -24,7 +24,7 @@ def find_place(question: Question, text: str) -> Found | None:
         name = tidy(match[1])
         if name in MONTHS or {w.stem for w in located(name)} <= question.stems:
             continue
-        near = min((abs(match.start() - spot) for spot in spots), default=200)
+        near = min((abs(match.start() - spot) for spot in spots), default=90)
         strength = 0.9 / (1 + near / 120)
         if best is None or strength > best.strength:
             best = Found(name, strength, match.start(1), match.end(1))

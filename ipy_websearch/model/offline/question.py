@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ipy_websearch.model.offline import lexicon
-from ipy_websearch.model.offline.words import content_words, is_stop, stem, stems
+from ipy_websearch.model.offline.words import content_words, is_stop, stem, stems, words
 
 Kind = Literal["number", "person", "year", "place", "name", "boolean", "definition", "text"]
 
 _NAME = r"(?:[A-Z0-9][\w.+#’'&-]*|[a-z]{1,2}[A-Z][\w.+#-]*)"
 ENTITY = rf"{_NAME}(?:\s+(?:(?:of|de|del|da|di|la|van|von|der|the)\s+)*{_NAME})*"
-_ENTITY = re.compile(rf"[\"“]([^\"“”]{{2,80}})[\"”]|({ENTITY})")
+_ENTITY = re.compile(rf"[\"“]([^\"“”]{{2,80}})[\"”]|({ENTITY}|(?<![\w.])[a-z][\w+-]+\s+v?\d+(?:\.\d+)+)")
 _ROLE = re.compile(
     r"^(?:(?:Vice\s+|Prime\s+)?(?:President|Minister|Chancellor|King|Queen|Emperor|Mayor|Governor|Head|Capital|Currency|"
     r"Population)|C[A-Z]O|GDP)\s+of\s+(?:the\s+)?"
@@ -42,6 +42,29 @@ _PERSON = re.compile(r"\b(?:who|whom|whose)\b|\b(?:what|which)\s+(?:person|peopl
 _PLACE = re.compile(r"\bwhere\b|\b(?:location|headquarters)\b", re.I)
 _BOOLEAN = re.compile(r"^(?:is|are|was|were|does|do|did|can|could|has|have|will|should|may)\b", re.I)
 _WHICH = re.compile(r"\b(?:what|which)\b", re.I)
+_THING = r"(?:the\s+|an?\s+)?([a-z][\w-]*(?:\s+[a-z][\w-]*){0,2}?)"
+_OBJECTS = (
+    re.compile(
+        rf"^who\s+(?:first\s+)?(?:\w+ed|made|wrote|built|found|won|led|stole|sang|shot|drew)\s+{_THING}(?:\s+and\s+when)?\s*\??$",
+        re.I,
+    ),
+    re.compile(
+        rf"^(?:when|where|in\s+(?:what|which)\s+year)\s+(?:was|were)\s+{_THING}\s+(?:first\s+)?\w+(?:ed|en|t|nd|n|de)\s*\??$",
+        re.I,
+    ),
+    re.compile(rf"^(?:when|where)\s+did\s+{_THING}\s+\w+\s*\??$", re.I),
+    re.compile(rf"^(?:(?:what|which)\b.*?\b)?(?:the\s+)?\w+\s+of\s+{_THING}\s*\??$", re.I),
+    re.compile(
+        rf"^how\s+(?:many|much)\b.*?\b(?:does|do|did|has|have)\s+{_THING}\s+(?:have|has|contain|weigh|cost|last|take)\s*\??$",
+        re.I,
+    ),
+    re.compile(rf"^how\s+\w+\s+(?:is|are|was|were)\s+{_THING}\s*\??$", re.I),
+)
+_PLURAL = re.compile(r"(?:[^s]s|people|men|women|children)$")
+_CLASSIFIED = re.compile(
+    rf"\b(?:the|a)\s+{ENTITY}\s+((?:programming\s+)?(?:language|company|element|planet|country|film|movie|book|novel|band|framework|"
+    r"library|app|river|city|town|game|series|software|magazine|newspaper|university|moon|dwarf\s+planet))\b"
+)
 _OPEN = frozenset(map(stem, ["new", "news", "change", "feature", "happen", "update", "latest", "history", "story"]))
 _DEFINITION = re.compile(
     r"(?:what(?:’s|'s|\s+is|\s+are|\s+was|\s+were)|who(?:'s|\s+is|\s+was)|define|explain)\s+(?!the\b|it\b)(?:an?\s+)?"
@@ -59,7 +82,8 @@ class Question:
 
     `terms` are its content words in order, each once; `entities` the named or quoted things among them; `kinds` what an
     answer must hold, most wanted first ("Who created Python and when?" wants a person and a year); `counted` the stems of
-    what a "how many" counts; `sought` is the stem of the noun of a "which planet …", "" for others.
+    what a "how many" counts; `sought` is the stem of the noun of a "which planet …", "" for others;
+    `classifiers` say what kind of thing an entity is ("the Ruby programming language") and ask nothing.
     """
 
     text: str
@@ -70,6 +94,7 @@ class Question:
     stems: frozenset[str] = field(default=frozenset())
     entity_stems: frozenset[str] = field(default=frozenset())
     sought: str = ""
+    classifiers: frozenset[str] = field(default=frozenset())
 
     @property
     def spoken(self) -> str:
@@ -79,7 +104,7 @@ class Question:
     @property
     def aspect(self) -> frozenset[str]:
         """The stems that say what is asked about the entities; all of them when no entity is named."""
-        return (self.stems - self.entity_stems) or self.stems
+        return (self.stems - self.entity_stems - self.classifiers) or (self.stems - self.entity_stems) or self.stems
 
 
 def read_question(text: str, *, about: Sequence[str] = ()) -> Question:
@@ -87,11 +112,14 @@ def read_question(text: str, *, about: Sequence[str] = ()) -> Question:
     text = " ".join(text.split())
     entities = entities_of(text)
     borrowed = [] if entities else [name for name in about if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.I)]
-    entities = entities or tuple(borrowed)
+    entities = entities or tuple(borrowed) or _object_of(text)
     terms: dict[str, str] = {}
     for word in [*content_words(text), *(word for entity in borrowed for word in content_words(entity))]:
         terms.setdefault(stem(word), word)
+    for word in (word for entity in entities if " " in entity for word in words(entity) if len(word) == 1):
+        terms.setdefault(stem(word), word)  # the "I" of "World War I"
     entity_stems = {s for entity in entities for s in stems(entity) if s in terms}
+    classifiers = {stem(word) for match in _CLASSIFIED.finditer(text) for word in match[1].split()} - entity_stems
     return Question(
         text=text,
         terms=tuple(terms.values()),
@@ -100,8 +128,19 @@ def read_question(text: str, *, about: Sequence[str] = ()) -> Question:
         counted=_counted(text),
         stems=frozenset(terms),
         entity_stems=frozenset(entity_stems),
+        classifiers=frozenset(classifiers) if set(terms) - entity_stems - classifiers else frozenset(),
         sought=stem(match[1]) if (match := _SOUGHT.match(text)) and not is_stop(match[1]) else "",
     )
+
+
+def _object_of(text: str) -> tuple[str, ...]:
+    """Return what a question without capitals is about: "who discovered phosphorus", "the atomic number of iron"."""
+    for pattern in _OBJECTS:
+        match = pattern.search(text)
+        if match and (name := " ".join(content_words(match[1]))) and len(name.split()) <= 3:
+            rest = [word for word in content_words(text) if word not in name.split()]
+            return (name,) if rest else ()
+    return ()
 
 
 def entities_of(text: str) -> tuple[str, ...]:
@@ -157,4 +196,9 @@ def _counted(text: str) -> tuple[str, ...]:
     match = _COUNTED.search(text)
     if match is None:
         match = re.search(r"(?:^|\b(?:the|total)\s+)number\s+of\s+((?:[a-z’'-]+\s+){0,1}?[a-z’'-]+)", text)
-    return tuple(stem(word) for word in content_words(match[1])) if match else ()
+    counted: list[str] = []
+    for word in content_words(match[1]) if match else ():
+        counted.append(stem(word))
+        if _PLURAL.search(word):
+            break
+    return tuple(counted)

@@ -11,39 +11,18 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
+from ipy_websearch.model.offline.evidence import Sentence, title_core
+from ipy_websearch.model.offline.faults import YEARS, faults_of, of_another_year
 from ipy_websearch.model.offline.found import Found
 from ipy_websearch.model.offline.question import Kind, Question
-from ipy_websearch.model.offline.sentences import is_cut, sentences
 from ipy_websearch.model.offline.sources import Source
 from ipy_websearch.model.offline.values import find
 from ipy_websearch.model.offline.words import SOFT, content_stems, located, related, stem
 
-MOST_SENTENCES = 1500
 LOOKED_INTO = 14
 SURE = 0.35
-_PARENTHESIS = re.compile(r"\s*\(([^)]*)\)\s*$")
-_SITE = re.compile(r"\s+[|–—·-]\s+(?:[^|–—·-]*)$")
-_DATE_LINE = re.compile(r"Published: \d{4}-\d{2}-\d{2}.{0,20}")
-"""A page's own date, as the search tools add it: it dates the page, not what the page tells."""
-_ORDINAL = re.compile(
-    r"\b(?:second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d+(?:nd|rd|th))[\s-]+\w+(?:est|ermost)\b", re.I
-)
-_SUPERLATIVE = re.compile(r"\b\w+est\b|\bmost\b|\bfirst\b", re.I)
 _MORE_THAN_ANY = re.compile(r"\bmore\b.{0,30}\bthan any\b", re.IGNORECASE)
-_VERSION = re.compile(r"\s+v?\d+(?:\.\d+)*\b(?!\s*(?:percent|%|kilo|°|million|of))")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sentence:
-    """A sentence with its source: `block` is the paragraph it stands in, `order` its place among all sentences."""
-
-    text: str
-    source: Source
-    block: int
-    order: int
-    stems: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +33,6 @@ class Scored:
     score: float
     covered: float
     found: Found | None = None
-
-
-def collect(sources: Sequence[Source]) -> list[Sentence]:
-    """Return the sentences of all sources in order; a sentence that several sources share is kept once."""
-    seen: set[str] = set()
-    collected: list[Sentence] = []
-    for source in sources:
-        for block, text in enumerate(source.blocks):
-            for sentence in () if _DATE_LINE.fullmatch(text.strip()) else sentences(text):
-                key = sentence.lower()
-                if key not in seen and len(collected) < MOST_SENTENCES:
-                    seen.add(key)
-                    known = frozenset(word.stem for word in located(sentence))
-                    collected.append(Sentence(sentence, source, block, len(collected), known))
-    return collected
-
-
-@lru_cache(maxsize=512)
-def title_core(title: str) -> tuple[str, frozenset[str], frozenset[str]]:
-    """Return a title without its site's name, its stems, and the stems of a final parenthesis ("Mercury (planet)")."""
-    title = _SITE.sub("", title) if len(title.split()) > 2 else title
-    inside = _PARENTHESIS.search(title)
-    core = _PARENTHESIS.sub("", title).strip()
-    return core, frozenset(content_stems(core)), frozenset(content_stems(inside[1])) if inside else frozenset()
 
 
 def is_own_page(question: Question, title: str) -> bool:
@@ -133,11 +88,14 @@ def _weights(question: Question, collected: Sequence[Sentence]) -> dict[str, flo
     for term in map(stem, question.terms):
         others = related(term)
         count = sum(term in s.stems or not others.isdisjoint(s.stems) for s in collected)
-        weights[term] = (
-            0.3
-            if term in SOFT or (term == question.sought and len(question.stems) > 1)
-            else min(3.0, max(0.6, math.log(1 + (total - count + 0.5) / (count + 0.5))))
-        )
+        weights[term] = min(3.0, max(0.6, math.log(1 + (total - count + 0.5) / (count + 0.5))))
+        if (
+            term in SOFT
+            or YEARS.fullmatch(term)
+            or term in question.classifiers
+            or (term == question.sought and len(question.stems) > 1)
+        ):
+            weights[term] = 0.3
     return weights
 
 
@@ -157,7 +115,8 @@ def _rough(
     covered = gained / (sum(weights.values()) or 1.0)
     score = covered + (0.3 if own_page and title & (question.entity_stems or title) else 0.0)
     score += 0.1 if extra & question.stems else 0.0
-    score += 0.15 * _together(question, sentence) - _faults(question, sentence)
+    score += 0.2 if question.sought and (question.sought in sentence.stems or question.sought in opening) else 0.0
+    score += 0.15 * _together(question, sentence) - faults_of(question, sentence.text)
     return Scored(sentence, score - 0.0005 * sentence.order, covered)
 
 
@@ -187,23 +146,6 @@ def _together(question: Question, sentence: Sentence) -> float:
     return near / len(pairs) if pairs else 0.0
 
 
-def _faults(question: Question, sentence: Sentence) -> float:
-    """Return what speaks against a sentence: a heading, a question, one cut off, or another rank than was asked for."""
-    text = sentence.text
-    count = text.count(" ") + 1
-    fault = 0.35 if count < 4 and text[-1:] not in ".!。" else 0.0
-    fault += 0.3 if text.endswith("?") else 0.0
-    fault += 0.1 if is_cut(text) else 0.0
-    fault += 0.1 if count > 60 else 0.0
-    if _SUPERLATIVE.search(question.text) and _ORDINAL.search(text) and not _ORDINAL.search(question.text):
-        fault += 0.35
-    for entity in question.entities:
-        at = text.find(entity)
-        if at >= 0 and _VERSION.match(text, at + len(entity)) and text.count(entity) == 1:
-            fault += 0.2  # "Python 3.0 was released" is not about Python as such
-    return fault
-
-
 def _with_value(question: Question, scored: Scored, kind: Kind) -> Scored:
     found = find(kind, question, scored.sentence.text, title_core(scored.sentence.source.title)[0])
     bonus = 0.6 * found.strength if found else 0.0
@@ -216,11 +158,13 @@ def _fits(question: Question, scored: Scored, kind: Kind) -> bool:
     at_hand = sentence.stems | title_core(sentence.source.title)[1] | title_core(sentence.source.title)[2]
     if question.entity_stems and not _about_entities(question, at_hand, title_core(sentence.source.title)[1], kind):
         return False
+    if of_another_year(question, sentence.text) and kind not in ("text", "definition"):
+        return False
     if scored.found and scored.found.strength >= SURE:
         return scored.covered >= 0.45
     if kind in ("number", "year"):
         return False
-    aspect = (question.aspect - SOFT) or question.aspect
+    aspect = frozenset(a for a in question.aspect if a not in SOFT and not YEARS.fullmatch(a)) or question.aspect
     said = sum(a in sentence.stems or not related(a).isdisjoint(sentence.stems) for a in aspect)
     if kind in ("person", "name", "place"):
         return scored.covered >= 0.85 and said == len(aspect)

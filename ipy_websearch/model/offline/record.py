@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ipy_websearch.model.offline.evidence import Sentence, collect, title_core
 from ipy_websearch.model.offline.fields import Row, base_of, entities_for, is_quote, is_source, question_for, read_row
 from ipy_websearch.model.offline.found import Found
 from ipy_websearch.model.offline.parts import split_questions
 from ipy_websearch.model.offline.question import Question
-from ipy_websearch.model.offline.rank import Scored, Sentence, collect, rank, title_core
+from ipy_websearch.model.offline.rank import Scored, rank
 from ipy_websearch.model.offline.sources import Source
 from ipy_websearch.model.offline.values import choice_in, choices_of, date_in, scale_asked, types_of
 from ipy_websearch.model.offline.words import stem, stems

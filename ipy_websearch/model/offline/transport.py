@@ -16,7 +16,7 @@ import httpx2
 
 from ipy_websearch.model.offline import wire
 from ipy_websearch.model.offline.brain import reply_to
-from ipy_websearch.model.offline.checks import check_request, read_json
+from ipy_websearch.model.offline.checks import check_request
 from ipy_websearch.model.offline.tool_checks import Refused
 
 MODEL = {
@@ -59,9 +59,9 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
     def _serve(self, method: str, path: str, content: bytes, headers: Mapping[str, str]) -> httpx2.Response:
         match method, path:
             case "POST", "/v1/messages":
-                return self._message(read_json(content), headers)
+                return self._message(_read(content), headers)
             case "POST", "/v1/messages/count_tokens":
-                body = read_json(content)
+                body = _read(content)
                 check_request(body, counting=True)
                 return _json(200, {"input_tokens": wire.input_tokens(body)}, headers)
             case "GET", "/v1/models":
@@ -101,3 +101,10 @@ class _Events(httpx2.AsyncByteStream):
 def _json(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> httpx2.Response:
     content = json.dumps(body, ensure_ascii=False).encode()
     return httpx2.Response(status, headers={**headers, "content-type": "application/json"}, content=content)
+
+
+def _read(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError as exc:
+        raise Refused(f"The request body is not valid JSON: {exc}") from None
