@@ -356,17 +356,21 @@ def test_an_interrupt_keeps_the_text_books_the_cost_and_leaves_a_legal_history(
     async def main() -> tuple[Any, Any]:
         run = session.start("Who wrote Ruby?", provider="brave")
 
+        reached = asyncio.Event()
+
         async def consume() -> None:
-            async for _ in run:
-                pass
+            async for event in run:
+                if isinstance(event, {"model": ModelRequested, "text": TextDelta, "search": ToolStarted}[where]):
+                    reached.set()
 
         task = asyncio.create_task(consume())
-        await asyncio.sleep(0.4)
+        await reached.wait()
+        await asyncio.sleep(0.15)
         task.cancel()
         started = asyncio.get_running_loop().time()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert asyncio.get_running_loop().time() - started < 0.5
+        assert asyncio.get_running_loop().time() - started < 1.0
         brave_api.latency_s = 0
         after = await session.ask("And now?", follow=True, provider="brave")
         await session.aclose()
