@@ -23,29 +23,16 @@ _LABELLED = re.compile(
     r"\s*[:=]\s+[\"'`*]*(.+?)[\"'`*,]*\s*$"
 )
 _HOLE = re.compile(r"\{+\s*(\w+)\s*\}+")
-_DATED = frozenset(
-    map(stem, ["year", "founded", "established", "discovered", "appeared", "released", "born", "published", "launched", "date"])
-) | frozenset(
-    map(stem, ["opened", "built", "independence", "isolated", "invented", "created", "died", "joined", "since", "inception"])
-)
-_PEOPLE = frozenset(
-    map(stem, ["founder", "author", "inventor", "discoverer", "designer", "creator", "developer", "director"])
-) | frozenset(
-    [
-        "ceo",
-        "president",
-        "leader",
-        "composer",
-        "artist",
-        "painter",
-        "architect",
-        "chairman",
-        "minister",
-        "mayor",
-        "king",
-        "queen",
-    ]
-)
+_DATED_WORDS = """
+    year founded established discovered appeared released born published launched date opened built independence isolated
+    invented created died joined since inception
+"""
+_DATED = frozenset(map(stem, _DATED_WORDS.split()))
+_PEOPLE_WORDS = """
+    founder author inventor discoverer designer creator developer director ceo president leader composer artist painter
+    architect chairman minister mayor king queen
+"""
+_PEOPLE = frozenset(map(stem, _PEOPLE_WORDS.split()))
 _QUOTES = (
     "quote",
     "evidence",
@@ -160,9 +147,19 @@ def is_quote(name: str) -> bool:
     return name.lower() in _QUOTES or name.lower().endswith(tuple(f"_{word}" for word in _QUOTES))
 
 
+def is_confidence(name: str) -> bool:
+    """Return whether a property wants how sure a value is, from 0 to 1."""
+    return name.lower() in ("confidence", "certainty") or name.lower().endswith(("_confidence", "_certainty"))
+
+
 def base_of(name: str) -> str:
     """Return the property that a source or quote belongs to: "ceo" for "ceo_source", "" for "source"."""
-    return re.sub(r"_?(?:source_url|source|url|link|citation|quote|evidence|excerpt|snippet)$", "", name, flags=re.IGNORECASE)
+    return re.sub(
+        r"_?(?:source_url|source|url|link|citation|quote|evidence|excerpt|snippet|confidence|certainty)$",
+        "",
+        name,
+        flags=re.IGNORECASE,
+    )
 
 
 def entities_for(row: Row) -> tuple[str, ...]:

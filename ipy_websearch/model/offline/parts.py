@@ -14,6 +14,7 @@ from ipy_websearch.model.offline.words import content_words, is_stop
 
 MOST = 3
 LONGEST_CONTEXT = 25
+LONGEST_COMPARISON = 300
 _PIECE = re.compile(r"[^?\n]*\?+|[^?\n]+")
 _STOPPED = re.compile(r"(?<=[.!;])\s+(?=[A-Z\"“])")
 _LIST_MARK = re.compile(r"^\s*(?:[-*•>]+|\(?\d{1,2}[.)]|#{1,6})\s+")
@@ -69,6 +70,8 @@ def _pieces(text: str) -> list[str]:
     if questions:
         short = [s for s in statements if s.endswith("?") or (_COMPARES.match(s) and len(s.split()) <= LONGEST_CONTEXT)]
         return short[: 4 * MOST]
+    if len(labels) > 1:
+        return list(dict.fromkeys(value for _, value in labels if content_words(value)))[: 4 * MOST]
     wishes = [s for s in statements if not _INSTRUCTION.match(s)] or statements
     return wishes[: 4 * MOST]
 
@@ -109,6 +112,8 @@ def _referents(statement: str, found: Sequence[Question], context: Sequence[str]
 
 def _spread(statement: str) -> list[str]:
     """Return one statement for each of the things it compares or asks about alike; itself when that is not clear."""
+    if len(statement) > LONGEST_COMPARISON:
+        return [statement]
     whole = statement
     first, _, rest = statement.partition(" ")
     if is_stop(first):  # "Compare Mars": its capital is no name's

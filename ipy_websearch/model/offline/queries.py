@@ -15,6 +15,7 @@ _DOTTED = re.compile(r"(?:[A-Z]\.){2,}")
 _MEASURED = {"far": "distance", "tall": "height", "old": "age", "hot": "temperature", "heavy": "mass", "fast": "speed",
              "long": "length", "deep": "depth", "big": "size", "large": "size", "dense": "density"}  # fmt: skip
 """What "how far" and its like ask for, as pages name it."""
+_JOINS = frozenset(["and", "of", "the", "&"])
 _EDGES = " \t\"'“”‘’`()[]{}<>,;:!?…*|"
 
 
@@ -40,22 +41,26 @@ def broader_query(questions: Sequence[Question], tried: Sequence[str]) -> str | 
 
 
 def _query(questions: Sequence[Question]) -> str:
-    kept: dict[str, str] = {}
+    kept: list[str] = []
     for question in questions:
         wanted = {stem(term) for term in question.terms}
-        inside = {word for name in question.entities if not is_stop(name.split()[0]) for word in name.split()[1:-1]}
         before = ""
+        joining: list[str] | None = None  # what stands between a kept word and here, while it may join two names
         for token in _TOKEN.findall(question.text):
             word = _MEASURED.get(token.strip(_EDGES).lower(), "") if before == "how" else ""
-            word = word or (token if token in inside and kept else _kept(token, wanted))
+            word = word or _kept(token, wanted)
             before = token.lower()
-            if word and len(kept) < LONGEST:
-                kept.setdefault(word.lower(), word)
-        said = {s for word in kept.values() for s in stems(word)}
-        for term in question.terms:
-            if stem(term) not in said and len(kept) < LONGEST:
-                kept.setdefault(term.lower(), term)
-    return " ".join(kept.values())
+            if not word:
+                joining = [*joining, token] if joining is not None and before in _JOINS else None
+                continue
+            if joining and word[0].isupper() and kept[-1][0].isupper():
+                kept += joining  # "Pride and Prejudice", "Lord of the Rings"
+            joining = []
+            if word.lower() not in map(str.lower, kept):
+                kept.append(word)
+        said = {s for word in kept for s in stems(word)}
+        kept += [term for term in question.terms if stem(term) not in said]
+    return " ".join(kept[:LONGEST])
 
 
 def _kept(token: str, wanted: set[str]) -> str:
@@ -67,5 +72,5 @@ def _kept(token: str, wanted: set[str]) -> str:
         word = word.rstrip(".")
     for ending in ("'s", "’s"):
         word = word.removesuffix(ending)
-    says_nothing = is_stop(word) and not (word.isupper() and word not in ("A", "I"))
+    says_nothing = is_stop(word) and word != "May" and not (word.isupper() and word not in ("A", "I"))
     return "" if says_nothing or not wanted.intersection(stems(word)) else word

@@ -60,6 +60,7 @@ _OBJECTS = (
     ),
     re.compile(rf"^how\s+\w+\s+(?:is|are|was|were)\s+{_THING}\s*\??$", re.I),
 )
+_NUMBER_OF = re.compile(r"(?:^|\b(?:the|total)\s+)number\s+of\s+((?:[a-z’'-]+\s+){0,1}?[a-z’'-]+)")
 _PLURAL = re.compile(r"(?:[^s]s|people|men|women|children)$")
 _CLASSIFIED = re.compile(
     rf"\b(?:the|a)\s+{ENTITY}\s+((?:programming\s+)?(?:language|company|element|planet|country|film|movie|book|novel|band|framework|"
@@ -119,7 +120,8 @@ def read_question(text: str, *, about: Sequence[str] = ()) -> Question:
     for word in (word for entity in entities if " " in entity for word in words(entity) if len(word) == 1):
         terms.setdefault(stem(word), word)  # the "I" of "World War I"
     entity_stems = {s for entity in entities for s in stems(entity) if s in terms}
-    classifiers = {stem(word) for match in _CLASSIFIED.finditer(text) for word in match[1].split()} - entity_stems
+    number = {stem("number")} if _NUMBER_OF.search(text) else set()
+    classifiers = number | {stem(word) for match in _CLASSIFIED.finditer(text) for word in match[1].split()} - entity_stems
     return Question(
         text=text,
         terms=tuple(terms.values()),
@@ -195,7 +197,7 @@ def _kinds(text: str, aspect: frozenset[str]) -> tuple[Kind, ...]:
 def _counted(text: str) -> tuple[str, ...]:
     match = _COUNTED.search(text)
     if match is None:
-        match = re.search(r"(?:^|\b(?:the|total)\s+)number\s+of\s+((?:[a-z’'-]+\s+){0,1}?[a-z’'-]+)", text)
+        match = _NUMBER_OF.search(text)
     counted: list[str] = []
     for word in content_words(match[1]) if match else ():
         counted.append(stem(word))

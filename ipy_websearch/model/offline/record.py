@@ -12,7 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from ipy_websearch.model.offline.evidence import Sentence, collect, title_core
-from ipy_websearch.model.offline.fields import Row, base_of, entities_for, is_quote, is_source, question_for, read_row
+from ipy_websearch.model.offline.fields import (
+    Row,
+    base_of,
+    entities_for,
+    is_confidence,
+    is_quote,
+    is_source,
+    question_for,
+    read_row,
+)
 from ipy_websearch.model.offline.found import Found
 from ipy_websearch.model.offline.parts import split_questions
 from ipy_websearch.model.offline.question import Question
@@ -23,8 +32,8 @@ from ipy_websearch.model.offline.words import stem, stems
 
 SURE_ENOUGH = 0.4
 MOST_ROWS = 20
+DEEPEST = 6
 _VALUE_NAMES = ("value", "answer", "result")
-_ROW_NAMES = ("rows", "items", "records", "results", "entries", "data", "table")
 
 
 def fill(schema: Mapping[str, Any], text: str, sources: Sequence[Source]) -> dict[str, Any]:
@@ -49,26 +58,31 @@ class _Record:
     def __init__(self, sentences: list[Sentence], row: Row, root: Mapping[str, Any]) -> None:
         self.row = row
         self._sentences = sentences
+        self._depth = 0
         self._definitions: Mapping[str, Any] = root.get("$defs") or root.get("definitions") or {}
 
     def object(self, schema: Mapping[str, Any], row: Row, asked: tuple[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
         """Return an object; `asked` is the property that it is the value of, whose question its "value" answers."""
+        self._depth += 1
         properties = {name: self._resolved(part) for name, part in _properties(self._resolved(schema)).items()}
         best: dict[str, Scored | None] = {}
         filled: dict[str, Any] = {}
         for name, part in properties.items():
-            if is_source(name) or is_quote(name):
+            if _goes_with_a_value(name):
                 continue
             about = (asked[0], {**part, "description": _described(asked[1], part)}) if asked and name in _VALUE_NAMES else None
             filled[name], best[name] = self._property(about[0] if about else name, about[1] if about else part, row)
         for name, part in properties.items():
             if name not in filled:
                 filled[name] = _attached(name, part, best)
+        self._depth -= 1
         return {name: filled[name] for name in properties}
 
     def _property(self, name: str, schema: Mapping[str, Any], row: Row) -> tuple[Any, Scored | None]:
         types = types_of(schema)
         inner = self._inner(schema, "object")
+        if self._depth > DEEPEST:
+            return _empty(types), None  # a schema that holds itself
         if inner is not None and _properties(inner):
             return self.object(inner, row, (name, schema)), None
         table = self._inner(schema, "array")
@@ -76,24 +90,29 @@ class _Record:
             items = self._resolved(table.get("items") or {})
             if _properties(items):
                 return self._rows(items, row), None
-            found = self._best(question_for(name, {**schema, "type": "string"}, row), {"type": "string"})
-            return (_listed(found), found)
-        found = self._best(question_for(name, schema, row), schema)
-        value = _as_type(found, schema, name) if found else None
-        return (value if value is not None else _empty(types)), (found if value is not None else None)
+            text: dict[str, Any] = {"type": "string"}
+            found = next(iter(self._candidates(question_for(name, {**schema, **text}, row), text)), None)
+            return _listed(found), found
+        for found in self._candidates(question_for(name, schema, row), schema):
+            if (value := _as_type(found, schema, name)) is not None:
+                return value, found
+        return _empty(types), None
 
-    def _best(self, question: Question, schema: Mapping[str, Any]) -> Scored | None:
-        choices = choices_of(schema)
-        if choices:
-            return self._chosen(question, choices)
+    def _candidates(self, question: Question, schema: Mapping[str, Any]) -> list[Scored]:
+        """Return the sentences with a value for a question, best first."""
+        if choices := choices_of(schema):
+            chosen = self._chosen(question, choices)
+            return [chosen] if chosen else []
         kind = question.kinds[0]
-        for scored in rank(question, self._sentences, kind):
-            if scored.found and (scored.found.strength >= SURE_ENOUGH or kind == "definition"):
-                return scored
-        return None
+        ranked = rank(question, self._sentences, kind)
+        return [s for s in ranked if s.found and (s.found.strength >= SURE_ENOUGH or kind == "definition")]
 
     def _chosen(self, question: Question, choices: Sequence[Any]) -> Scored | None:
-        """Return the best sentence that names one of the choices."""
+        """Return the best sentence that gives one of the choices as its answer, else the best that names one."""
+        known = {str(choice).casefold(): choice for choice in choices}
+        for scored in rank(question, self._sentences, "name"):
+            if scored.found and (choice := known.get(str(scored.found.value).casefold())) is not None:
+                return replace(scored, found=replace(scored.found, value=choice))
         open_question = replace(question, kinds=("text",))
         for scored in rank(open_question, self._sentences, "text"):
             if found := choice_in(choices, question, scored.sentence.text):
@@ -133,7 +152,7 @@ class _Record:
         one = Row(row.text, {k: v for k, v in row.labels.items() if v.endswith("?")}, (name,))
         rest = {n: p for n, p in properties.items() if n != key}
         filled = self.object({"properties": rest}, one)
-        own = {n: v for n, v in filled.items() if not is_source(n) and not is_quote(n)}
+        own = {n: v for n, v in filled.items() if not _goes_with_a_value(n)}
         if own and not found_anything(own):
             return None
         if not own and not any(set(stems(name)) <= s.stems for s in self._sentences):
@@ -167,7 +186,7 @@ def _described(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
 
 def _key_column(properties: Mapping[str, Any]) -> str | None:
     """Return the column that names the row: the first of text that is no source and no quote."""
-    texts = [n for n, p in properties.items() if "string" in types_of(p) and not is_source(n) and not is_quote(n)]
+    texts = [n for n, p in properties.items() if "string" in types_of(p) and not _goes_with_a_value(n)]
     named = [n for n in texts if n.lower() in ("name", "title", "item", "entity", "product", "company", "country")]
     return next(iter([*named, *texts]), None)
 
@@ -207,10 +226,17 @@ def _listed(scored: Scored | None) -> list[str]:
     return [part.strip() for part in re.split(r"\s*,\s*(?:and\s+)?|\s+and\s+", str(scored.found.value)) if part.strip()]
 
 
+def _goes_with_a_value(name: str) -> bool:
+    return is_source(name) or is_quote(name) or is_confidence(name)
+
+
 def _attached(name: str, schema: Mapping[str, Any], best: Mapping[str, Scored | None]) -> Any:
-    """Return the source or quote that goes with a property: the one it is named after, else the best there is."""
+    """Return the source, quote or confidence that goes with a property: the one it is named after, else the best there is."""
     scored = best.get(base_of(name)) if base_of(name) in best else next((s for s in best.values() if s), None)
     types = types_of(schema)
+    if is_confidence(name) and "string" not in types:
+        sure = scored.found.strength if scored and scored.found else 0.0
+        return round(min(sure, 1.0), 2) if scored or "null" not in types else None
     if scored is None:
         return _empty(types)
     value = scored.sentence.text if is_quote(name) else scored.sentence.source.url

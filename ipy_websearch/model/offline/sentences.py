@@ -20,8 +20,8 @@ _MAY_CLOSE = frozenset(_CLOSING_FORMS.split())
 """Abbreviations that may end a sentence too; whether they do is seen from what follows."""
 _END = re.compile(r"[.!?。！？…]+[\"'”’)\]]*(?=\s|$)|(?<=[。！？])")
 _TARGET = r"\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"]*\")?\)"
-_IMAGE = re.compile(r"!\[[^\]]*\]" + _TARGET)
-_LINK = re.compile(r"\[([^\]]*)\]" + _TARGET)
+_IMAGE = re.compile(r"!\[[^\[\]]{0,300}\]" + _TARGET)
+_LINK = re.compile(r"\[([^\[\]]{0,300})\]" + _TARGET)
 _OPENER = re.compile(
     r"(?:The|A|An|In|On|At|It|Its|He|His|She|Her|They|Their|This|That|These|Those|There|Then|For|From|By|As|But|And|Or|"
     r"However|While|When|If|Most|Many|Some|Other|Another|Since|After|Before|With|Although)\b"

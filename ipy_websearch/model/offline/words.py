@@ -98,12 +98,17 @@ def stems(text: str) -> list[str]:
 def content_words(text: str) -> list[str]:
     """Return the words of a text that are not stop words, in order, as they are written.
 
-    Capitals save a word: "US", "WHO" and "D" (the language) are content.
+    Capitals save a word: "US", "WHO" and "D" (the language) are content, and so is the month in "May 2026".
     """
     shouting = text.isupper()
+    found = WORD.findall(text)
     return [
-        word for word in WORD.findall(text) if not is_stop(word) or (word.isupper() and word not in ("A", "I") and not shouting)
+        word for at, word in enumerate(found) if not is_stop(word) or (not shouting and _is_saved(word, found[at + 1 : at + 2]))
     ]
+
+
+def _is_saved(word: str, following: list[str]) -> bool:
+    return (word.isupper() and word not in ("A", "I")) or (word == "May" and following[:1] != [] and following[0].isdigit())
 
 
 def is_stop(word: str) -> bool:
