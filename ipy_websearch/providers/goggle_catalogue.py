@@ -62,14 +62,19 @@ def resolve(goggle: str) -> str:
     if is_address(text):
         return text
     if _NAME.fullmatch(text):
-        return _named(text).value
+        return named(text).value
     check_rules(text)
     return text
 
 
-def _named(name: str) -> Goggle:
+def named(name: str) -> Goggle:
+    """Return the goggle of that name, in any case.
+
+    Raises:
+        ConfigError: there is none; the message says which was meant, and which there are.
+    """
     known = catalogue()
-    wanted = re.sub(r"[ _]", "-", name.casefold())
+    wanted = re.sub(r"[ _]", "-", name.strip().casefold())
     if wanted in known:
         return known[wanted]
     raise ConfigError(

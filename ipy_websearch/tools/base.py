@@ -37,7 +37,9 @@ class ToolOutput:
 
     `summary` is one line for people. `panel_*` describe the panel with the whole output (`panel_data`: Markdown text, or
     a structure of plain dicts and lists that is written as YAML when somebody looks; None: no panel). `urls` are
-    addresses that the model may fetch from now on. `charges` are what the call used, also when it failed.
+    addresses that the model may fetch from now on. `charges` are what the call used, also when it failed. `error_code`
+    says why it failed in the words of the API's own web tools (`max_uses_exceeded`, …; "" when that is not known), and
+    `same_as` is the id of the earlier call that this one repeats ("" when it repeats none).
     """
 
     summary: str
@@ -52,6 +54,8 @@ class ToolOutput:
     notices: tuple[str, ...] = ()
     results: SearchResults | None = field(default=None, repr=False)
     page: Page | None = field(default=None, repr=False)
+    error_code: str = ""
+    same_as: str = ""
 
 
 ToolCallable = Callable[[Any, "ToolContext"], Awaitable[ToolOutput]]

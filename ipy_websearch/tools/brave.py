@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field
 
@@ -17,14 +17,16 @@ from ipy_websearch.providers.base import SafeSearch, SearchRequest
 from ipy_websearch.providers.goggle_catalogue import resolve
 from ipy_websearch.results import SearchResults
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.inputs import Optional, ToolInput, whole_number
+from ipy_websearch.tools.inputs import Bounded, Optional, ToolInput
+from ipy_websearch.tools.kept import Keeper
 from ipy_websearch.tools.outputs import counted, for_query, refused, rich_passage, whole_text
 from ipy_websearch.tools.web_search import as_passage
 from ipy_websearch.usage import Charge
 
+if TYPE_CHECKING:
+    from ipy_websearch.providers.brave import BraveProvider
+
 Search = Callable[[SearchRequest], Awaitable[SearchResults]]
-Context = Callable[[SearchRequest, int, str], Awaitable[SearchResults]]
-"""Asks LLM Context: request, maximum number of tokens, threshold mode."""
 
 _FRESHNESS = "Recency: pd, pw, pm or py (past day, week, month, year), or a range such as 2024-01-01to2024-06-30"
 _GOGGLE = (
@@ -49,7 +51,7 @@ class BraveSearchInput(ToolInput):
     query: str = Field(
         min_length=2, description='The search query. Supports operators: "exact", -exclude, site:domain, filetype:pdf'
     )
-    count: whole_number(1, 20) = Field(5, description="Number of results")  # type: ignore[valid-type]
+    count: Annotated[int, Bounded(1, 20)] = Field(5, description="Number of results")
     freshness: str | Optional = Field(None, description=_FRESHNESS)
     country: str = Field("US", description=_COUNTRY)
     search_lang: str = Field("en", description="Language of the results (ISO 639-1)")
@@ -62,10 +64,10 @@ class BraveContextInput(ToolInput):
     """What the model gives to `brave_llm_context`."""
 
     query: str = Field(min_length=2, description="The search query")
-    maximum_number_of_tokens: whole_number(1_024, 32_768) = Field(  # type: ignore[valid-type]
+    maximum_number_of_tokens: Annotated[int, Bounded(1_024, 32_768)] = Field(
         8_192, description="About how many tokens to return: 2048 for a fact, 16384 for detailed research"
     )
-    count: whole_number(1, 50) = Field(20, description="Search results to consider")  # type: ignore[valid-type]
+    count: Annotated[int, Bounded(1, 50)] = Field(20, description="Search results to consider")
     context_threshold_mode: Literal["strict", "balanced", "lenient", "disabled"] = Field(
         "balanced", description="How well a passage must fit: strict for facts, lenient for broad research"
     )
@@ -92,21 +94,25 @@ def brave_search_tool(search: Search, defaults: SearchRequest, *, price: tuple[C
         return _searched(results)
 
     # 10 s for the search and 5 s for the live data behind it
-    return Tool(
-        "brave_search", SEARCH_DESCRIPTION, BraveSearchInput, call, counts_as_search=True, price=price, timeout_s=20.0
-    )
+    return Tool("brave_search", SEARCH_DESCRIPTION, BraveSearchInput, call, counts_as_search=True, price=price, timeout_s=20.0)
 
 
-def brave_llm_context_tool(ask: Context, defaults: SearchRequest) -> Tool:
-    """Return the tool; `ask` asks Brave's LLM Context, `defaults` is as for `brave_search_tool`."""
+def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest, keeper: Keeper) -> Tool:
+    """Return the tool; `defaults` is as for `brave_search_tool`, `keeper` keeps what was paid for already."""
 
     async def call(given: BraveContextInput, context: ToolContext) -> ToolOutput:
+        async def make() -> ToolOutput:
+            results = await engine.llm_context(
+                brave_request(given, defaults, given.goggles),
+                maximum_number_of_tokens=given.maximum_number_of_tokens,
+                context_threshold_mode=given.context_threshold_mode,
+            )
+            return _passages(results)
+
         try:
-            request = brave_request(given, defaults, given.goggles)
-            results = await ask(request, given.maximum_number_of_tokens, given.context_threshold_mode)
+            return await keeper.output("brave_llm_context", given, defaults, make)
         except WebSearchError as exc:
             return refused(exc)
-        return _passages(results)
 
     price = (Charge("brave", "context"),)
     return Tool(
@@ -153,9 +159,7 @@ def _passages(results: SearchResults) -> ToolOutput:
     passages = tuple(passage for result in results if (passage := as_passage(result)).paragraphs)
     tokens = sum(len(paragraph) for passage in passages for paragraph in passage.paragraphs) // 4
     output = _output("brave_llm_context", results, f"{counted(len(results), 'URL')}, ~{tokens:,} tokens")
-    return replace(
-        output, passages=passages, text=whole_text(passages) or f"No results found for {results.query!r} (brave)."
-    )
+    return replace(output, passages=passages, text=whole_text(passages) or f"No results found for {results.query!r} (brave).")
 
 
 def _output(tool: str, results: SearchResults, found: str) -> ToolOutput:

@@ -18,7 +18,8 @@ from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.firecrawl_outputs import map_output, page_output, search_output, unread
 from ipy_websearch.tools.firecrawl_rules import judge_arrival, judge_page, judge_site
-from ipy_websearch.tools.inputs import LOCATION_SCHEMA, Location, Optional, ToolInput, whole_number
+from ipy_websearch.tools.inputs import LOCATION_SCHEMA, Bounded, Location, Optional, ToolInput
+from ipy_websearch.tools.kept import Keeper
 from ipy_websearch.tools.outputs import refused
 from ipy_websearch.usage import Charge
 
@@ -51,7 +52,7 @@ class SearchInput(ToolInput):
     """What the model gives to `firecrawl_search`."""
 
     query: str = Field(min_length=2, description="The search query")
-    limit: whole_number(1, 10) = Field(3, description="Pages to read, of each source")  # type: ignore[valid-type]
+    limit: Annotated[int, Bounded(1, 10)] = Field(3, description="Pages to read, of each source")
     sources: list[Literal["web", "news", "images"]] = Field(["web"], min_length=1, description="Where to search")
     categories: list[Literal["github", "research", "pdf"]] | Optional = Field(None, description="Only results of these kinds")
     tbs: str | Optional = Field(
@@ -66,49 +67,54 @@ class MapInput(ToolInput):
     """What the model gives to `firecrawl_map`."""
 
     url: str = Field(min_length=1, description="The site's address")
-    limit: whole_number(1, 5_000) = Field(50, description="Addresses to return")  # type: ignore[valid-type]
+    limit: Annotated[int, Bounded(1, 5_000)] = Field(50, description="Addresses to return")
     search: str | Optional = Field(None, description="Only addresses that fit these words, the best first")
     include_subdomains: bool = Field(False, description="Whether subdomains belong to the site")
     location: Annotated[Location | Optional, LOCATION_SCHEMA] = None
 
 
-def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
-    """Return the tool; `defaults` holds the domains that bind the model."""
+def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest, keeper: Keeper) -> Tool:
+    """Return the tool; `defaults` holds the domains that bind the model, `keeper` what was paid for already."""
 
     async def call(given: ScrapeInput, context: ToolContext) -> ToolOutput:
+        async def make() -> ToolOutput:
+            page = await engine.scrape(given.url.strip(), formats=given.formats, location=_plain(given.location))
+            try:
+                judge_arrival(page.url, defaults)
+            except FetchError as exc:
+                return replace(unread(given.url, exc), charges=page.charges)
+            return page_output(page, given.url.strip())
+
         try:
             judge_page(given.url, context.known_urls, defaults)
-            page = await engine.scrape(given.url.strip(), formats=given.formats, location=_plain(given.location))
+            return await keeper.output("firecrawl_scrape", given, defaults, make)
         except FetchError as exc:
             return unread(given.url, exc)
         except WebSearchError as exc:
             return refused(exc)
-        try:
-            judge_arrival(page.url, defaults)
-        except FetchError as exc:
-            return replace(unread(given.url, exc), charges=page.charges)
-        return page_output(page, given.url)
 
     price = (Charge("firecrawl", "fetch", unit="credit"),)
     return Tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, call, price=price, timeout_s=TIMEOUT_S)
 
 
-def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
+def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest, keeper: Keeper) -> Tool:
     """Return the tool; `defaults` holds what the user set and the domains that bind the model."""
 
     async def call(given: SearchInput, context: ToolContext) -> ToolOutput:
-        request = replace(defaults, query=given.query, count=given.limit)
-        try:
+        async def make() -> ToolOutput:
             results, pages = await engine.search_pages(
-                request,
+                replace(defaults, query=given.query, count=given.limit),
                 sources=given.sources,
                 categories=given.categories or (),
                 tbs=given.tbs,
                 location=given.location,
             )
+            return search_output(results, pages)
+
+        try:
+            return await keeper.output("firecrawl_search", given, defaults, make)
         except WebSearchError as exc:
             return refused(exc)
-        return search_output(results, pages)
 
     # Two credits for the search and one for each of the ten pages it may read.
     price = (Charge("firecrawl", "search", Decimal(12), "credit"),)
@@ -117,12 +123,11 @@ def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
     )
 
 
-def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
-    """Return the tool; `defaults` holds the domains that bind the model."""
+def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest, keeper: Keeper) -> Tool:
+    """Return the tool; `defaults` holds the domains that bind the model, `keeper` what was paid for already."""
 
     async def call(given: MapInput, context: ToolContext) -> ToolOutput:
-        try:
-            judge_site(given.url, context.known_urls, defaults)
+        async def make() -> ToolOutput:
             found = await engine.map(
                 given.url.strip(),
                 limit=given.limit,
@@ -130,11 +135,15 @@ def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> To
                 include_subdomains=given.include_subdomains,
                 location=_plain(given.location),
             )
+            return map_output(found)
+
+        try:
+            judge_site(given.url, context.known_urls, defaults)
+            return await keeper.output("firecrawl_map", given, defaults, make)
         except FetchError as exc:
             return unread(given.url, exc)
         except WebSearchError as exc:
             return refused(exc)
-        return map_output(found)
 
     price = (Charge("firecrawl", "map", unit="credit"),)
     return Tool("firecrawl_map", MAP_DESCRIPTION, MapInput, call, price=price, timeout_s=TIMEOUT_S)

@@ -6,10 +6,12 @@ A model that asks for 100 results of an engine that gives 20 gets 20, not an err
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema, model_validator
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 
 def _without_null_defaults(schema: dict[str, Any]) -> None:
@@ -29,13 +31,22 @@ class ToolInput(BaseModel):
         return {k: v for k, v in given.items() if v is not None} if isinstance(given, Mapping) else given
 
 
-def whole_number(least: int, most: int) -> Any:
-    """Return the type of a whole number that is brought into its bounds, which the schema names."""
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Marks a number that is brought into its bounds, which the schema names: `Annotated[int, Bounded(1, 20)]`."""
 
-    def clamp(value: int) -> int:
-        return min(max(value, least), most)
+    least: int
+    most: int
 
-    return Annotated[int, AfterValidator(clamp), Field(json_schema_extra={"minimum": least, "maximum": most})]
+    def clamp(self, value: int) -> int:
+        """Return the number, or the bound that it lies beyond."""
+        return min(max(value, self.least), self.most)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self.clamp, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(core), "minimum": self.least, "maximum": self.most}
 
 
 Optional = SkipJsonSchema[None]

@@ -1,0 +1,254 @@
+"""The executables `web-search-brave-tool`, `web-search-google-tool` and `web-fetch-tool`: JSON in, JSON out.
+
+    echo '{"query": "window functions"}' | web-search-brave-tool
+    web-fetch-tool --schema
+
+Each reads one JSON object from standard input and writes one to standard output: the result, or `{"error": …}` with an
+exit status other than 0. Forms and texts are those of seed 002, with the package's own places for keys. Invariant: standard
+output holds one JSON document and nothing else, whatever happens (`--help` apart). Neither pandas, pydantic, IPython nor the
+SDK is imported, and an HTTP library only when something is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, WebSearchError
+from ipy_websearch.tools.schemas import SCHEMAS
+
+JSON = dict[str, Any]
+
+OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+"""Exit statuses: done; the work failed or the input is wrong; the command line is wrong; Ctrl-C."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """One executable: what it is called, which tool it is, an example of its input and output, and what it does."""
+
+    command: str
+    tool: str
+    example: str
+    result: str
+    work: Callable[[JSON], Coroutine[Any, Any, JSON]]
+
+    def help(self) -> str:
+        """Return the help for people."""
+        schema = SCHEMAS[self.tool]
+        fields = [f"  {name:<16} {_explained(name, schema)}" for name in schema["parameters"]["properties"]]
+        return "\n".join(
+            (
+                f"usage: {self.command} [--schema | --help | --version]",
+                "",
+                f"{schema['description'].split('. ')[0]}.",
+                "Reads one JSON object from standard input and writes one to standard output.",
+                "",
+                "Input:",
+                *fields,
+                "",
+                f"Output: {self.result}",
+                'or {"error": "…"} with an exit status other than 0.',
+                "",
+                "Example:",
+                f"  echo '{self.example}' | {self.command}",
+                "",
+                "  --schema         print the tool's JSON schema",
+            )
+        )
+
+
+def _explained(name: str, schema: JSON) -> str:
+    needed = "" if name in schema["parameters"]["required"] else " (optional)"
+    return f"{schema['parameters']['properties'][name]['description']}{needed}"
+
+
+def web_search_brave() -> NoReturn:
+    """Run `web-search-brave-tool`."""
+    sys.exit(run(_search_executable("brave"), sys.argv[1:]))
+
+
+def web_search_google() -> NoReturn:
+    """Run `web-search-google-tool`."""
+    sys.exit(run(_search_executable("google"), sys.argv[1:]))
+
+
+def web_fetch() -> NoReturn:
+    """Run `web-fetch-tool`."""
+    result = '{"content": "# Title …", "lines_read": 100}'
+    sys.exit(run(Executable("web-fetch-tool", "web_fetch", '{"url": "https://example.com"}', result, _fetch), sys.argv[1:]))
+
+
+def _search_executable(engine: str) -> Executable:
+    async def work(given: JSON) -> JSON:
+        return await _search(engine, given)
+
+    result = '{"results": [{"title", "url", "description", "published_date" (if known)}, …]}'
+    return Executable(f"web-search-{engine}-tool", f"web_search_{engine}", '{"query": "window functions"}', result, work)
+
+
+def run(executable: Executable, arguments: Sequence[str]) -> int:
+    """Run an executable with its command line arguments and return the exit status."""
+    if arguments:
+        return _told(executable, arguments)
+    if sys.stdin is None or sys.stdin.isatty():
+        print(executable.help(), file=sys.stderr)
+        return WRONG_USE
+    try:
+        given = _input(sys.stdin.buffer.read(), SCHEMAS[executable.tool]["parameters"])
+        _write(asyncio.run(executable.work(given)))
+        return OK
+    except WebSearchError as exc:
+        _write({"error": str(exc)})
+        return FAILED
+    except KeyboardInterrupt:
+        _write({"error": "Interrupted"})
+        return INTERRUPTED
+    except BrokenPipeError:
+        return FAILED
+    except Exception as exc:  # the reader of standard output is a program: it gets JSON, not a traceback
+        _write({"error": f"Internal error: {type(exc).__name__}"})
+        return FAILED
+
+
+def _told(executable: Executable, arguments: Sequence[str]) -> int:
+    """Answer the options that read no input."""
+    if {"--help", "-h"} & set(arguments):
+        print(executable.help())
+    elif list(arguments) == ["--schema"]:
+        _write(SCHEMAS[executable.tool], indent=2)
+    elif list(arguments) == ["--version"]:
+        from ipy_websearch import __version__
+
+        print(f"{executable.command} {__version__}")
+    else:
+        _write({"error": f"Invalid arguments: {' '.join(arguments)}; see {executable.command} --help"})
+        return WRONG_USE
+    return OK
+
+
+def _write(value: Mapping[str, Any], indent: int | None = None) -> None:
+    """Write JSON in UTF-8, whatever the terminal's encoding is."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _input(raw: bytes, parameters: JSON) -> JSON:
+    """Return the input if it is a JSON object that fits the schema; nulls count as left out, unknown fields do nothing.
+
+    Raises:
+        ConfigError: it is something else; the message names the field.
+    """
+    try:
+        given = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise ConfigError("Invalid input: standard input must hold one JSON object") from None
+    if not isinstance(given, dict):
+        raise ConfigError(f"Invalid input: standard input must hold one JSON object, not a {type(given).__name__}")
+    known = parameters["properties"]
+    values = {name: value for name, value in given.items() if name in known and value is not None}
+    for name in parameters["required"]:
+        if name not in values:
+            raise ConfigError(f"Invalid input: {name} is required")
+    for name, value in values.items():
+        if fault := _fault(value, known[name]):
+            raise ConfigError(f"Invalid input: {name} must be {fault}")
+    return values
+
+
+def _fault(value: Any, schema: JSON) -> str:
+    """Return what a value should be when it is not of its schema's form, "" when it is."""
+    match schema["type"]:
+        case "string":
+            least = schema.get("minLength", 1)
+            fits = isinstance(value, str) and len(value.strip()) >= least
+            return "" if fits else f"a string of {least} or more characters"
+        case "array":
+            fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
+            return "" if fits else "an array of strings"
+        case _:
+            fits = isinstance(value, int) and not isinstance(value, bool) and value >= schema["minimum"]
+            return "" if fits else f"an integer of {schema['minimum']} or more"
+
+
+async def _search(engine: str, given: JSON) -> JSON:
+    """Return the results of one search in the seed's form; `count`, country, language and filter are the settings'."""
+    from ipy_websearch import __version__
+    from ipy_websearch.config import data_dir, load_settings, settings_dir
+    from ipy_websearch.credentials import Credentials
+    from ipy_websearch.http.client import HttpClient
+    from ipy_websearch.providers.base import ProviderContext, SearchRequest, clean_domain
+    from ipy_websearch.providers.engine import permitted
+    from ipy_websearch.providers.registry import create
+
+    settings = load_settings(Path.cwd())
+    allowed, blocked = (tuple(map(clean_domain, given.get(f"{kind}_domains", ()))) for kind in ("allowed", "blocked"))
+    asked = SearchRequest(
+        given["query"],
+        count=settings.count,
+        country=settings.country,
+        language=settings.language,
+        safe_search=settings.safe_search,  # type: ignore[arg-type]  # the trait is an Enum of the same words
+        allowed_domains=allowed,
+        blocked_domains=() if allowed else blocked,
+    )
+    credentials = Credentials(settings_dir(), Path.cwd() / ".env")
+    http = HttpClient(user_agent=f"ipy_websearch/{__version__}", secrets=credentials.secrets)
+    try:
+        found = await create(engine, ProviderContext(http, credentials, data_dir())).search(asked)
+    except MissingKeyError:
+        raise ConfigError(_authentication(engine, credentials, "not found")) from None
+    except ProviderError as exc:
+        if exc.status == 401 or "the key was refused" in str(exc):
+            raise ConfigError(f"{_authentication(engine, credentials, 'refused')} ({exc})") from None
+        raise
+    finally:
+        await http.aclose()
+    # An engine takes only one of the two lists.
+    kept = permitted(found, SearchRequest(asked.query, blocked_domains=blocked)) if allowed and blocked else found
+    return {"results": [_result(result) for result in kept]}
+
+
+def _result(result: Any) -> JSON:
+    """Return one result with the seed's fields; the date is left out when it is not known."""
+    fields = {"title": result.title, "url": result.url, "description": result.description}
+    if result.published_date is not None:
+        fields["published_date"] = result.published_date.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return fields
+
+
+def _authentication(engine: str, credentials: Any, what: str) -> str:
+    """Return the seed's words for a key that is missing or refused, with our places."""
+    from ipy_websearch.providers.registry import PROVIDERS
+
+    specs = [credentials.spec(key) for key in PROVIDERS[engine].keys]
+    paths = [str(credentials.settings_dir / spec.file_name) for spec in specs]
+    several = len(specs) > 1
+    return (
+        f"Authentication required: {' or '.join(spec.variable for spec in specs)} {what}. Set environment "
+        f"variable{'s' if several else ''} or create {' and '.join(paths)} file{'s' if several else ''}, or use a .env file "
+        f"here or the system keyring. Get {'credentials' if several else 'API key'} from {specs[0].obtain}"
+    )
+
+
+async def _fetch(given: JSON) -> JSON:
+    """Return a page, or lines of it, in the seed's form."""
+    from ipy_websearch.extract.reader import PageReader
+    from ipy_websearch.extract.worker import ExtractionWorker
+
+    worker = ExtractionWorker()
+    try:
+        page = await PageReader(worker=worker).read(given["url"], offset=given.get("offset", 1), limit=given.get("limit"))
+    except WebSearchError as exc:
+        from ipy_websearch.tools.fetch_rules import failure_text
+
+        raise ConfigError(failure_text(exc)) from None
+    finally:
+        worker.close()
+    return {"content": page.content, "lines_read": page.lines_read}
