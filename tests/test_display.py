@@ -293,7 +293,7 @@ def test_an_answer_with_five_large_panels_takes_at_most_60_kb() -> None:
     answer = replace(ANSWER, panels=panels, text=f"A sentence with a mark [1]. {'And some without. ' * 5}" * 50)
     html = answer_html(answer)
     assert len((html + answer_markdown(answer) + answer_text(answer)).encode()) < 60_000
-    assert "%panels P5 shows all" in html
+    assert "%panels P5 --all shows all" in html
 
 
 def test_a_structured_answer_is_shown_as_a_table() -> None:

@@ -275,10 +275,11 @@ async def test_hostile_pages_keep_what_is_seen_and_lose_what_is_not() -> None:
             pages = reader(server, worker)
             for case in INJECTIONS:
                 page = await pages.read(f"{server.base}/{case['id']}")
+                seen = page.content.replace("\\<", "<")  # Markdown writes a literal "<" as "\<"
                 for text in case["keep"]:
-                    assert text in page.content, (case["id"], case["carrier"], page.content)
+                    assert text in seen, (case["id"], case["carrier"], page.content)
                 for text in case["drop"]:
-                    assert text not in page.content, (case["id"], case["carrier"], page.content)
+                    assert text not in seen, (case["id"], case["carrier"], page.content)
                 assert not any("exfil" in link for link in page.links), case["id"]
     finally:
         worker.close()

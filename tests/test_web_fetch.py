@@ -274,7 +274,7 @@ async def test_hostile_pages_reach_the_model_as_quoted_data_alone() -> None:
                 url = f"{server.base}/{case['id']}"
                 output = await fetched(reader, url)
                 (passage,) = output.passages
-                quoted = "\n\n".join(passage.paragraphs)
+                quoted = "\n\n".join(passage.paragraphs).replace("\\<", "<")  # Markdown writes a literal "<" as "\<"
                 assert all(text in quoted for text in case["keep"]), (case["id"], quoted)
                 assert not any(text in quoted for text in case["drop"]), (case["id"], quoted)
                 assert passage.url == url and not output.text and not output.notices

@@ -38,7 +38,8 @@ def tail_text(view: AnswerView, feedback: int = 1, *, said: Collection[str] = ()
     for source, _ in sources(view.citations):
         date = f" ({iso(source.published_date)})" if source.published_date else ""
         lines.append(f"[{source.n}] {one_line(source.title)}{date}  {visible(source.url)}".rstrip())
-    below = [f"panels: {', '.join(panel.id for panel in view.panels)} (%panels P1 shows one)"] if view.panels else []
+    ids = [panel.id for panel in view.panels]
+    below = [f"panels: {', '.join(ids)} (%panels {ids[0]} shows one)"] if ids else []
     below += [*(one_line(notice) for notice in view.notices if one_line(notice) not in said), facts(view.answer)]
     return "\n\n".join(filter(None, ("\n".join(lines), "\n".join(below) if feedback else "")))
 

@@ -48,7 +48,7 @@ def folded_panels(panels: Sequence[Panel]) -> str:
 def _folded(panel: Panel, limit: int) -> str:
     text = visible(panel.content).rstrip()
     body = cut_escaped(text, limit)
-    rest = f"\n… <i>%panels {escape(panel.id)} shows all {len(text):,} characters</i>" if len(body[1]) < len(text) else ""
+    rest = f"\n… <i>%panels {escape(panel.id)} --all shows all {len(text):,} characters</i>" if len(body[1]) < len(text) else ""
     return (
         f"<details><summary><small>{escape(heading(panel))}</small></summary><pre>{body[0]}{rest}</pre></details>"
         if text

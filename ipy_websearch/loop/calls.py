@@ -86,14 +86,15 @@ class CallRunner:
             known = ", ".join(self.tools)
             return _error(f"There is no tool called {call.name!r}. Available: {known}.")
         if call.malformed:
-            return _error("The input of this call was cut off; nothing was run.")
+            return _error("The input of this call was cut off; nothing was run.", "invalid_tool_input")
         problem = _input_problem(tool, call.input)
         if problem:
-            return _error(problem)
+            return _error(problem, "invalid_tool_input")
         key = (tool.name, _normal(call.input))
         if key in self._first_ids:
-            text = f"Same call as {self._first_ids[key]}; its result is given there."
-            return ToolOutput(summary="already asked in this answer", text=text)
+            first = self._first_ids[key]
+            text = f"Same call as {first}; its result is given there."
+            return ToolOutput(summary="already asked in this answer", text=text, same_as=first)
         limit = self._limit_for(tool)
         if limit:
             return self._limit_output(limit)
@@ -114,7 +115,8 @@ class CallRunner:
     def _limit_output(self, limit: LimitName) -> ToolOutput:
         self.meter.reach(limit)
         reason = self.meter.explain(limit)
-        return ToolOutput(summary=f"not run: {reason}", text=f"Not run: {reason}.", is_error=True)
+        code = "max_uses_exceeded" if limit == "max_searches" else "unavailable"
+        return ToolOutput(summary=f"not run: {reason}", text=f"Not run: {reason}.", is_error=True, error_code=code)
 
     def _reach(self, limit: LimitName) -> list[Event]:
         first = self.meter.reached is None
@@ -175,8 +177,8 @@ class CallRunner:
         return [*notices, finished]
 
 
-def _error(text: str) -> ToolOutput:
-    return ToolOutput(summary=shorten(plain(text), 200), text=text, is_error=True)
+def _error(text: str, code: str = "unavailable") -> ToolOutput:
+    return ToolOutput(summary=shorten(plain(text), 200), text=text, is_error=True, error_code=code)
 
 
 def _input_problem(tool: Tool, value: Any) -> str:

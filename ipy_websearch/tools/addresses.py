@@ -14,7 +14,7 @@ _BARE = re.compile(
 
 def addresses_in(text: str) -> set[str]:
     """Return the addresses in `text`; a bare "example.com/page" counts as its https and http address."""
-    found = {_trim(match) for match in _ADDRESS.findall(text)}
+    found = explicit_addresses(text)
     for match in _BARE.findall(_ADDRESS.sub(" ", text)):
         bare = _trim(match)
         found |= {f"https://{bare}", f"http://{bare}"}
@@ -31,15 +31,24 @@ def _trim(address: str) -> str:
 
 
 def addresses_of(message: Mapping[str, Any]) -> set[str]:
-    """Return the addresses in a message's own text and in the sources of its results."""
+    """Return the addresses that a message made known: those a person wrote, and those in the results of tools."""
     content = message["content"]
     if isinstance(content, str):
         return addresses_in(content)
     found: set[str] = set()
-    for block in content:
-        if block.get("type") == "text" and message["role"] == "user":
+    for block in content if message["role"] == "user" else ():
+        if block.get("type") == "text":
             found |= addresses_in(block.get("text", ""))
         inner = block.get("content")
-        if isinstance(inner, list):
-            found.update(b["source"] for b in inner if isinstance(b, dict) and b.get("type") == "search_result")
+        for part in inner if isinstance(inner, list) else ():
+            if part.get("type") == "search_result":
+                found.add(part["source"])
+                found.update(*(explicit_addresses(text.get("text", "")) for text in part["content"]))
+            elif part.get("type") == "text":
+                found |= explicit_addresses(part.get("text", ""))
     return found
+
+
+def explicit_addresses(text: str) -> set[str]:
+    """Return the full addresses in text that came from the web; bare names in it do not count."""
+    return {_trim(match) for match in _ADDRESS.findall(text)}
