@@ -1,7 +1,8 @@
 """Ask the web from a notebook cell.
 
 `%load_ext ipy_websearch` brings `%search` (results as a pandas DataFrame), `%%ask` (an answer with its sources) and `%cost`
-(what it cost). The same is here as functions: `search`, `fetch`, `ask` and `cost` block, `Session` has them as coroutines.
+(what it cost). The same is here as functions: `search`, `fetch`, `ask`, `enrich` and `cost` block, `Session` has them as
+coroutines; every DataFrame has `df.web`.
 
 Importing the package imports neither pandas nor the anthropic SDK: names are loaded when they are first used.
 """
@@ -25,7 +26,9 @@ __all__ = [
     "__version__",
     "ask",
     "cost",
+    "enrich",
     "fetch",
+    "intercept",
     "load_ipython_extension",
     "search",
     "unload_ipython_extension",
@@ -43,7 +46,9 @@ _HOMES = {
     "WebSearchError": "errors",
     "ask": "api",
     "cost": "api",
+    "enrich": "enriching",
     "fetch": "api",
+    "intercept": "interception",
     "search": "api",
 }
 
@@ -52,7 +57,9 @@ if TYPE_CHECKING:
     from ipy_websearch.api import cost as cost
     from ipy_websearch.api import fetch as fetch
     from ipy_websearch.api import search as search
+    from ipy_websearch.enriching import enrich as enrich
     from ipy_websearch.errors import WebSearchError as WebSearchError
+    from ipy_websearch.interception import intercept as intercept
     from ipy_websearch.results import Answer as Answer
     from ipy_websearch.results import Citation as Citation
     from ipy_websearch.results import Page as Page
@@ -89,3 +96,13 @@ def unload_ipython_extension(ipython: Any) -> None:
     from ipy_websearch.magics.extension import unload
 
     unload(ipython)
+
+
+def _reach_pandas() -> None:
+    """Put `df.web` on pandas' DataFrame, at once or when pandas is imported."""
+    from ipy_websearch.accessor import install
+
+    install()
+
+
+_reach_pandas()

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, suppress
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -258,13 +259,17 @@ def ask(
     )
 
 
-def cost(*, by: str | None = None) -> pd.DataFrame:
+def cost(*, by: str | None = None, everything: bool = False, since: datetime | None = None) -> pd.DataFrame:
     """Return what the session spent: one row for each model request and paid call, or sums.
 
-    `by` is None or one of question, model, provider, kind, day, notebook, session. Column `usd` is US dollars; an unknown
-    price is NaN, never 0.
+    `by` is None or one of question, model, engine (or provider), kind, day, notebook, session; every grouping sums up to
+    the same total. `everything` is all sessions in the ledger, `since` (without a zone: UTC) only what came later. Column
+    `usd` is US dollars; an unknown price is NaN, never 0. The frame's `summary` has the exact total as a Decimal.
 
     >>> list(cost().columns[:4])
     ['time', 'question', 'kind', 'name']
+
+    Raises:
+        ConfigError: there is no such grouping.
     """
-    return session().cost(by=by)
+    return session().cost(by=by, everything=everything, since=since)

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 from ipy_websearch.booking import Booking
-from ipy_websearch.errors import ModelError
+from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.events import Event, Finished
-from ipy_websearch.ledger import Ledger
 from ipy_websearch.loop.run import AnswerLoop
 from ipy_websearch.pricing import model_cost
+from ipy_websearch.purse import CeilingPurse
 from ipy_websearch.results import Answer
 from ipy_websearch.usage import Usage
 
 Keep = Callable[[Booking, Answer | None], Answer | None]
+
+
+def paid_sleep(purse: CeilingPurse) -> Callable[[float], Awaitable[None]]:
+    """Return the wait before a failed request is sent again: its worst case is reserved once more first.
+
+    Raises (when awaited):
+        BudgetExceededError: there is not enough money to send it again.
+    """
+
+    async def sleep(seconds: float) -> None:
+        if problem := purse.again():
+            raise BudgetExceededError(f"the model did not answer, and {problem}")
+        await asyncio.sleep(seconds)
+
+    return sleep
 
 
 class AskRun:
@@ -26,9 +40,10 @@ class AskRun:
     the iteration is cancelled, `interrupted()` books what was spent and gives the answer so far.
     """
 
-    def __init__(self, loop: AnswerLoop, ledger: Ledger, session_id: str, keep: Keep) -> None:
+    def __init__(self, loop: AnswerLoop, booking: Booking, keep: Keep, purse: CeilingPurse) -> None:
         self.loop = loop
-        self.booking = Booking(ledger, session_id, uuid.uuid4().hex[:12], loop.job.question)
+        self.booking = booking
+        self._purse = purse
         self.answer: Answer | None = None
         self._keep_in_session = keep
 
@@ -59,17 +74,23 @@ class AskRun:
             raise
         finally:
             await events.aclose()  # type: ignore[attr-defined]
+            self._book_the_rest()
             if self.answer is None:
                 self._keep_in_session(self.booking, None)
 
     def interrupted(self) -> Answer:
         """Book what a cut-off request has used and return the answer so far, with `limit` "interrupted"."""
         if self.answer is None:
-            if booked := self.loop.interrupted():
-                self.booking.take(booked)
+            self._book_the_rest()
             self._keep(self.loop.partial("interrupted"))
         assert self.answer is not None
         return self.answer
+
+    def _book_the_rest(self) -> None:
+        """Book what was sent and has not come to its end, and give back the money that was held for it."""
+        if booked := self.loop.interrupted():
+            self.booking.take(booked)
+        self.booking.charges(self._purse.close(), status="interrupted")
 
     def _keep(self, answer: Answer) -> Answer:
         full = replace(answer, cost_usd=self.booking.cost_usd, trace=tuple(self.booking.steps))

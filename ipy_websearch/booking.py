@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.events import Event, ModelRequested, ModelResponded, Money, ToolFinished, ToolStarted
 from ipy_websearch.ledger import Ledger, LedgerRow
-from ipy_websearch.pricing import charge_cost, model_cost
+from ipy_websearch.pricing import caching_saved, charge_cost, model_cost
 from ipy_websearch.results import Step
 from ipy_websearch.text import shorten
 from ipy_websearch.usage import Charge, Usage
@@ -29,6 +29,7 @@ class Booking:
     session: str
     question_id: str
     question: str
+    notebook: str = ""
     cost_usd: Money = Decimal(0)
     steps: list[Step] = field(default_factory=list)
     _body: Any = None
@@ -49,13 +50,22 @@ class Booking:
                 pass
 
     def charges(self, charges: Sequence[Charge], *, status: str = "ok") -> Money:
-        """Book the calls to engines and return what they cost together."""
+        """Book calls to engines and return what they cost together; what "interrupted" ones cost is the price expected."""
         total: Money = Decimal(0)
         for charge in charges:
             cost = charge_cost(charge)
             total = add_money(total, cost)
-            saved = charge_cost(_uncached(charge)) if charge.cached else None
-            self._row(kind=charge.kind, name=charge.provider, cost=cost, charge=charge, status=status, saved=saved)
+            saved = charge_cost(replace(charge, cached=False)) if charge.cached else None
+            estimated = status == "interrupted"
+            self._row(
+                kind=charge.kind,
+                name=charge.provider,
+                cost=cost,
+                charge=charge,
+                status=status,
+                estimated=estimated,
+                saved=saved,
+            )
         self.cost_usd = add_money(self.cost_usd, total)
         return total
 
@@ -63,7 +73,15 @@ class Booking:
         cost = model_cost(event.model, event.usage)
         self.cost_usd = add_money(self.cost_usd, cost)
         status = "ok" if event.stop_reason else "error"
-        self._row(kind="model", name=event.model, cost=cost, usage=event.usage, status=status, estimated=event.estimated)
+        self._row(
+            kind="model",
+            name=event.model,
+            cost=cost,
+            usage=event.usage,
+            status=status,
+            estimated=event.estimated,
+            saved=caching_saved(event.model, event.usage),
+        )
         self.steps.append(
             Step(
                 n=len(self.steps) + 1,
@@ -124,12 +142,6 @@ class Booking:
                 status=status,
                 estimated=estimated,
                 saved_usd=saved,
-                notebook="",
+                notebook=self.notebook,
             )
         )
-
-
-def _uncached(charge: Charge) -> Charge:
-    from dataclasses import replace
-
-    return replace(charge, cached=False)

@@ -44,6 +44,9 @@ class WebSearch(Configurable):
         config=True
     )
     session_budget_usd = Float(None, allow_none=True, min=0.0, help="US dollars that the session may cost.").tag(config=True)
+    day_budget_usd = Float(None, allow_none=True, min=0.0, help="US dollars that all sessions may cost on a day (UTC).").tag(
+        config=True
+    )
     safe_search = Enum(("off", "moderate", "strict"), "moderate", help="Filter for adult content.").tag(config=True)
     country = Unicode("", help="Two-letter country of the results; empty: the engine's default.").tag(config=True)
     language = Unicode("en", help="Two-letter language of the results.").tag(config=True)

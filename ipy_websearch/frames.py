@@ -6,7 +6,8 @@ and the memory, `df[["title"]]` and friends fall back to a plain view of the col
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,37 @@ def search_frame(results: SearchResults) -> SearchFrame:
     )
     frame.search = results
     return frame
+
+
+@dataclass(frozen=True, slots=True)
+class CostSummary:
+    """What stands under a table of costs: exact US dollars spent, what is not known, and what caches saved.
+
+    `unpriced` counts the calls without a known price by the name of their model or engine. `saved_calls_usd` is what
+    answers from the cache would have cost, `saved_prompt_usd` what the models' prompt caches saved. `rows` is the length of
+    the frame that it was made with: a frame of another length is a part, to which the sums do not apply.
+    """
+
+    total_usd: Decimal
+    unpriced: Mapping[str, int]
+    saved_calls_usd: Decimal
+    saved_prompt_usd: Decimal
+    scope: str
+    rows: int
+
+
+class CostFrame(pd.DataFrame):
+    """Costs as a DataFrame with a column `usd`; `.summary` holds the exact sums (None after a pickle)."""
+
+    _metadata = ["summary"]
+    summary: CostSummary | None = None
+
+    @property
+    def _constructor(self) -> type[CostFrame]:
+        return CostFrame
+
+    def __reduce__(self) -> Any:
+        return pd.DataFrame(self).__reduce__()
 
 
 def utc_series(dates: Iterable[datetime | None]) -> pd.Series[Any]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
@@ -20,7 +20,20 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 from ipy_websearch.config import did_you_mean
 from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.ledger_report import GroupName, Scope, entries, entry_frame, group_frame, groups, microseconds, totals
+from ipy_websearch.ledger_report import (
+    EPOCH,
+    GroupName,
+    Scope,
+    curve,
+    entries,
+    entry_frame,
+    group_frame,
+    groups,
+    microseconds,
+    savings,
+    totals,
+    unpriced,
+)
 from ipy_websearch.ledger_tables import APPLICATION_ID, migrate
 from ipy_websearch.text import shorten, visible
 from ipy_websearch.usage import Usage
@@ -28,7 +41,7 @@ from ipy_websearch.usage import Usage
 if TYPE_CHECKING:
     import pandas as pd
 
-GROUPS: tuple[GroupName, ...] = ("question", "model", "provider", "kind", "day", "notebook", "session")
+GROUPS: tuple[GroupName, ...] = ("question", "model", "provider", "engine", "kind", "day", "notebook", "session")
 QUESTION_CHARS = 200
 RETRY_S = 30.0
 """Seconds after which a file that could not be written is tried again."""
@@ -48,8 +61,9 @@ class LedgerRow:
     """One model request or one call to an engine.
 
     `time` is aware (UTC), `name` the model's id or the engine, `units` how many `unit`s an engine billed. `cost_usd` is
-    None when the price is unknown; `saved_usd` is what a cache hit would have cost. `estimated` counts are ours, because
-    the answer broke off before the API said its own. `notebook` is the notebook's path or name, "" when unknown.
+    None when the price is unknown; `saved_usd` is what a cache hit would have cost or, for a model request, what its reads
+    from the prompt cache saved. `estimated` counts are ours, because the answer broke off before the API said its own, or
+    the call before the engine did. `notebook` is the notebook's path or name, "" when unknown.
     """
 
     time: datetime
@@ -130,8 +144,27 @@ class Ledger:
         return _dollars(sum(usd for usd, _, _ in found)), sum(unknown for _, unknown, _ in found)
 
     def saved(self, session: str | None = None, since: datetime | None = None) -> Decimal:
-        """Return the US dollars that calls would have cost that were answered from the cache."""
-        return _dollars(sum(saved for _, _, saved in self._read(lambda c: [totals(c, Scope(session, since))])))
+        """Return the US dollars that caches saved, ours and those of the models."""
+        return sum(self.savings(session, since), Decimal(0))
+
+    def savings(self, session: str | None = None, since: datetime | None = None) -> tuple[Decimal, Decimal]:
+        """Return the US dollars that answers from our cache saved, and those that the models' prompt caches saved."""
+        found = self._read(lambda c: [savings(c, Scope(session, since))])
+        return _dollars(sum(calls for calls, _ in found)), _dollars(sum(prompts for _, prompts in found))
+
+    def unpriced(self, session: str | None = None, since: datetime | None = None) -> dict[str, int]:
+        """Return how many rows of which model or engine have no known price, by its name."""
+        counts: dict[str, int] = {}
+        for name, count in self._read(lambda c: unpriced(c, Scope(session, since))):
+            counts[name] = counts.get(name, 0) + count
+        return counts
+
+    def curve(
+        self, session: str | None = None, since: datetime | None = None, *, points: int = 500
+    ) -> list[tuple[datetime, str, Decimal]]:
+        """Return (moment, kind, US dollars spent up to it since the entry before) by time, in at most `points` steps."""
+        found = sorted(self._read(lambda c: curve(c, Scope(session, since), points)))
+        return [(EPOCH + timedelta(microseconds=time), kind, _dollars(usd)) for time, kind, usd in found]
 
     def frame(self, *, session: str | None = None, since: datetime | None = None, by: GroupName | None = None) -> pd.DataFrame:
         """Return the ledger, or sums of it, as a plain DataFrame with a RangeIndex.
@@ -142,8 +175,9 @@ class Ledger:
 
         With `by`: one row for each group; the group's column, calls, model_calls, searches (those of Anthropic's servers
         included), input_tokens, output_tokens, cached (calls answered from the cache), usd (of the rows with a price, NaN
-        when none has one), unknown (rows without a price). "model" sums up model requests only, "provider" calls to
-        engines only; days are UTC. Days, questions and sessions come oldest first, other groups most expensive first.
+        when none has one), unknown (rows without a price). "engine" is another word for "provider". Every grouping sums up
+        to the whole: by model, what engines cost stands in the row "(engines)", by provider what models cost in "(models)".
+        Days are UTC. Days, questions and sessions come oldest first, other groups most expensive first.
 
         Raises:
             ConfigError: there is no such group.

@@ -17,11 +17,14 @@ from ipy_websearch.ledger_tables import COUNTS, DAY_US, MODEL, entry_counts
 if TYPE_CHECKING:
     import pandas as pd
 
-GroupName = Literal["question", "model", "provider", "kind", "day", "notebook", "session"]
+GroupName = Literal["question", "model", "provider", "engine", "kind", "day", "notebook", "session"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_COLUMN = {"model": "name", "provider": "name"}
-_ONLY = {"model": f"kind = {MODEL}", "provider": f"kind != {MODEL}"}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OTHERS = 0
+_ENGINE = f"CASE WHEN kind = {MODEL} THEN {_OTHERS} ELSE name END"
+_KEY = {"model": f"CASE WHEN kind = {MODEL} THEN name ELSE {_OTHERS} END", "provider": _ENGINE, "engine": _ENGINE}
+_OTHERS_ARE = {"model": "(engines)", "provider": "(models)", "engine": "(models)"}
+"""What the calls are called that have no group of their own, so that every grouping sums up to the whole."""
 _SUMMED = COUNTS[:-1]  # all but what was saved
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "server_searches")
 _ENTRY = ("time", "question", "kind", "name", *_TOKENS, "units", "unit", "usd", "cached", "status")
@@ -43,6 +46,8 @@ class Scope:
         sums = f"SELECT {columns} FROM by_day AS s WHERE {self._conditions('s')}"
         if self.since is None:
             return sums
+        if microseconds(self.since) % DAY_US == 0:
+            return f"{sums} AND s.day >= :day"
         return (
             f"{sums} AND s.day > :day UNION ALL "
             f"SELECT q.session, e.time / {DAY_US}, q.notebook, e.kind, e.name, {', '.join(entry_counts('e'))} "
@@ -83,15 +88,47 @@ class Scope:
 
 def microseconds(moment: datetime) -> int:
     """Return microseconds since 1970; a moment without a zone counts as UTC."""
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(microseconds=1)
 
 
 def totals(connection: sqlite3.Connection, scope: Scope) -> tuple[int, int, int]:
-    """Return nano-dollars spent, rows without a price, and nano-dollars that cache hits saved."""
+    """Return nano-dollars spent, rows without a price, and nano-dollars that caches saved."""
     source = scope.days() if scope.question_id is None else scope.questions()
     statement = f"SELECT coalesce(sum(usd), 0), coalesce(sum(unknown), 0), coalesce(sum(saved), 0) FROM ({source})"
     usd, unknown, saved = connection.execute(statement, scope.values()).fetchone()
     return usd, unknown, saved
+
+
+def savings(connection: sqlite3.Connection, scope: Scope) -> tuple[int, int]:
+    """Return the nano-dollars that cached calls to engines saved, and those that the prompt cache of models saved."""
+    statement = f"SELECT kind = {MODEL}, sum(saved) FROM ({scope.days()}) GROUP BY 1"
+    found = dict(connection.execute(statement, scope.values()).fetchall())
+    return found.get(0) or 0, found.get(1) or 0
+
+
+def unpriced(connection: sqlite3.Connection, scope: Scope) -> list[tuple[str, int]]:
+    """Return the names of models and engines of unknown price, each with its number of rows."""
+    statement = f"SELECT name, sum(unknown) FROM ({scope.days()}) GROUP BY name HAVING sum(unknown) > 0 ORDER BY name"
+    found = connection.execute(statement, scope.values()).fetchall()
+    texts = _labels(connection) if found else {}
+    return [(texts[name], count) for name, count in found]
+
+
+def curve(connection: sqlite3.Connection, scope: Scope, points: int) -> list[tuple[int, str, int]]:
+    """Return (microseconds since 1970, kind, nano-dollars) in the order of time, in at most `points` steps of time."""
+    anyone = scope.session is None and scope.question_id is None
+    joined = "" if anyone else "JOIN questions AS q ON q.id = e.question"
+    source = f"FROM entries AS e {joined} WHERE {scope.entries()}"
+    first, last = connection.execute(f"SELECT min(e.time), max(e.time) {source}", scope.values()).fetchone()
+    if first is None:
+        return []
+    values = {**scope.values(), "first": first, "step": (last - first) // max(points - 1, 1) + 1}
+    statement = (
+        f"SELECT max(e.time), e.kind, sum(coalesce(e.usd, 0)) {source} "
+        "GROUP BY (e.time - :first) / :step, e.kind ORDER BY max(e.time)"
+    )
+    texts = _labels(connection)
+    return [(time, texts[kind], usd) for time, kind, usd in connection.execute(statement, values)]
 
 
 def entries(connection: sqlite3.Connection, scope: Scope) -> list[Row]:
@@ -113,12 +150,12 @@ def groups(connection: sqlite3.Connection, scope: Scope, by: GroupName) -> list[
     if by == "question":
         statement = f"SELECT question, {', '.join(_SUMMED)} FROM ({scope.questions()}) WHERE calls > 0 ORDER BY id"
         return connection.execute(statement, scope.values()).fetchall()
-    key, sums = _COLUMN.get(by, by), ", ".join(f"sum({name})" for name in _SUMMED)
-    statement = f"SELECT {key}, {sums} FROM ({scope.days()}) WHERE {_ONLY.get(by, '1')} GROUP BY {key} ORDER BY {key}"
+    sums = ", ".join(f"sum({name})" for name in _SUMMED)
+    statement = f"SELECT {_KEY.get(by, by)} AS grouped, {sums} FROM ({scope.days()}) GROUP BY grouped ORDER BY grouped"
     found = connection.execute(statement, scope.values()).fetchall()
     if by == "day":
         return found
-    texts = _labels(connection)
+    texts = {**_labels(connection), _OTHERS: _OTHERS_ARE.get(by, "")}
     return [(texts[number], *sums) for number, *sums in found]
 
 
@@ -141,9 +178,13 @@ def entry_frame(rows: Iterable[Row]) -> pd.DataFrame:
 
 def group_frame(rows: Iterable[Row], by: GroupName) -> pd.DataFrame:
     """Return one row for each group: the group's column, then calls, model_calls, searches, tokens, cached, usd, unknown."""
+    import numpy as np
     import pandas as pd
 
-    frame = pd.DataFrame(rows, columns=[by, *_SUMMED]).astype(dict.fromkeys(_SUMMED, "int64"))
+    # Column by column: pandas takes three times as long over rows.
+    names = [by, *_SUMMED]
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    frame = pd.DataFrame({n: np.array(c, dtype=object if n == by else "int64") for n, c in zip(names, columns, strict=True)})
     if frame[by].duplicated().any():
         frame = frame.groupby(by, sort=False, as_index=False).sum()
     frame["usd"] = (frame["usd"] / 1e9).where(frame.pop("known") > 0)

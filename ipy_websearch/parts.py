@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -18,17 +19,21 @@ from ipy_websearch.pricing import price_table
 from ipy_websearch.providers.base import ProviderContext
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.results import PanelShelf
+from ipy_websearch.text import plain
 
 if TYPE_CHECKING:
+    from ipy_websearch.enrichment.store import Store
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.providers.local_index import LocalIndex
 
-CONTACT = "https://pypi.org/project/ipy-websearch/"
+CONTACT = "a Jupyter extension; contact: the user of this notebook"
 
 
 def user_agent() -> str:
-    """Return how we introduce ourselves: name, version and where to complain (Wikipedia's etiquette asks for it)."""
-    return f"ipy_websearch/{version('ipy_websearch')} ({CONTACT}) httpx"
+    """Return how we introduce ourselves: name, version and whom to ask (Wikipedia's etiquette, meta.wikimedia.org/wiki/
+    User-Agent_policy, wants both); `IPY_WEBSEARCH_CONTACT` puts an address of your own there."""
+    contact = plain(os.environ.get("IPY_WEBSEARCH_CONTACT", "")) or CONTACT
+    return f"ipy_websearch/{version('ipy_websearch')} ({contact}) httpx"
 
 
 class Parts:
@@ -56,6 +61,13 @@ class Parts:
         return Ledger(data_dir() / "ledger.sqlite", redact=self.redact)
 
     @cached_property
+    def enrich_store(self) -> Store:
+        """The values that enrichments have found."""
+        from ipy_websearch.enrichment.store import Store
+
+        return Store(data_dir() / "enrich.sqlite")
+
+    @cached_property
     def prices(self) -> list[PriceRow]:
         """The engines' prices. A mistake in the user's own price file shows here, before anything is spent.
 
@@ -68,7 +80,12 @@ class Parts:
     def router(self) -> SearchRouter:
         """The chain of engines."""
         context = ProviderContext(self.http, self.credentials, data_dir())
-        return SearchRouter(context, cache=self.cache, cache_ttl_s=lambda: self.settings.cache_ttl_s)
+        return SearchRouter(
+            context,
+            cache=self.cache,
+            cache_ttl_s=lambda: self.settings.cache_ttl_s,
+            search_tools=lambda: self.settings.search_tools,
+        )
 
     @cached_property
     def index(self) -> LocalIndex:
@@ -96,7 +113,11 @@ class Parts:
     @cached_property
     def claude(self) -> ModelClient:
         """The model behind the Messages API."""
-        return ModelClient(api_key=lambda: self.credentials.get("ANTHROPIC_API_KEY"), redact=self.redact)
+        return ModelClient(
+            api_key=lambda: self.credentials.get("ANTHROPIC_API_KEY"),
+            platform=lambda: self.settings.platform,
+            redact=self.redact,
+        )
 
     @cached_property
     def offline_model(self) -> ModelClient:

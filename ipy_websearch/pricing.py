@@ -19,7 +19,17 @@ from ipy_websearch.config import OFFLINE_MODEL
 from ipy_websearch.price_file import PriceRow, built_in, users_own
 from ipy_websearch.usage import Charge, Usage
 
-__all__ = ["PriceRow", "affordable_tokens", "charge_cost", "model_cost", "price_table", "worst_case"]
+__all__ = [
+    "PriceRow",
+    "Rates",
+    "affordable_tokens",
+    "caching_saved",
+    "charge_cost",
+    "model_cost",
+    "price_table",
+    "tariff",
+    "worst_case",
+]
 
 UNBOUNDED_TOKENS = 2**31 - 1
 """What any money buys of a model that costs nothing."""
@@ -27,12 +37,13 @@ UNBOUNDED_TOKENS = 2**31 - 1
 # Anthropic's own web search costs $10 for 1,000 with every model; web fetch is free, and a batch halves token prices
 # only (https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11).
 _SERVER_SEARCH_USD = Decimal("0.01")
+_CACHE_WRITE = Decimal("1.25")  # of the input price, by the same page
 _MILLION = Decimal(1_000_000)
 _VERSION = re.compile(r"(-v\d+)?(:\d+)*(\[\w+\])?$")
 
 
 @dataclass(frozen=True, slots=True)
-class _Rates:
+class Rates:
     """US dollars for one token of each class and for one server search; None: unknown. They hold above `start` tokens."""
 
     start: int
@@ -43,8 +54,14 @@ class _Rates:
     cache_write_1h: Decimal | None
     server_search: Decimal = _SERVER_SEARCH_USD
 
+    @property
+    def dearest_input(self) -> Decimal:
+        """What an input token costs at most: read for the first time, or written to the prompt cache for five minutes."""
+        written = self.input * _CACHE_WRITE if self.cache_write_5m is None else self.cache_write_5m
+        return max(self.input, written, self.cache_read or Decimal(0))
 
-_Tariff = tuple[_Rates, ...]  # by rising `start`; the whole request is billed at the last one its input passes
+
+_Tariff = tuple[Rates, ...]  # by rising `start`; the whole request is billed at the last one its input passes
 
 
 def model_cost(model: str, usage: Usage, *, batch: bool = False, at: datetime | None = None) -> Decimal | None:
@@ -71,12 +88,37 @@ def model_cost(model: str, usage: Usage, *, batch: bool = False, at: datetime | 
     return Decimal(total)
 
 
-def worst_case(model: str, input_tokens: int, max_tokens: int, *, batch: bool = False) -> Decimal | None:
-    """Return the cost of a request that reads `input_tokens` at the plain price and writes all of `max_tokens`.
-
-    None when the price is unknown. Who may write the input to the cache counts those tokens 1.25 times.
+def caching_saved(model: str, usage: Usage, *, batch: bool = False, at: datetime | None = None) -> Decimal | None:
+    """Return what the prompt cache saved: what the tokens read from it would have cost at the plain input price, less what
+    they did cost. 0 without such tokens, None when a price is unknown.
     """
-    return model_cost(model, Usage(input_tokens=input_tokens, output_tokens=max_tokens), batch=batch)
+    if not usage.cache_read_tokens:
+        return Decimal(0)
+    rates = _rates(model, usage.total_input_tokens, batch, at)
+    if rates is None or rates.cache_read is None:
+        return None
+    return usage.cache_read_tokens * (rates.input - rates.cache_read)
+
+
+def worst_case(
+    model: str,
+    input_tokens: int,
+    max_tokens: int,
+    *,
+    batch: bool = False,
+    caching: bool = False,
+    server_searches: int = 0,
+) -> Decimal | None:
+    """Return the cost of a request that reads `input_tokens` and writes all of `max_tokens`; None: the price is unknown.
+
+    The input counts at the plain price, with `caching` at that of a cache write where that is dearer (1.25 times).
+    `server_searches` are the searches that the API itself may make.
+    """
+    rates = _rates(model, input_tokens, batch, None)
+    if rates is None:
+        return None
+    each = rates.dearest_input if caching else rates.input
+    return input_tokens * each + max_tokens * rates.output + server_searches * rates.server_search
 
 
 def affordable_tokens(model: str, input_tokens: int, usd: Decimal, *, batch: bool = False) -> int | None:
@@ -120,14 +162,22 @@ def price_table() -> list[PriceRow]:
     return list({**built_in().rows, **users_own().rows}.values())
 
 
-def _rates(model: str, input_tokens: int, batch: bool, at: datetime | None) -> _Rates | None:
+def tariff(model: str, *, batch: bool = False, at: datetime | None = None) -> tuple[Rates, ...]:
+    """Return the prices of a model in force, by rising input; () when they are unknown."""
     if model == OFFLINE_MODEL:
-        return _FREE
+        return (_FREE,)
     own = users_own().models.get(model.lower())
-    tariff = (_own_rates(own, batch),) if own else _tariff(model, batch, _utc_day(at))
-    if not tariff:
-        return None
-    return next((rates for rates in reversed(tariff) if input_tokens > rates.start), tariff[0])
+    return (_own_rates(own, batch),) if own else _tariff(model, batch, _utc_day(at))
+
+
+def forget_prices() -> None:
+    """Look model prices up again: genai-prices has newer ones."""
+    _tariff.cache_clear()
+
+
+def _rates(model: str, input_tokens: int, batch: bool, at: datetime | None) -> Rates | None:
+    steps = tariff(model, batch=batch, at=at)
+    return next((rates for rates in reversed(steps) if input_tokens > rates.start), steps[0] if steps else None)
 
 
 def _utc_day(at: datetime | None) -> date:
@@ -135,13 +185,13 @@ def _utc_day(at: datetime | None) -> date:
     return (at if at.tzinfo is None else at.astimezone(UTC)).date()
 
 
-def _own_rates(prices: Mapping[str, Decimal], batch: bool) -> _Rates:
+def _own_rates(prices: Mapping[str, Decimal], batch: bool) -> Rates:
     """Return the rates that a user's file states; a class of tokens it does not name costs what input costs."""
     divisor = _MILLION * (2 if batch else 1)
     names = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
     tokens = {name: prices.get(name, prices["input"]) / divisor for name in names}
     search = prices["server_search"] / 1000 if "server_search" in prices else _SERVER_SEARCH_USD
-    return _Rates(start=-1, server_search=search, **tokens)
+    return Rates(start=-1, server_search=search, **tokens)
 
 
 @lru_cache(maxsize=1024)
@@ -193,7 +243,7 @@ def _from_table(price: Any, divisor: Decimal) -> _Tariff:
     searches = price.web_searches_kcount
     search = searches / 1000 if isinstance(searches, Decimal) else _SERVER_SEARCH_USD
     return tuple(
-        _Rates(
+        Rates(
             start=start,
             server_search=search,
             **{name: None if value is None else _at(value, start) / per_token for name, value in names.items()},  # type: ignore[arg-type]
@@ -208,4 +258,4 @@ def _at(value: Any, start: int) -> Decimal:
     return Decimal(reached[-1] if reached else getattr(value, "base", value))
 
 
-_FREE = _Rates(-1, Decimal(0), Decimal(0), Decimal(0), Decimal(0), Decimal(0), Decimal(0))
+_FREE = Rates(-1, Decimal(0), Decimal(0), Decimal(0), Decimal(0), Decimal(0), Decimal(0))

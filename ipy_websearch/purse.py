@@ -1,31 +1,45 @@
 """Ceilings in US dollars, and the purse that holds a question to them.
 
-Money is reserved at its worst case before a request or a paid call goes out, and settled to what it was afterwards. A
-ceiling shared by several questions that run at the same time can therefore not be raced past. A price that is unknown
-cannot be held to a ceiling, so under one nothing with an unknown price is sent.
+Money is reserved at its worst case before a request or a paid call goes out, and settled to what it was afterwards; so is
+the money for the final answer, from the first request until the run ends. The invariant: spent and reserved together never
+pass a ceiling, however many questions share it at the same time, and a question that began can end in words. What has no
+known price cannot be held to a ceiling, so under one it is not sent.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
-from ipy_websearch.pricing import affordable_tokens, charge_cost, model_cost, worst_case
+from ipy_websearch.pricing import charge_cost, model_cost, worst_case
 from ipy_websearch.usage import Charge, Usage
 
 MIN_ANSWER_TOKENS = 256
 GROWTH_TOKENS = 4_000
-"""Input that a round of results is expected to add: what is kept back for the final answer covers it."""
+"""Input that a round of results is expected to add, for who reserves the rounds of a row beforehand."""
+
+RESULT_TOKENS = 2_500
+"""Input that the results of one call are expected to add; the money for reading them is reserved with the call."""
+
+CLOSING_TOKENS = 500
+"""Input that a round adds at least: the calls' frames and, where money does not reach for results, lines that say so."""
+
+_NOTHING = Decimal(0)
+_CENT_OF_A_CENT = Decimal("0.0001")
 
 
 @dataclass(slots=True)
 class Ceiling:
-    """An amount that spending and reservations together may not pass; `limit` None is no ceiling."""
+    """An amount that spending and reservations together may not pass; `limit` None is no ceiling.
+
+    `raised_by` is the option or command that raises it.
+    """
 
     name: str
     limit: Decimal | None
+    raised_by: str = ""
     spent: Decimal = Decimal(0)
     reserved: Decimal = Decimal(0)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -49,25 +63,40 @@ class Ceiling:
             self.reserved -= reserved
             self.spent += spent
 
+    def begin_anew(self, spent: Decimal = _NOTHING) -> None:
+        """Set what counts as spent; reservations stay."""
+        with self._lock:
+            self.spent = spent
+
 
 def reserve_all(ceilings: Sequence[Ceiling], usd: Decimal) -> Ceiling | None:
     """Reserve `usd` under every ceiling; return the one that refused (then nothing is reserved), or None."""
     for n, ceiling in enumerate(ceilings):
         if not ceiling.reserve(usd):
             for earlier in ceilings[:n]:
-                earlier.settle(usd, Decimal(0))
+                earlier.settle(usd, _NOTHING)
             return ceiling
     return None
 
 
 @dataclass(slots=True)
 class CeilingPurse:
-    """What the loop asks before it spends; see `loop.limits.Purse` for what each method promises."""
+    """What the loop asks before it spends; see `loop.limits.Purse` for what `grant` to `refusal` promise.
+
+    `server_searches` are the searches that the API itself may make in one request. `answers` is False where no model will
+    read what a call finds: then nothing is kept back for that. Call `close` when the run has ended, however it did.
+    """
 
     model: str
     ceilings: tuple[Ceiling, ...]
-    _granted: Decimal = Decimal(0)
+    server_searches: int = 0
+    answers: bool = True
+    _granted: Decimal = _NOTHING  # reserved for the request under way
+    _worst: Decimal = _NOTHING  # its worst case, in case that it is sent again
+    _kept: Decimal = _NOTHING  # reserved for the final answer
+    _input: int = 0  # what the final answer will have to read, in tokens
     _unknown: str = ""
+    _calls: list[tuple[tuple[Charge, ...], Decimal]] = field(default_factory=list)  # under way, each with its reservation
 
     @property
     def _bounded(self) -> bool:
@@ -76,64 +105,146 @@ class CeilingPurse:
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int:
         if not self._bounded:
             return wanted
-        self._granted = Decimal(0)
-        written = _as_cache_writes(input_tokens)
-        keep = Decimal(0) if final else worst_case(model, _as_cache_writes(input_tokens + GROWTH_TOKENS), MIN_ANSWER_TOKENS)
-        room = min(c.room for c in self.ceilings if c.room is not None)
-        tokens = None if keep is None else affordable_tokens(model, written, room - keep)
-        if tokens is None:
+        if self._final_cost(model, input_tokens) is None:
             self._unknown = model
             return 0
-        granted = min(wanted, tokens)
-        cost = worst_case(model, written, granted)
-        if granted < min(wanted, MIN_ANSWER_TOKENS) or cost is None or reserve_all(self.ceilings, cost) is not None:
-            return 0
-        self._granted = cost
-        return granted
+        searches = 0 if final else self.server_searches
+
+        def costs(tokens: int) -> tuple[Decimal, Decimal]:
+            cost = worst_case(model, input_tokens, tokens, caching=True, server_searches=searches)
+            kept = None if final else self._final_cost(model, input_tokens + tokens + CLOSING_TOKENS)
+            return cost or _NOTHING, kept or _NOTHING
+
+        def fits(tokens: int) -> bool:
+            rooms = [ceiling.room for ceiling in self.ceilings]
+            return sum(costs(tokens)) <= min(room for room in rooms if room is not None) + self._granted + self._kept
+
+        for _ in range(8):  # another thread may take the money between looking and reserving
+            tokens = _most(wanted, min(wanted, MIN_ANSWER_TOKENS), fits)
+            if not tokens:
+                return 0
+            cost, kept = costs(tokens)
+            if self._hold(cost, kept):
+                self._worst, self._input = cost, input_tokens + CLOSING_TOKENS
+                return tokens
+        return 0
 
     def settle(self, usage: Usage) -> None:
-        spent = model_cost(self.model, usage) or Decimal(0)
-        for ceiling in self.ceilings:
-            ceiling.settle(self._granted, spent)
-        self._granted = Decimal(0)
+        spent = model_cost(self.model, usage)
+        self._move(self._granted, self._granted if spent is None else spent)
+        self._granted = _NOTHING
+        if self._kept:  # the reply is known now, and is shorter than it might have been
+            self._input += usage.output_tokens
+            needed = self._final_cost(self.model, self._input) or _NOTHING
+            self._move(max(_NOTHING, self._kept - needed), _NOTHING)
+            self._kept = min(self._kept, needed)
+
+    def again(self) -> str:
+        """Reserve the worst case of the last request once more, since it failed and is to be sent again.
+
+        Return "", or in one line why there is not enough money for that.
+        """
+        if not self._bounded or self._hold(self._worst, self._kept):
+            return ""
+        return self._advice("sending the failed request again", self._worst)
 
     def can_pay(self, charges: Sequence[Charge]) -> bool:
-        if not self._bounded:
-            return True
-        cost = self._sum(charges)
-        keep = worst_case(self.model, _as_cache_writes(GROWTH_TOKENS), MIN_ANSWER_TOKENS)
-        if cost is None or keep is None or reserve_all(self.ceilings, cost + keep) is not None:
+        cost = self._sum(charges) if self._bounded else _NOTHING
+        if cost is None:
+            self._unknown = next((c.provider for c in charges if charge_cost(c) is None), "")
             return False
-        for ceiling in self.ceilings:
-            ceiling.settle(keep, Decimal(0))
+        if self._bounded:
+            reading = self._reading_cost()
+            if reserve_all(self.ceilings, cost + reading) is not None:
+                return False
+            self._kept += reading
+            self._input += RESULT_TOKENS
+        self._calls.append((tuple(charges), cost))
         return True
 
     def paid(self, expected: Sequence[Charge], charges: Sequence[Charge]) -> None:
-        reserved = (self._sum(expected) or Decimal(0)) if self._bounded else Decimal(0)
-        spent = self._sum(charges) or Decimal(0)
-        for ceiling in self.ceilings:
-            ceiling.settle(reserved, spent)
+        call = next((call for call in self._calls if call[0] == tuple(expected)), None)
+        if call is not None:
+            self._calls.remove(call)
+        reserved = _NOTHING if call is None else call[1]
+        spent = self._sum(charges)
+        self._move(reserved, reserved if spent is None else spent)
+
+    def close(self) -> list[Charge]:
+        """Give back what is still reserved. Calls under way count as spent, since they were sent: they are returned."""
+        self._move(self._granted + self._kept, _NOTHING)
+        self._granted = self._kept = _NOTHING
+        charges = [charge for call, _ in self._calls for charge in call]
+        for call, _ in list(self._calls):
+            self.paid(call, call)
+        return charges
 
     def refusal(self, model: str, input_tokens: int) -> str:
         if self._unknown:
-            return f"the price of {self._unknown} is unknown, so no ceiling can be kept with it; ask without --budget"
-        tight = min((c for c in self.ceilings if c.room is not None), key=lambda c: c.room or Decimal(0))
-        needed = worst_case(model, _as_cache_writes(input_tokens), MIN_ANSWER_TOKENS) or Decimal(0)
+            return (
+                f"the price of {self._unknown} is unknown, so no ceiling can be kept with it; ask without one, or write the "
+                "price into your own prices.toml (%websearch prices says where)"
+            )
+        return self._advice("a short answer", self._final_cost(model, input_tokens) or _NOTHING)
+
+    def search_refusal(self, charges: Sequence[Charge]) -> str:
+        """Return one line that says why a search that is expected to cost `charges` is refused."""
+        if (cost := self._sum(charges)) is None:
+            return self.refusal("", 0)
+        return self._advice(f"a search with {charges[0].provider}", cost)
+
+    def _advice(self, what: str, needed: Decimal) -> str:
+        tight = min((c for c in self.ceilings if c.room is not None), key=lambda c: c.room or _NOTHING)
+        held = f" ({_shown(tight.reserved)} USD of it is held by what is under way)" if tight.reserved else ""
+        left = max(tight.room or _NOTHING, _NOTHING)
         return (
-            f"the {tight.name} leaves {max(tight.room or Decimal(0), Decimal(0)):.4f} USD of {tight.limit:f} USD, and a short "
-            f"answer may cost up to {needed:.4f} USD; raise it to at least {tight.spent + tight.reserved + needed:.4f} USD"
+            f"the {tight.name} of {tight.limit:f} USD has {left:.4f} USD left{held}, and {what} "
+            f"may cost up to {_shown(needed)} USD; raise it to at least {_shown(tight.spent + tight.reserved + needed)} USD"
+            f"{f' ({tight.raised_by})' if tight.raised_by else ''}"
         )
 
+    def _reading_cost(self) -> Decimal:
+        """Return what the results of a call add to the cost of the final answer."""
+        if not self.answers:
+            return _NOTHING
+        with_results = self._final_cost(self.model, self._input + RESULT_TOKENS) or _NOTHING
+        return max(_NOTHING, with_results - (self._final_cost(self.model, self._input) or _NOTHING))
+
+    def _final_cost(self, model: str, input_tokens: int) -> Decimal | None:
+        return worst_case(model, input_tokens, MIN_ANSWER_TOKENS, caching=True)
+
+    def _hold(self, granted: Decimal, kept: Decimal) -> bool:
+        """Change what is reserved for request and final answer to these amounts, unless there is no room for them."""
+        more = granted + kept - self._granted - self._kept
+        if more > 0 and reserve_all(self.ceilings, more) is not None:
+            return False
+        if more < 0:
+            self._move(-more, _NOTHING)
+        self._granted, self._kept = granted, kept
+        return True
+
+    def _move(self, reserved: Decimal, spent: Decimal) -> None:
+        for ceiling in self.ceilings:
+            ceiling.settle(reserved, spent)
+
     def _sum(self, charges: Sequence[Charge]) -> Decimal | None:
-        total = Decimal(0)
-        for charge in charges:
-            cost = charge_cost(charge)
-            if cost is None:
-                return None
-            total += cost
-        return total
+        costs = [charge_cost(charge) for charge in charges]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known, _NOTHING) if len(known) == len(costs) else None
 
 
-def _as_cache_writes(input_tokens: int) -> int:
-    """Return the input tokens at plain price that cost as much as these do when all are written to the cache (1.25 x)."""
-    return input_tokens + -(-input_tokens // 4)
+def _most(high: int, low: int, fits: Callable[[int], bool]) -> int:
+    """Return the most tokens from `low` to `high` that fit, 0 when not even `low` do."""
+    if fits(high):
+        return high
+    if not fits(low):
+        return 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _shown(usd: Decimal) -> str:
+    """Return an amount rounded up, so that whoever follows the advice is not refused again."""
+    return f"{usd.quantize(_CENT_OF_A_CENT, ROUND_CEILING):f}"

@@ -6,44 +6,51 @@ Nothing is opened when a session is made; each part opens at its first use. A se
 
 from __future__ import annotations
 
+import asyncio
 import os
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ipy_websearch.ask_run import AskRun
+from ipy_websearch.accounts import Accounts
+from ipy_websearch.ask_run import AskRun, paid_sleep
 from ipy_websearch.booking import Booking, add_money
 from ipy_websearch.config import OFFLINE_MODEL, WebSearch
 from ipy_websearch.errors import BudgetExceededError, ConfigError
-from ipy_websearch.events import Money
+from ipy_websearch.estimate import Estimate, estimate_of
+from ipy_websearch.loop.history import trimmed
 from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.prompts import system_prompt
 from ipy_websearch.loop.run import AnswerLoop
 from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.names import model_id
-from ipy_websearch.model.server_tools import server_tools, without_native
+from ipy_websearch.model.names import context_window, model_id
+from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.options import as_tuple, at_least, money, positive
-from ipy_websearch.parts import Parts
+from ipy_websearch.paid_tools import native_searches, offered, search_price
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.purse import Ceiling, CeilingPurse
+from ipy_websearch.providers.chosen import engine_to_ask
+from ipy_websearch.providers.goggle_catalogue import resolve
 from ipy_websearch.results import Answer, Page, SearchResults
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
-from ipy_websearch.tools.sets import build_tools
+from ipy_websearch.tools.base import Tool
+from ipy_websearch.tools.kit import Kit
 from ipy_websearch.usage import Charge, Limits
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ipy_websearch.enrichment.run import Enrichment
 
 KEPT_ANSWERS = 50
+HISTORY_SHARE = 0.6
+"""The share of what a model can read that an earlier conversation may take."""
 
 
-class Session(Parts):
+class Session(Accounts):
     """Everything that belongs together between two restarts of a kernel.
 
     Its methods are coroutines: `answer = await session.ask("…")`. The module's functions of the same names block.
@@ -51,10 +58,7 @@ class Session(Parts):
 
     def __init__(self, settings: WebSearch | None = None, *, folder: Path | None = None) -> None:
         super().__init__(settings, folder=folder)
-        self.id = uuid.uuid4().hex[:12]
         self.answers: list[Answer] = []
-        self.spent_usd: Money = Decimal(0)
-        self._ceiling = Ceiling("session budget", None)
 
     # --- what it does -----------------------------------------------------------------------------------------------
 
@@ -75,7 +79,7 @@ class Session(Parts):
             safe_search=given.pop("safe_search", settings.safe_search),
             allowed_domains=as_tuple(given.pop("allowed_domains", ())),
             blocked_domains=as_tuple(given.pop("blocked_domains", ())),
-            goggles=as_tuple(goggles),
+            goggles=tuple(resolve(goggle) for goggle in as_tuple(goggles)),
             **given,
         )
 
@@ -106,25 +110,40 @@ class Session(Parts):
             blocked_domains=blocked_domains,
             goggles=goggles,
         )
-        expected, _ = self._expected_charges(provider), self.prices
-        purse = self._purse(self.settings.model, None)
+        (engine, said), _ = self._engine_to_ask(provider), self.prices
+        purse = self.budgets.purse("", None, answers=False)
+        expected = search_price(self.router, engine, request.count, worst=self.budgets.room() is not None)
         if expected and not purse.can_pay(expected):
-            self._refuse_search(expected)
+            raise BudgetExceededError(f"{purse.search_refusal(expected)}; or use --provider wikipedia, which is free")
+        booking = self.booking(query)
         charges: Sequence[Charge] = ()
         try:
-            results = await self.router.search(request, provider=provider or self.settings.provider or None, fresh=fresh)
+            results = await self.router.search(request, provider=engine, fresh=fresh)
             charges = results.charges
+        except asyncio.CancelledError:
+            booking.charges(charges := expected, status="interrupted")
+            raise
         finally:
-            if expected:
-                purse.paid(expected, charges)
-        booking = Booking(self.ledger, self.id, uuid.uuid4().hex[:12], query)
+            purse.paid(expected, charges)
         booking.charges(charges)
         self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
-        return results
+        return replace(results, notices=(*said, *results.notices)) if said else results
 
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
         """Fetch a page as Markdown; see `ipy_websearch.fetch` for the arguments and errors."""
         return await self.reader.read(url, offset=offset, limit=limit, fresh=fresh)
+
+    def enrichment(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> Enrichment:
+        """Return an enrichment, planned and not yet run; it takes the arguments of `enrich`."""
+        from ipy_websearch.enrichment.start import start
+
+        return start(self, frame, columns, **options)
+
+    async def enrich(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
+        """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for the arguments and errors."""
+        from ipy_websearch.enrichment.start import enrich
+
+        return await enrich(self.enrichment, frame, columns, **options)
 
     async def ask(self, question: str, **options: Any) -> Answer:
         """Answer a question; see `ipy_websearch.ask` for the arguments and errors."""
@@ -168,32 +187,40 @@ class Session(Parts):
             budget_usd=money("budget_usd", budget_usd if budget_usd is not None else settings.budget_usd),
             timeout_s=positive("timeout_s", timeout_s, settings.timeout_s),
         )
-        wanted = provider or settings.provider or None
-        if wanted:
-            self.router.check(wanted)
+        wanted, fallback = self._engine_to_ask(provider)
         defaults = self.search_request("placeholder", allowed_domains=allowed_domains, blocked_domains=blocked_domains)
-        history = self._history() if follow else ()
-        table = parse_columns(columns) if columns is not None else None
-        names, native = without_native(tools if tools is not None else settings.tools)
-        server = server_tools(name, client.platform, limits.max_searches, defaults) if native else ()
+        history, forgotten = self._history(name) if follow else ((), ())
+        table, kit = parse_columns(columns) if columns is not None else None, self._kit(defaults, wanted, fresh)
+        asked = tools if tools is not None else settings.tools
+        offer = offered(kit, asked, self.credentials, client.platform, name, limits, self.budgets.room(limits.budget_usd))
         job = Job(
             question=question,
             model=name,
-            system=system_prompt(date.today(), "\n\n".join(filter(None, (TABLE_PROMPT if table else "", system)))),
-            tools=build_tools(names, self._tool_makers(defaults, wanted, fresh)),
-            server_tools=server,
+            system=_prompt(offer.names, TABLE_PROMPT if table else "", system or ""),
+            tools=offer.tools,
+            server_tools=offer.server_tools,
             history=history,
             limits=limits,
             max_tokens=settings.max_tokens,
             columns=table,
             known_urls=frozenset(addresses_in(question).union(*(addresses_of(message) for message in history))),
         )
-        purse = self._purse(name, limits.budget_usd)
-        return AskRun(AnswerLoop(client, job, self.panels, purse), self.ledger, self.id, self._keep)
+        purse = self.budgets.purse(name, limits.budget_usd, server_searches=native_searches(offer.server_tools))
+        notices = [*fallback, *offer.notices, *forgotten]
+        loop = AnswerLoop(client, job, self.panels, purse, sleep=paid_sleep(purse), notices=notices)
+        return AskRun(loop, self.booking(question), self._keep, purse)
 
-    def cost(self, **options: Any) -> pd.DataFrame:
-        """Return what this session spent, one row for each ledger entry; see `ipy_websearch.cost`."""
-        return self.ledger.frame(session=self.id, **options)
+    def estimate(self, question: str, **options: Any) -> Estimate:
+        """Return what a question may cost and use, with the same options as `ask`; nothing is sent.
+
+        Raises:
+            ConfigError: an option is wrong. MissingKeyError: a model or engine was named without a key.
+        """
+        loop = self.start(question, **options).loop
+        budget = loop.job.limits.budget_usd
+        searching = next((tool.price for tool in loop.job.tools if tool.counts_as_search), ())
+        purse = self.budgets.purse(loop.job.model, budget, server_searches=native_searches(loop.job.server_tools))
+        return estimate_of(loop, purse, searching, self.budgets.room(budget))
 
     def reset(self) -> None:
         """Forget the conversation; the ledger and the panels stay."""
@@ -217,40 +244,30 @@ class Session(Parts):
         """Say whether questions can go to a real model: a key, a token, or the address of a server that wants none."""
         if self.credentials.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"):
             return True
-        return bool(os.environ.get("ANTHROPIC_BASE_URL")) and not self.claude.platform.server_tools
+        own_server = bool(os.environ.get("ANTHROPIC_BASE_URL")) and not self.claude.platform.server_tools
+        return own_server or self.settings.platform not in ("", "anthropic")
 
-    def _tool_makers(self, defaults: SearchRequest, provider: str | None, fresh: bool) -> dict[str, Callable[[], Any]]:
-        def web_search() -> Any:
-            from ipy_websearch.tools.web_search import web_search_tool
+    def _engine_to_ask(self, provider: str | None) -> tuple[str | None, tuple[str, ...]]:
+        """Return the engine that searches go to (None: the chain) and what the reader should know of the choice.
 
-            async def search(request: SearchRequest) -> SearchResults:
-                return await self.router.search(request, provider=provider, fresh=fresh)
+        Raises:
+            ConfigError: the engine cannot be asked.
+        """
+        wanted, notices = engine_to_ask(provider, self.settings.provider, self.settings.search_tools)
+        if wanted:
+            self.router.check(wanted)
+        return wanted, notices
 
-            return web_search_tool(search, defaults, price=self._expected_charges(provider))
+    def _kit(self, defaults: SearchRequest, provider: str | None, fresh: bool) -> Kit:
+        """Return what the tools of one question are made of."""
+        ttl_s = self.settings.cache_ttl_s
+        research = self._research if self.settings.research_root else None
+        return Kit(self.router, lambda: self.reader, self.cache, lambda: ttl_s, defaults, provider, fresh, research)
 
-        def web_fetch() -> Any:
-            from ipy_websearch.tools.web_fetch import web_fetch_tool
+    def _research(self) -> Tool:
+        from ipy_websearch.tools.read_research import read_research_tool
 
-            return web_fetch_tool(
-                self.reader, fresh=fresh, allowed_domains=defaults.allowed_domains, blocked_domains=defaults.blocked_domains
-            )
-
-        return {"web_search": web_search, "web_fetch": web_fetch}
-
-    def _expected_charges(self, provider: str | None) -> tuple[Charge, ...]:
-        """Return what a search is expected to be billed: that of the engine that will be asked first."""
-        return self.router.expected_charges(provider or self.settings.provider or None)
-
-    def _refuse_search(self, expected: Sequence[Charge]) -> None:
-        raise BudgetExceededError(
-            f"a search with {expected[0].provider} would pass the session budget of {self._ceiling.limit:f} USD; "
-            "raise it with %cost --budget, or use --provider wikipedia"
-        )
-
-    def _purse(self, model: str, budget_usd: Decimal | None) -> CeilingPurse:
-        limit = self.settings.session_budget_usd
-        self._ceiling.limit = None if limit is None else Decimal(str(limit))
-        return CeilingPurse(model, (Ceiling("question's budget", budget_usd), self._ceiling))
+        return read_research_tool(self.settings.research_root, self.http, self.credentials, base=self.folder)
 
     def _keep(self, booking: Booking, answer: Answer | None) -> Answer | None:
         """Add a question's cost to the session's, and its answer, if there is one, to the conversation."""
@@ -262,7 +279,16 @@ class Session(Parts):
         del self.answers[:-KEPT_ANSWERS]
         return answer
 
-    def _history(self) -> tuple[dict[str, Any], ...]:
+    def _history(self, model: str) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
+        """Return the conversation so far, as much of it as the model can read, and what was left out."""
         if not self.answers:
             raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
-        return tuple(dict(message) for message in self.answers[-1].messages)
+        most = int(context_window(model) * HISTORY_SHARE)
+        kept, dropped = trimmed([dict(m) for m in self.answers[-1].messages], most, lambda m: estimate_tokens({"messages": m}))
+        oldest = "turn was" if dropped == 1 else f"{dropped} turns were"
+        return tuple(kept), ((f"the conversation is long: its oldest {oldest} left out",) if dropped else ())
+
+
+def _prompt(tools: Sequence[str], *extra: str) -> str:
+    """Return the system prompt for these tools, with the further instructions at its end."""
+    return system_prompt(date.today(), "\n\n".join(filter(None, extra)), tools)

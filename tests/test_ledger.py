@@ -126,8 +126,17 @@ ROWS = [
     ("by", "expected"),
     [
         ("question", [("How many moons does Mars have?", 4, 2, 4, 0.035, 0), ("Why?", 2, 1, 0, 0.005, 1)]),
-        ("model", [("claude-haiku-5-5", 1, 1, 2, 0.02, 0), ("claude-sonnet-5-5", 1, 1, 0, 0.01, 0), ("claude-mythos-5-1",)]),
-        ("provider", [("brave", 2, 0, 2, 0.005, 0), ("exa", 1, 0, 0, 0.005, 0)]),
+        (
+            "model",
+            [
+                ("claude-haiku-5-5", 1, 1, 2, 0.02, 0),
+                ("(engines)", 3, 0, 2, 0.01, 0),
+                ("claude-sonnet-5-5", 1, 1, 0, 0.01, 0),
+                ("claude-mythos-5-1",),
+            ],
+        ),
+        ("provider", [("(models)", 3, 3, 2, 0.03, 1), ("brave", 2, 0, 2, 0.005, 0), ("exa", 1, 0, 0, 0.005, 0)]),
+        ("engine", [("(models)", 3, 3, 2, 0.03, 1), ("brave", 2, 0, 2, 0.005, 0), ("exa", 1, 0, 0, 0.005, 0)]),
         ("kind", [("model", 3, 3, 2, 0.03, 1), ("search", 2, 0, 2, 0.005, 0), ("fetch", 1, 0, 0, 0.005, 0)]),
         ("day", [("2026-11-20", 5, 2, 4, 0.04, 0), ("2026-11-21", 1, 1, 0, None, 1)]),
         ("notebook", [("", 5, 3, 4, 0.035, 1), ("b.ipynb", 1, 0, 0, 0.005, 0)]),
@@ -144,7 +153,7 @@ def test_groups_sum_up_their_entries(by: Any, expected: list[tuple[Any, ...]]) -
         if wanted and wanted[3] is None:
             assert pd.isna(numbers.pop(3)) and wanted.pop(3) is None
         assert not wanted or numbers == pytest.approx(wanted)
-    assert frame["unknown"].sum() == (0 if by == "provider" else 1)
+    assert frame["unknown"].sum() == 1 and frame["usd"].sum() == pytest.approx(0.04)
 
 
 def test_a_group_that_does_not_exist_is_refused() -> None:
@@ -202,7 +211,7 @@ def test_every_report_is_the_exact_sum_of_its_entries(rows: list[LedgerRow], sec
         unknown = sum(r.cost_usd is None for r in kept)
         assert ledger.total(session, start_at) == (known, unknown)
         assert len(ledger.frame(session=session, since=start_at)) == len(kept)
-        for by in ("question", "kind", "day", "notebook", "session"):
+        for by in GROUPS:
             frame = ledger.frame(session=session, since=start_at, by=by)  # type: ignore[arg-type]
             assert not frame[by].duplicated().any()
             assert frame["calls"].sum() == len(kept) and frame["unknown"].sum() == unknown

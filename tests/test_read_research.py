@@ -28,6 +28,7 @@ from ipy_websearch.providers.documents import MAX_BYTES, Failure
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.read_research import ReadResearchInput, read_research_tool
 from ipy_websearch.tools.research_path import checked_path
+from tests.fakes.replies import tool_use
 from tests.fakes.server import Server
 
 TOKEN = "ghp_fakeTokenOfTheTests0123456789"
@@ -498,9 +499,54 @@ def test_the_first_broken_rule_is_the_one_that_is_named() -> None:
         assert isinstance(checked, Failure) and word in checked.message, path
 
 
+def test_it_is_offered_whenever_a_root_is_set(messages_api: Any, shell: Any, tmp_path: Path) -> None:
+    """The model reads a file and is told what is wrong with a path; without the setting there is no such tool."""
+    (tmp_path / "ideas").mkdir()
+    (tmp_path / "ideas" / "a.md").write_text("# A")
+    messages_api.reply("Nothing set.")
+    shell.run("%ask what do I know of A?")
+    shell.run("%config WebSearch.research_root = 'ideas'")
+    messages_api.reply(tool_use("read_research", {"path": "a.md"}), tool_use("read_research", {"path": "../a.md"}))
+    messages_api.reply("It is A.")
+    ran = shell.run("a = %ask what do I know of A?")
+    offered = [[tool["name"] for tool in body["tools"]] for body in messages_api.bodies]
+    assert "read_research" not in offered[0] and "read_research" in offered[1], ran.error
+    good, bad = messages_api.bodies[-1]["messages"][-1]["content"]
+    assert json.loads(good["content"][0]["text"]) == {"ok": True, "content": "# A", "bytes": 3}
+    assert json.loads(bad["content"][0]["text"])["error_type"] == "path_validation" and bad["is_error"]
+    assert [panel.content for panel in shell.ns["a"].panels] == ["# A"]
+
+
+def test_a_wrong_root_fails_the_cell_before_anything_is_sent(messages_api: Any, shell: Any) -> None:
+    """It is a setting that the user can correct."""
+    shell.run("%config WebSearch.research_root = 'nowhere'")
+    error = shell.run("%ask what do I know of A?").error
+    assert isinstance(error, ConfigError) and "'nowhere'" in str(error) and messages_api.requests == []
+
+
 def test_importing_the_tool_opens_no_http_library() -> None:
     """A folder is read without one."""
     import subprocess
 
     code = "import sys, ipy_websearch.tools.read_research; sys.exit(bool({'httpx', 'aiohttp', 'pandas'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+
+
+def test_the_tool_is_offered_whenever_a_research_root_is_set(
+    messages_api: Any, brave_api: Any, session: Any, tmp_path: Path
+) -> None:
+    """With the setting, every question may read the folder; without it, the tool is not there."""
+    from tests.fakes.replies import tool_use
+    from tests.test_ask import ask
+
+    messages_api.reply("No.")
+    ask(session)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "market.md").write_text("The market grew by 7 %.")
+    session.settings.research_root = str(tmp_path / "notes")
+    messages_api.reply(tool_use("read_research", {"path": "market.md"}))
+    messages_api.reply("It grew by 7 %.")
+    answer = ask(session, "How did the market do?")
+    names = [[tool["name"] for tool in body["tools"]] for body in messages_api.bodies]
+    assert names[0] == ["web_search", "web_fetch"] and names[1] == ["web_search", "web_fetch", "read_research"]
+    assert "7 %" in str(messages_api.bodies[2]["messages"][-1]) and answer.text == "It grew by 7 %."

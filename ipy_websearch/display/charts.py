@@ -7,7 +7,7 @@ are made of exact decimals; floats come in where the picture does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
 from io import BytesIO
@@ -50,14 +50,15 @@ def cost_png(steps: Sequence[Step], title: str) -> bytes:
     curve, split = figure.subplots(1, 2, width_ratios=(2, 1))
     moments = [moment.astimezone(UTC) for moment, _, _ in steps]
     sums = [float(total) for total in accumulate(usd for _, _, usd in steps)]
-    curve.step([moments[0], *moments], [0.0, *sums], where="post", color="#2563a8")
-    curve.fill_between([moments[0], *moments], [0.0, *sums], step="post", color="#2563a8", alpha=0.15)
+    begin = moments[0] - max((moments[-1] - moments[0]) / 50, timedelta(minutes=1))  # a single moment has width, too
+    curve.step([begin, *moments], [0.0, *sums], where="post", color="#2563a8")
+    curve.fill_between([begin, *moments], [0.0, *sums], step="post", color="#2563a8", alpha=0.15)
     curve.set_ylabel("USD")
     curve.set_title("cumulative (UTC)", fontsize=10)
     curve.set_ylim(bottom=0)
     curve.grid(alpha=0.3)
     dates = import_module("matplotlib.dates")
-    locator = dates.AutoDateLocator(tz=UTC, maxticks=6)
+    locator = dates.AutoDateLocator(tz=UTC, minticks=3, maxticks=8)
     curve.xaxis.set_major_locator(locator)
     curve.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC))
     kinds = list(reversed(by_kind(steps)))

@@ -13,9 +13,13 @@ from typing import Any
 
 from ipy_websearch.display import money
 from ipy_websearch.display.style import framed
-from ipy_websearch.text import visible
+from ipy_websearch.text import shorten, visible
 
 MAX_NAMES = 5
+
+_DETAILS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "server_searches", "units", "unit")
+_QUESTION = 32
+_ROWS = 60
 
 
 def cost_footer(frame: Any) -> str:
@@ -66,4 +70,15 @@ def cost_html(frame: Any) -> str | None:
 def cost_text(frame: Any) -> str | None:
     """Return the same as plain text, None likewise."""
     footer = cost_footer(frame)
-    return f"{frame!r}\n{footer}" if footer else None
+    return f"{_table_text(frame)}\n{footer}" if footer else None
+
+
+def _table_text(frame: Any) -> str:
+    """Return the table with its money in sight: in a terminal, pandas leaves the middle columns out, `usd` first of all."""
+    if not len(frame):
+        return repr(frame)
+    shown = frame.drop(columns=[name for name in _DETAILS if "time" in frame.columns and name in frame.columns])
+    if "question" in shown.columns:
+        shown = shown.assign(question=[shorten(visible(text), _QUESTION) for text in shown["question"]])
+    formatters = {"time": lambda moment: f"{moment:%Y-%m-%d %H:%M:%S}"} if "time" in shown.columns else {}
+    return str(shown.to_string(max_rows=_ROWS, formatters=formatters))

@@ -44,6 +44,7 @@ class AskMagics(Magics):
     @NOT_SITE
     @argument("--table", metavar="COLUMNS", help='Answer with a table: "name, price: float, url" (answer.to_frame()).')
     @argument("--system", metavar="TEXT", help="Instructions of your own, added to the system prompt.")
+    @argument("--estimate", action="store_true", help="Say what the question may cost, and send nothing.")
     @argument("--follow", action="store_true", help="Continue the last conversation.")
     @argument("--reset", action="store_true", help="Forget the conversation; without a question, do only that.")
     @FRESH
@@ -74,8 +75,7 @@ class AskMagics(Magics):
                 return None
         if not question:
             raise UsageError("%ask needs a question, such as: %ask How many moons does Mars have? (%ask --help)")
-        run = session.start(
-            question,
+        options = dict(
             model=args.model,
             tools=args.tools,
             provider=args.provider,
@@ -90,7 +90,11 @@ class AskMagics(Magics):
             follow=args.follow,
             fresh=args.fresh,
         )
-        answer = self._watch(api.EventStream(run), session.settings.feedback, args)
+        if args.estimate:
+            estimate = session.estimate(question, **options)
+            assign(self.shell, args, estimate)
+            return estimate
+        answer = self._watch(api.EventStream(session.start(question, **options)), session.settings.feedback, args)
         assign(self.shell, args, answer)
         return answer
 
@@ -100,7 +104,7 @@ class AskMagics(Magics):
         from ipy_websearch.display.live import LiveAnswer
         from ipy_websearch.errors import ModelError
 
-        silent = self.shell.displayhook.quiet()
+        silent = self.shell is not None and self.shell.displayhook.quiet()
         live = _Silence() if silent else LiveAnswer(self.shell, stream.run.question, feedback=feedback)
         try:
             for event in stream:

@@ -20,9 +20,11 @@ _ATTRIBUTE = "_ipy_websearch_loaded"
 MAGICS = {
     "search": ("ipy_websearch.magics.search", "SearchMagics", ("line",)),
     "ask": ("ipy_websearch.magics.ask", "AskMagics", ("line", "cell")),
+    "enrich": ("ipy_websearch.magics.enrich", "EnrichMagics", ("cell",)),
     "fetch": ("ipy_websearch.magics.fetch", "FetchMagics", ("line",)),
     "cost": ("ipy_websearch.magics.cost", "CostMagics", ("line",)),
     "trace": ("ipy_websearch.magics.trace", "TraceMagics", ("line",)),
+    "panels": ("ipy_websearch.magics.panels", "PanelMagics", ("line",)),
     "websearch": ("ipy_websearch.magics.websearch", "WebSearchMagics", ("line",)),
 }
 """Each magic with its module, its class, and whether it works on lines, cells or both."""

@@ -60,7 +60,6 @@ class SearchMagics(Magics):
         if not query:
             raise UsageError("%search needs something to search for, such as: %search moons of Mars (%search --help)")
         from ipy_websearch import api
-        from ipy_websearch.providers.goggle_catalogue import resolve
 
         results = api.search(
             query,
@@ -72,7 +71,7 @@ class SearchMagics(Magics):
             safe_search=args.safe_search,
             allowed_domains=domains(args.site),
             blocked_domains=domains(args.not_site),
-            goggles=[resolve(goggle) for goggle in args.goggle or ()],
+            goggles=args.goggle,
             fresh=args.fresh,
         )
         frame = results.to_frame()

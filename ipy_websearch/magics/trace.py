@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.magics.arguments import parse_line, without_semicolon
+from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.common import HELP, OUTPUT, assign, check_output, shows_help
 
 _places: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
@@ -22,7 +23,6 @@ class TraceMagics(Magics):
     """Holds the magic; where a walk has got to is kept for the session."""
 
     @no_var_expand
-    @output_can_be_silenced
     @shows_help
     @magic_arguments()
     @argument("number", nargs="*", help="Number of the one step to show whole (default: an overview of all).")
@@ -41,7 +41,7 @@ class TraceMagics(Magics):
             %trace --step
             %trace --step 1
         """
-        args, text = parse_line(self.trace, without_semicolon(line))
+        args, text = parse_line(self.trace, line)
         check_output(args)
         from ipy_websearch import api
 
@@ -60,9 +60,21 @@ class TraceMagics(Magics):
             note = "%trace --step shows the next step" if number < len(answer.trace) else "this is the last step"
         from ipy_websearch.display.trace import trace_frame
 
-        frame = trace_frame(answer, number, note=note, redact=session.redact)
+        frame = trace_frame(answer, number, note=note, redact=_redactor(session))
         assign(self.shell, args, frame)
         return frame
+
+
+def _redactor(session: Any) -> Callable[[str], str]:
+    """Return a function that takes keys out of texts; the keys are looked up once, since a keyring may be slow."""
+    secrets = session.credentials.secrets()
+
+    def redact(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "[key]")
+        return text
+
+    return redact
 
 
 def _number(text: str, steps: int) -> int | None:

@@ -21,6 +21,9 @@ USAGE = """\
 %websearch index FOLDER         add a folder of Markdown, text, HTML or notebooks to the local index
 %websearch index --remove FOLDER   take it out again; without a folder: list the folders
 %websearch cache [clear]        what is in the cache; empty it
+%websearch store                what enrichments have found and kept; store clear [COLUMN] forgets it
+%websearch prices [--update]    what models and engines are charged at; fetch newer prices of models
+%websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
 %websearch help                 this, with examples of the other magics
 
 %search moons of Mars           results as a DataFrame      (%search --help)
@@ -38,7 +41,7 @@ class WebSearchMagics(Magics):
     @no_var_expand
     @line_magic
     def websearch(self, line: str) -> Any:
-        """Show or change the state of ipy_websearch: %websearch status | key | index | cache | help.
+        """Show or change the state of ipy_websearch: %websearch status | key | index | …
 
         Examples:
             %websearch status
@@ -50,12 +53,16 @@ class WebSearchMagics(Magics):
             "key": self._key,
             "index": self._index,
             "cache": self._cache,
+            "store": self._store,
+            "prices": self._prices,
+            "goggles": self._goggles,
             "help": self._help,
             "--help": self._help,
         }
         words = _split(line)
         if not words:
-            raise UsageError("%websearch needs a command: status, key, index, cache or help (%websearch help)")
+            listed = ", ".join(name for name in commands if name[0] != "-")
+            raise UsageError(f"%websearch needs a command: {listed} (%websearch help)")
         if words[0] not in commands:
             hint = did_you_mean(words[0], commands)
             raise UsageError(f"%websearch has no command {words[0]!r}{hint or '; %websearch help lists them'}")
@@ -110,6 +117,12 @@ class WebSearchMagics(Magics):
             if len(report.skipped) > 10:
                 print(f"  … and {len(report.skipped) - 10} more")
 
+    def _store(self, words: list[str]) -> Any:
+        from ipy_websearch import api
+        from ipy_websearch.magics.store import store_command
+
+        return store_command(api.session().enrich_store, words)
+
     def _cache(self, words: list[str]) -> None:
         from ipy_websearch import api
 
@@ -120,6 +133,19 @@ class WebSearchMagics(Magics):
             raise UsageError("%websearch cache [clear]")
         else:
             print("\n".join(f"{name}: {value}" for name, value in cache.stats().items()))
+
+    def _prices(self, words: list[str]) -> None:
+        from ipy_websearch import api
+        from ipy_websearch.magics.prices import price_lines
+
+        if words not in ([], ["--update"]):
+            raise UsageError("%websearch prices [--update]")
+        print("\n".join(price_lines(api.session(), update=bool(words))))
+
+    def _goggles(self, words: list[str]) -> None:
+        from ipy_websearch.magics.goggles import goggle_lines
+
+        print("\n".join(goggle_lines(" ".join(words))))
 
 
 def _split(line: str) -> list[str]:

@@ -8,15 +8,14 @@ decision (`retry`), because only the loop knows whether text has been shown and 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
+from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.model.opening import open_client
 from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at
 from ipy_websearch.text import plain, shorten
@@ -48,8 +47,7 @@ class ModelClient:
         self._platform = platform
         self._api_key = api_key
         self._redact = redact
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[tuple[Any, ...], anthropic.AsyncAnthropic]]
-        self._clients = weakref.WeakKeyDictionary()
+        self._clients: PerLoop[dict[tuple[Any, ...], anthropic.AsyncAnthropic]] = PerLoop(dict)
 
     @property
     def platform(self) -> Platform:
@@ -64,7 +62,7 @@ class ModelClient:
         Raises:
             ModelError: the API refused it, could not be reached, or sent an `error` event (then `status` is 200).
         """
-        client = self._client()
+        client = await self._client()
         with self._translated(client):
             if self.platform.name == "bedrock":  # its stream is no text: only the SDK can decode it
                 async for typed in await client.messages.create(**body, stream=True, timeout=_timeout()):
@@ -108,17 +106,20 @@ class ModelClient:
 
     async def aclose(self) -> None:
         """Close the client of the running event loop."""
-        if entry := self._clients.pop(asyncio.get_running_loop(), None):
-            await entry[1].close()
+        clients = self._clients.get()
+        for client in list(clients.values()):
+            await client.close()
+        clients.clear()
 
-    def _client(self) -> anthropic.AsyncAnthropic:
-        loop = asyncio.get_running_loop()
+    async def _client(self) -> anthropic.AsyncAnthropic:
+        """Return the running loop's client for the key and address that are set now."""
         key = None if self.offline else self._api_key()
         settings = (self.platform.name, key, os.environ.get("ANTHROPIC_BASE_URL"))
-        entry = self._clients.get(loop)
-        if entry is None or entry[0] != settings:
-            entry = self._clients[loop] = (settings, open_client(self.platform.name, key))
-        return entry[1]
+        clients = self._clients.get()
+        if settings not in clients:
+            await self.aclose()
+            clients[settings] = open_client(self.platform.name, key)
+        return clients[settings]
 
     def _address(self, client: Any) -> str:
         return str(client.base_url).rstrip("/")

@@ -24,7 +24,8 @@ class Kit:
     """What the tools of one question are made of.
 
     `defaults` is a request with what the user set: domains, country, language, filter. `provider` is the engine that
-    `web_search` goes to (None: the chain). `reader` opens the reader of pages.
+    `web_search` goes to (None: the chain). `reader` opens the reader of pages; `research` makes the tool for the user's own
+    research files (None: no root is set).
     """
 
     router: SearchRouter
@@ -34,6 +35,7 @@ class Kit:
     defaults: SearchRequest
     provider: str | None = None
     fresh: bool = False
+    research: Callable[[], Tool] | None = None
 
     def makers(self) -> dict[str, Callable[[], Tool]]:
         """Return the maker of each tool by its name."""
@@ -45,6 +47,7 @@ class Kit:
             "firecrawl_scrape": lambda: self._firecrawl("firecrawl_scrape_tool"),
             "firecrawl_search": lambda: self._firecrawl("firecrawl_search_tool"),
             "firecrawl_map": lambda: self._firecrawl("firecrawl_map_tool"),
+            **({"read_research": self.research} if self.research else {}),
             **{name: lambda name=name: self._pair(name) for name in PAIR_ENGINES},  # type: ignore[misc]
         }
 

@@ -1,0 +1,156 @@
+"""The blocking door of enrichment: `enrich`, and what stands behind `df.web`. The work runs on the background loop of `api`.
+
+The calling thread draws the bar while it waits, and an interrupt reaches it first: the run is then told to stop, and what there
+is by then is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import wait
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ipy_websearch import api
+from ipy_websearch.enrichment.bar import Bar, Tally
+from ipy_websearch.enrichment.lookup import Lookup
+from ipy_websearch.enrichment.report import Estimate
+from ipy_websearch.enrichment.start import closing_text
+from ipy_websearch.options import at_least
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STOP_S = 2.0
+"""Seconds that an interrupted run has to end in; after that the frame is taken as it is."""
+
+_TICK_S = 0.2
+
+
+class Work(Protocol):
+    """What can be driven: something that runs, counts, and stops when told."""
+
+    tally: Tally
+
+    async def run(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+def enrich(
+    frame: pd.DataFrame,
+    columns: Mapping[str, Any],
+    *,
+    model: str | None = None,
+    concurrency: int = 16,
+    max_searches: int = 1,
+    budget_usd: Decimal | float | str | None = None,
+    resume: bool = True,
+    sources: bool = True,
+    sample: int | None = None,
+    progress: bool = True,
+    provider: str | None = None,
+) -> pd.DataFrame:
+    """Return the frame with columns filled from the web: n rows in, the same n rows, order and index out.
+
+    `columns` maps each new column to a question that names columns of the frame in braces, or to (question, type):
+    `{"ceo": "Who is the CEO of {company}?", "founded": ("In what year was {company} founded?", int)}`. Types are str, int,
+    float, bool, date, list[str], or a list of the values allowed; they become string, Int64, Float64, boolean,
+    datetime64[s], object and category. What was not found is missing, never invented.
+
+    Added are each column and, with `sources`, `{column}_source` (the address of a search result that says so),
+    `{column}_quote` (its words) and `{column}_confidence` (0 to 1, as the model states it); then `enrich_status` ("ok",
+    "error", "budget", "interrupted", "skipped" for rows whose inputs are missing), `enrich_error` and `enrich_cost_usd` (US
+    dollars of this call; rows with equal inputs are asked once, and the first has the cost). `attrs["report"]` sums it up.
+
+    `model` None is the setting `enrich_model`; "offline" is the built-in one. `concurrency` requests run at once, fewer when
+    the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain).
+    `budget_usd` is US dollars that this call may cost; it is never passed. Rows that were filled before come from the store;
+    `resume=False` asks them again. `sample=5` tries the first five distinct rows, leaves the others' new columns missing, and
+    says what the whole would take. An interrupt stops the run and returns the frame as far as it is.
+
+    >>> import pandas as pd
+    >>> planets = pd.DataFrame({"planet": ["Mars", "Saturn"]})
+    >>> moons = {"moons": ("How many moons does {planet} have?", int)}
+    >>> enrich(planets, moons, model="offline", provider="local", progress=False).moons[0]
+    2
+
+    Raises:
+        ConfigError: a question, type or option is wrong; nothing was sent. MissingKeyError: there is no key for the model.
+        EnrichmentError: the first rows all failed in the same way, so that it was given up with nothing done.
+    """
+    work = api.session().enrichment(
+        frame,
+        columns,
+        model=model,
+        concurrency=concurrency,
+        max_searches=max_searches,
+        budget_usd=budget_usd,
+        resume=resume,
+        sources=sources,
+        sample=sample,
+        provider=provider,
+    )
+    drive(work, progress)
+    if progress:
+        print(closing_text(work))
+    return work.frame()
+
+
+def estimate(
+    frame: pd.DataFrame, columns: Mapping[str, Any], *, sample: int = 5, progress: bool = False, **options: Any
+) -> Estimate:
+    """Return what an enrichment would cost and take, after trying `sample` rows (which are then in the store).
+
+    The options are those of `enrich`.
+
+    Raises:
+        ConfigError: a question, type or option is wrong; nothing was sent.
+        EnrichmentError: the rows that were tried all failed alike.
+    """
+    work = api.session().enrichment(frame, columns, sample=sample, **options)
+    drive(work, progress)
+    return work.estimate()
+
+
+def look_up(
+    frame: pd.DataFrame,
+    query: str,
+    *,
+    provider: str | None = None,
+    concurrency: int = 16,
+    progress: bool = True,
+    **options: Any,
+) -> pd.DataFrame:
+    """Return the frame with the best search result for each row: search_title, search_url, search_description,
+    search_provider and search_error (all text, missing where there is nothing).
+
+    `query` names columns in braces; equal queries are searched for once. Further options are those of `search`.
+
+    Raises:
+        ConfigError: the query names no column or one that is not there; nothing was sent.
+    """
+    session = api.session()
+    options.setdefault("count", 1)
+
+    async def search(text: str) -> Any:
+        return await session.search(text, provider=provider, **options)
+
+    work = Lookup(frame, query, search, at_least(1, "concurrency", concurrency, 16))
+    drive(work, progress)
+    return work.frame()
+
+
+def drive(work: Work, progress: bool) -> None:
+    """Run something on the background loop to its end, drawing its bar; an interrupt stops it."""
+    bar = Bar(work.tally, progress)
+    future = api.portal().start_task_soon(work.run)
+    try:
+        while not wait([future], _TICK_S).done:
+            bar.update()
+        future.result()
+    except KeyboardInterrupt:
+        work.stop()
+        wait([future], STOP_S)
+        print("Interrupted: what was filled by then is returned, and kept for the next call.")
+    finally:
+        bar.close()

@@ -1,0 +1,125 @@
+"""Holds a run to its ceilings: what a row may cost at worst is reserved before its first request and settled at its end.
+
+Several rows run at once. One that does not fit waits until another has settled for less than it had reserved; only when no
+row holds anything any more is the money really used up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from decimal import Decimal
+
+from ipy_websearch.pricing import charge_cost, worst_case
+from ipy_websearch.purse import Ceiling, reserve_all
+from ipy_websearch.usage import Charge
+
+ROUND_TOKENS = 4_000
+"""Input that a round of searching is expected to add: the results of one search and the model's call."""
+
+
+class OutOfFunds(Exception):
+    """The next request would pass a ceiling; the message says which."""
+
+
+class Funds:
+    """Reserves and settles under the ceilings of one run; without limits it lets everything pass."""
+
+    def __init__(self, model: str, ceilings: Sequence[Ceiling]) -> None:
+        self.model = model
+        self.ceilings = tuple(ceilings)
+        self.scale = Decimal(1)
+        self._held = Decimal(0)
+        self._changed = asyncio.Event()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a limit at all."""
+        return any(ceiling.limit is not None for ceiling in self.ceilings)
+
+    def learn(self, input_tokens: int, max_tokens: int, cost: Decimal | None) -> None:
+        """Compare what a request did cost with its worst case, so that later ones are not reserved too little."""
+        worst = worst_case(self.model, input_tokens, max_tokens, caching=True)
+        if worst and cost is not None:
+            self.scale = max(self.scale, cost / worst)
+
+    def request(self, input_tokens: int, max_tokens: int) -> Decimal | None:
+        """Return what a request may cost at worst, None when it is unknown."""
+        worst = worst_case(self.model, input_tokens, max_tokens, caching=True)
+        return None if worst is None else worst * self.scale
+
+    def row(self, input_tokens: int, max_tokens: int, searches: int, price: Sequence[Charge]) -> Decimal | None:
+        """Return what a row may cost at worst with `searches` rounds of one search each, None when it is unknown."""
+        total = Decimal(0)
+        for round_ in range(searches + 1):
+            cost = self.request(input_tokens + round_ * ROUND_TOKENS, max_tokens)
+            if cost is None:
+                return None
+            total += cost
+        for charge in price:
+            usd = charge_cost(charge)
+            if usd is None:
+                return None
+            total += usd * searches
+        return total
+
+    async def reserve(self, usd: Decimal | None) -> Hold:
+        """Reserve an amount, when need be after waiting for other rows to settle.
+
+        Raises:
+            OutOfFunds: it does not fit, and no row holds anything that could come back; or the price is unknown.
+        """
+        if not self.bounded:
+            return Hold(self, Decimal(0))
+        if usd is None:
+            raise OutOfFunds(f"the price of {self.model} or of a search is unknown, so no budget can be kept with it")
+        while (tight := reserve_all(self.ceilings, usd)) is not None:
+            if self._held <= 0:
+                room = max(tight.room or Decimal(0), Decimal(0))
+                raise OutOfFunds(f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD, a row may cost {usd:.4f} USD")
+            self._changed.clear()
+            await self._changed.wait()
+        self._held += usd
+        return Hold(self, usd)
+
+    def _add(self, usd: Decimal) -> bool:
+        """Reserve more for a row that is under way; it cannot wait, because others may wait for it."""
+        if reserve_all(self.ceilings, usd) is not None:
+            return False
+        self._held += usd
+        return True
+
+    def _settle(self, reserved: Decimal, spent: Decimal) -> None:
+        self._held -= reserved
+        for ceiling in self.ceilings:
+            ceiling.settle(reserved, spent)
+        self._changed.set()
+
+
+class Hold:
+    """What one row has reserved and spent; leave it with `settle`."""
+
+    def __init__(self, funds: Funds, reserved: Decimal) -> None:
+        self._funds = funds
+        self._reserved = reserved
+        self.spent = Decimal(0)
+
+    def cover(self, input_tokens: int, max_tokens: int) -> None:
+        """Make sure that the next request fits into what is reserved.
+
+        Raises:
+            OutOfFunds: it does not, and there is no room for more.
+        """
+        if not self._funds.bounded:
+            return
+        need = self._funds.request(input_tokens, max_tokens)
+        more = self.spent + (need or Decimal(0)) - self._reserved
+        if more > 0:
+            if not self._funds._add(more):
+                raise OutOfFunds("what the search found makes the request dearer than the budget allows")
+            self._reserved += more
+
+    def settle(self) -> None:
+        """Give back what was not spent."""
+        self._funds._settle(self._reserved, self.spent)
+        self._reserved = self.spent = Decimal(0)

@@ -1,0 +1,137 @@
+"""What is to be asked: the distinct rows of a frame, by the values that the questions name. Pure.
+
+Equal inputs are one distinct row, asked once. A value counts in its normal form: as text, without blanks around it, 2020.0 as
+2020. Where a value that a question needs is missing, that question is not asked for the row.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from ipy_websearch.enrichment.columns import OWN, Column, added_names, parse_columns
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.text import visible
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_INPUT_CHARS = 2_000
+"""Longer cells are cut in what is asked: a question about a row needs a name, not a document."""
+
+Inputs = tuple[str | None, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """The distinct rows (`inputs`, one text or None for each of `fields`) and which of them each row of the frame is.
+
+    `place[n]` is the distinct row of row n, -1 when the row is left out of a sample. `all_inputs` are the distinct rows of the
+    whole frame, `sample` how many were asked for (None: all).
+    """
+
+    columns: tuple[Column, ...]
+    fields: tuple[str, ...]
+    inputs: list[Inputs]
+    place: array[int]
+    all_inputs: list[Inputs]
+    sample: int | None = None
+    _askable: dict[tuple[bool, ...], tuple[int, ...]] = field(default_factory=dict)
+
+    def askable(self, inputs: Inputs) -> tuple[int, ...]:
+        """Return the numbers of the columns whose questions have all their values."""
+        missing = tuple(value is None for value in inputs)
+        if missing not in self._askable:
+            gone = {name for name, without in zip(self.fields, missing, strict=True) if without}
+            self._askable[missing] = tuple(n for n, c in enumerate(self.columns) if not gone & set(c.fields))
+        return self._askable[missing]
+
+    def values(self, inputs: Inputs) -> dict[str, str | None]:
+        """Return a distinct row's values by their columns."""
+        return dict(zip(self.fields, inputs, strict=True))
+
+    def missing(self, inputs: Inputs) -> str:
+        """Return which values a row lacks, for its error message."""
+        return ", ".join(name for name, value in zip(self.fields, inputs, strict=True) if value is None)
+
+
+def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None) -> Plan:
+    """Return the plan for a frame; `sample` takes the first rows with as many distinct inputs (None: all rows).
+
+    Raises:
+        ConfigError: the columns are faulty, or the frame already has one of their names.
+    """
+    if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
+        raise ConfigError(f"enrich needs a pandas DataFrame, not {type(frame).__name__}")
+    names = [str(name) for name in frame.columns]
+    wanted = parse_columns(columns, names)
+    if sample is not None and sample < 1:
+        raise ConfigError(f"sample is {sample}; it must be 1 or more")
+    _check_names(wanted, names)
+    fields = tuple(dict.fromkeys(field for column in wanted for field in column.fields))
+    return _distinct(wanted, fields, inputs_of(frame, fields), sample)
+
+
+def inputs_of(frame: pd.DataFrame, fields: Sequence[str]) -> list[Inputs]:
+    """Return the rows of a frame as the texts of these columns, None for a missing value."""
+    names = [str(name) for name in frame.columns]
+    cells = [[normal(value) for value in frame.iloc[:, _position(name, names)].tolist()] for name in fields]
+    return list(zip(*cells, strict=True))
+
+
+def distinct_texts(texts: Sequence[str | None]) -> list[str]:
+    """Return the distinct texts in their order, without None."""
+    return [text for text in dict.fromkeys(texts) if text is not None]
+
+
+def _distinct(columns: tuple[Column, ...], fields: tuple[str, ...], rows: Sequence[Inputs], sample: int | None) -> Plan:
+    numbers: dict[Inputs, int] = {}
+    place = array("q", [-1]) * len(rows)
+    for position, inputs in enumerate(rows):
+        if sample is not None and (len(numbers) >= sample or inputs in numbers or None in inputs):
+            continue
+        place[position] = numbers.setdefault(inputs, len(numbers))
+    chosen = list(numbers)
+    return Plan(columns, fields, chosen, place, chosen if sample is None else list(dict.fromkeys(rows)), sample)
+
+
+def _check_names(columns: Sequence[Column], names: Sequence[str]) -> None:
+    """Refuse to overwrite the user's own columns; those of an earlier enrichment are replaced."""
+    if OWN[0] in names:
+        return
+    for name in added_names(columns, False):
+        if name in names:
+            raise ConfigError(f"the frame already has a column {name!r}; rename it, or give the new one another name")
+
+
+def _position(name: str, names: list[str]) -> int:
+    if names.count(name) > 1:
+        raise ConfigError(f"the frame has several columns called {name!r}, so the question cannot name it")
+    return names.index(name)
+
+
+def normal(value: Any) -> str | None:
+    """Return a cell as the text that is asked about, None when it is missing or blank."""
+    if isinstance(value, str):
+        text = value
+    elif value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    elif isinstance(value, float):
+        text = str(int(value)) if value.is_integer() else "" if value != value else repr(value)
+    elif isinstance(value, datetime) and (value.hour, value.minute, value.second) == (0, 0, 0):
+        text = value.date().isoformat()
+    elif isinstance(value, date):
+        text = value.isoformat()
+    else:
+        text = str(value)
+    return _one_line(text) or None
+
+
+def _one_line(text: str) -> str:
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()[:MAX_INPUT_CHARS]
+    return " ".join(visible(unicodedata.normalize("NFC", text)).split())[:MAX_INPUT_CHARS]

@@ -1,0 +1,149 @@
+"""What a run came to: rows by status, failures that are alike together, cost and time. Plain data that shows itself as text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ipy_websearch.enrichment.outcome import Outcome
+from ipy_websearch.text import shorten
+
+_VARYING = re.compile(r"req_\w+|\d+(\.\d+)?")
+_SHOWN = 5
+
+
+class Report(dict[str, Any]):
+    """The report in `frame.attrs["report"]`: a dict of numbers and texts (so that the frame can be saved with it).
+
+    Keys: rows, ok, error, budget, interrupted, skipped (rows by status), asked and stored (distinct rows), requests,
+    cost_usd (None: unknown), seconds, failures (a list of {message, rows, example}), warnings.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def lines(self) -> list[str]:
+        """Return the report as lines of text."""
+        parts = [f"{self['ok']:,} of {self['rows']:,} row{'s' * (self['rows'] != 1)} filled"]
+        parts += [f"{self[name]:,} {words}" for name, words in _WORDS.items() if self[name]]
+        head = f"{', '.join(parts)}; {money(self['cost_usd'])}, {duration(self['seconds'])}"
+        shown = [_failure_line(failure) for failure in self["failures"][:_SHOWN]]
+        more = len(self["failures"]) - _SHOWN
+        return [head, *shown, *([f"  … and {more} other messages"] if more > 0 else []), *self["warnings"]]
+
+
+_WORDS = {
+    "error": "failed",
+    "budget": "left out by the budget",
+    "interrupted": "interrupted",
+    "skipped": "skipped for missing values",
+    "stored": "from the store",
+}
+
+
+def _failure_line(failure: dict[str, Any]) -> str:
+    example = f" (such as {failure['example']})" if failure["example"] else ""
+    return f"  {failure['rows']:,} x {failure['message']}{example}"
+
+
+def make_report(
+    outcomes: Sequence[Outcome | None],
+    counts: Sequence[int],
+    names: Iterable[str],
+    *,
+    requests: int,
+    cost_usd: float | None,
+    seconds: float,
+    warnings: Sequence[str] = (),
+) -> Report:
+    """Return the report; `counts` says how many rows of the frame each outcome stands for, `names` what they are about."""
+    by_status: Counter[str] = Counter()
+    failures: dict[str, dict[str, Any]] = {}
+    for outcome, count, name in zip(outcomes, counts, names, strict=True):
+        if outcome is None or not count:
+            continue
+        by_status[outcome.status] += count
+        if outcome.status == "error":
+            group = failures.setdefault(
+                alike(outcome.error), {"message": outcome.error, "rows": 0, "example": shorten(name, 60)}
+            )
+            group["rows"] += count
+    known = [outcome for outcome, count in zip(outcomes, counts, strict=True) if outcome is not None and count]
+    stored = sum(outcome.cached for outcome in known)
+    return Report(
+        rows=sum(by_status.values()),
+        **{status: by_status[status] for status in ("ok", "error", "budget", "interrupted", "skipped")},
+        asked=len(known) - stored - sum(outcome.status == "skipped" for outcome in known),
+        stored=stored,
+        requests=requests,
+        cost_usd=cost_usd,
+        seconds=round(seconds, 3),
+        failures=sorted(failures.values(), key=lambda group: -group["rows"]),
+        warnings=list(warnings),
+    )
+
+
+def alike(message: str) -> str:
+    """Return a message without what differs from one failure to the next: numbers and ids."""
+    return _VARYING.sub("#", message)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an enrichment is expected to take, from a sample of its rows.
+
+    `rows` of the frame, `distinct` ones among them, `stored` of those that need not be asked again; `cost_usd` (None: unknown)
+    and `seconds` for all that are left, at the concurrency asked for. `sample` rows were tried, `failed` of them in vain.
+    """
+
+    rows: int
+    distinct: int
+    stored: int
+    sample: int
+    failed: int
+    cost_usd: float | None
+    seconds: float
+
+    def __str__(self) -> str:
+        notes = [f"{self.distinct:,} distinct"] if self.distinct < self.rows else []
+        notes += [f"{self.stored:,} already in the store"] if self.stored else []
+        notes += [f"{self.failed} of the {self.sample} rows tried failed"] if self.failed else []
+        text = f"looks like {self.rows:,} row{'s' * (self.rows != 1)} ≈ {money(self.cost_usd)}, {duration(self.seconds)}"
+        return text + (f" ({', '.join(notes)})" if notes else "")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def make_estimate(outcomes: Sequence[Outcome | None], rows: int, distinct: int, stored: int, concurrency: int) -> Estimate:
+    """Return the estimate for `rows` rows from the outcomes of a sample."""
+    tried = [o for o in outcomes if o is not None and o.status in ("ok", "error")]
+    left = max(distinct - stored, 0)
+    prices = [o.worth_usd for o in tried if o.worth_usd is not None]
+    mean = sum(prices) / len(tried) if tried and len(prices) == len(tried) else None
+    seconds = sum(o.seconds for o in tried) / len(tried) if tried else 0.0
+    waves = max(left / concurrency, 1.0) if left else 0.0
+    failed = sum(o.status == "error" for o in tried)
+    return Estimate(rows, distinct, stored, len(tried), failed, None if mean is None else mean * left, seconds * waves)
+
+
+def money(usd: float | None) -> str:
+    """Return an amount: two digits behind the point, more for small ones; never with a dollar sign."""
+    if usd is None:
+        return "cost unknown"
+    return f"{usd:.2f} USD" if usd >= 1 or usd == 0 else f"{usd:.4f} USD" if usd >= 0.0001 else "under 0.0001 USD"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its largest sensible unit: "41 s", "6 min", "2.5 h"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,291 @@
+"""One enrichment: plan, look into the store, ask for what is missing, keep each row as it comes, assemble.
+
+Rows go through a fixed number of slots; each slot takes a row, asks, keeps what it got in the store, and takes the next one, so
+that at no time more than `concurrency` rows are under way. What stops a run (a budget, an interrupt, the same failure again
+and again at the start) stops it between rows or by cancelling them; every row gets a status either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+import uuid
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from ipy_websearch.enrichment.asking import system_text
+from ipy_websearch.enrichment.assemble import assemble
+from ipy_websearch.enrichment.bar import Tally
+from ipy_websearch.enrichment.bench import Bench, Options
+from ipy_websearch.enrichment.chain import Chain, Recipe, RowError
+from ipy_websearch.enrichment.funds import Funds, OutOfFunds
+from ipy_websearch.enrichment.outcome import NOT_ASKED, Cell, Outcome, Status
+from ipy_websearch.enrichment.plan import Inputs, Plan
+from ipy_websearch.enrichment.report import Estimate, Report, alike, make_estimate, make_report
+from ipy_websearch.enrichment.schedule import Gate
+from ipy_websearch.enrichment.searching import PoliteSearch
+from ipy_websearch.enrichment.sender import Account, Books, Sender
+from ipy_websearch.enrichment.shelf import Shelf
+from ipy_websearch.enrichment.store import Store, Stored
+from ipy_websearch.errors import EnrichmentError, WebSearchError
+from ipy_websearch.events import Money
+from ipy_websearch.ledger import Ledger
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.pricing import model_cost
+from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.providers.router import SearchRouter
+from ipy_websearch.purse import Ceiling
+from ipy_websearch.text import plain, shorten
+from ipy_websearch.usage import Usage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAME_FAILURES = 20
+"""More equal failures in a row than this, before anything has succeeded, end the run."""
+
+
+class Enrichment:
+    """One run over one plan; `run` it once, then `frame()` gives the result, also after `stop()` or an error."""
+
+    def __init__(self, frame: pd.DataFrame, plan: Plan, bench: Bench, options: Options) -> None:
+        self.plan = plan
+        self.outcomes: list[Outcome | None] = [None] * len(plan.inputs)
+        self.tally = Tally(total=sum(bool(plan.askable(inputs)) for inputs in plan.inputs))
+        self.cost_usd: Money = Decimal(0)
+        self._frame = frame
+        self._bench = bench
+        self._options = options
+        self._stored: dict[int, dict[int, Stored]] = {}
+        self._stop: tuple[Status, str] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._same_failures: tuple[str, int] = ("", 0)
+        self._tools: dict[tuple[int, ...], list[Any]] = {}
+        self._requests = 0
+        self._seconds = 0.0
+        searches = options.max_searches
+        self._search = PoliteSearch(bench.router, bench.provider, options.concurrency) if searches else None
+        tool = self._search.tool(bench.defaults) if self._search else None
+        tools = f"web_search({bench.provider or ''}) x {searches}" if searches else "none"
+        self._shelf = Shelf(plan, bench.store, bench.model, tools)
+        self._recipe = Recipe(bench.model, bench.client.platform, system_text(searches, date.today()), tool, searches)
+
+    # --- from outside -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Fill what can be filled.
+
+        Raises:
+            EnrichmentError: it was stopped because every row failed alike, and there is nothing to give back.
+        """
+        self._loop = asyncio.get_running_loop()
+        # The first price of a model takes 0.1 s to look up: do that while the first rows are asked, not on the event loop.
+        self._loop.run_in_executor(None, model_cost, self._bench.model, Usage())
+        start = time.monotonic()
+        try:
+            await self._ask_all(self._missing())
+        finally:
+            self._seconds = time.monotonic() - start
+            self._settle()
+        if self._stop is not None and self._stop[0] == "error" and not any(o and o.status == "ok" for o in self.outcomes):
+            raise EnrichmentError(f"stopped after {SAME_FAILURES + 1} rows failed alike: {self._stop[1]}")
+
+    def stop(self) -> None:
+        """Stop a run from any thread: nothing more is sent, rows under way are cut off, `run` returns."""
+        if self._loop is not None and not self._loop.is_closed():
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._halt, "interrupted", "interrupted", True)
+
+    def frame(self) -> pd.DataFrame:
+        """Return the frame as far as it is, with the report in `attrs["report"]`."""
+        frame = assemble(self._frame, self.plan.columns, self.plan.place, self.outcomes, sources=self._options.sources)
+        frame.attrs["report"] = self.report()
+        return frame
+
+    def report(self) -> Report:
+        """Return what the run came to."""
+        counts = [0] * len(self.outcomes)
+        for n in self.plan.place:
+            if n >= 0:
+                counts[n] += 1
+        names = (", ".join(value or "–" for value in inputs) for inputs in self.plan.inputs)
+        cost = None if self.cost_usd is None else float(self.cost_usd)
+        return make_report(
+            self.outcomes,
+            counts,
+            names,
+            requests=self._requests,
+            cost_usd=cost,
+            seconds=self._seconds,
+            warnings=self._shelf.warnings,
+        )
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether only a sample of the rows is asked."""
+        return self.plan.sample is not None
+
+    def estimate(self) -> Estimate:
+        """Return what the whole frame would take, judged by the rows that have been asked."""
+        stored = self._shelf.count(self.plan.all_inputs) if self._options.resume else 0
+        return make_estimate(self.outcomes, len(self.plan.place), self._askable_in_all(), stored, self._options.concurrency)
+
+    def _askable_in_all(self) -> int:
+        return sum(bool(self.plan.askable(inputs)) for inputs in self.plan.all_inputs)
+
+    # --- what is there already --------------------------------------------------------------------------------------
+
+    def _missing(self) -> list[int]:
+        """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
+        missing = []
+        for n, stored in self._shelf.look_up(self.plan.inputs, self._options.resume):
+            inputs = self.plan.inputs[n]
+            columns = self.plan.askable(inputs)
+            if not columns:
+                self.outcomes[n] = Outcome("skipped", error=f"skipped: {self.plan.missing(inputs)} is missing")
+            elif all(c in stored for c in columns):
+                self.outcomes[n] = self._from_store(inputs, stored)
+                self.tally.cached += 1
+            else:
+                if stored:
+                    self._stored[n] = stored
+                missing.append(n)
+        return missing
+
+    def _from_store(self, inputs: Inputs, stored: Mapping[int, Stored]) -> Outcome:
+        known = [s.cost_usd for s in stored.values() if s.cost_usd is not None]
+        worth = sum(known) if len(known) == len(stored) else None
+        cells = self._ordered({c: s.cell for c, s in stored.items()})
+        seconds = sum(s.seconds for s in stored.values())
+        return Outcome("ok", cells, self._note(inputs), 0.0, worth, seconds, cached=True)
+
+    def _ordered(self, cells: Mapping[int, Cell]) -> tuple[Cell, ...]:
+        return tuple(cells.get(c, NOT_ASKED) for c in range(len(self.plan.columns)))
+
+    def _note(self, inputs: Inputs) -> str:
+        """Return what a filled row should say of columns that could not be asked, "" when all could."""
+        return "" if None not in inputs else f"not all columns were asked: {self.plan.missing(inputs)} is missing"
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    async def _ask_all(self, rows: list[int]) -> None:
+        if not rows or self._stop is not None:
+            return
+        question = f"enrich {', '.join(c.name for c in self.plan.columns)} ({len(rows):,} rows)"
+        books = Books(self._bench.ledger, self._bench.session_id, uuid.uuid4().hex[:12], question, self._bench.notebook)
+        funds = Funds(self._bench.model, self._bench.ceilings)
+        sender = Sender(self._bench.client, Gate(self._options.concurrency), funds, self._bench.timeout_s)
+        queue = iter(rows)
+        slots = min(self._options.concurrency, len(rows))
+        try:
+            if funds.bounded:  # under a ceiling the first row goes alone: it shows whether rows cost what they are taken to
+                await self._together([self._slot(itertools.islice(queue, 1), sender, books)])
+            await self._together([self._slot(queue, sender, books) for _ in range(slots)])
+        finally:
+            self._requests = sender.sent
+
+    async def _together(self, slots: Sequence[Coroutine[Any, Any, None]]) -> None:
+        """Run slots to their end; nothing of them is left when this returns, however it does."""
+        self._tasks = [asyncio.create_task(slot) for slot in slots]
+        try:
+            await asyncio.wait(self._tasks)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _slot(self, queue: Iterator[int], sender: Sender, books: Books) -> None:
+        for n in queue:
+            if self._stop is not None:
+                return
+            await self._row(n, sender, books)
+
+    async def _row(self, n: int, sender: Sender, books: Books) -> None:
+        """Ask for one row; its outcome is set however that ends, and what it cost is booked."""
+        inputs = self.plan.inputs[n]
+        stored = self._stored.pop(n, {})
+        columns = tuple(c for c in self.plan.askable(inputs) if c not in stored)
+        wanted = [self.plan.columns[c] for c in columns]
+        chain = Chain(self._recipe, wanted, self._tools_for(columns), self.plan.values(inputs))
+        account: Account | None = None
+        outcome = Outcome("interrupted", error="interrupted")
+        try:
+            account = Account(books, await sender.funds.reserve(self._worst_case(chain, sender.funds)))
+            cells = await chain.run(sender, account)
+            cost = None if account.cost_usd is None else float(account.cost_usd)
+            self._shelf.keep(inputs, columns, cells, cost, account.seconds)
+            found = {**{c: s.cell for c, s in stored.items()}, **dict(zip(columns, cells, strict=True))}
+            outcome = Outcome("ok", self._ordered(found), self._note(inputs))
+        except OutOfFunds as exc:
+            outcome = Outcome("budget", error=str(exc))
+            self._halt("budget", str(exc), False)
+        except (RowError, WebSearchError) as exc:
+            outcome = Outcome("error", error=str(exc))
+        except Exception as exc:  # a bug, or a plug-in's: it costs this row, not the others
+            outcome = Outcome("error", error=f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}")
+        finally:
+            self._finish(n, outcome, account)
+
+    def _tools_for(self, columns: tuple[int, ...]) -> list[Any]:
+        if columns not in self._tools:
+            self._tools[columns] = self._recipe.tools([self.plan.columns[c] for c in columns])
+        return self._tools[columns]
+
+    def _worst_case(self, chain: Chain, funds: Funds) -> Decimal | None:
+        if not funds.bounded:
+            return Decimal(0)
+        body = chain.body()
+        price = self._recipe.search.price if self._recipe.search else ()
+        return funds.row(estimate_tokens(body), body["max_tokens"], self._recipe.max_searches, price)
+
+    def _finish(self, n: int, outcome: Outcome, account: Account | None) -> None:
+        if account is not None:
+            cost = account.cost_usd
+            self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + cost
+            outcome.cost_usd = outcome.worth_usd = None if cost is None else float(cost)
+            outcome.seconds = account.seconds
+            account.close()
+        if outcome.status == "interrupted" and self._stop is not None:
+            outcome.status, outcome.error = self._stop
+        self.outcomes[n] = outcome
+        self.tally.cost_usd = float(self.cost_usd or 0)
+        if outcome.status == "ok":
+            self.tally.done += 1
+        elif outcome.status == "error":
+            self.tally.failed += 1
+            self._count_failure(outcome.error)
+
+    def _count_failure(self, message: str) -> None:
+        """End the run when it begins with the same failure over and over."""
+        if self.tally.done or self._stop is not None:
+            return
+        same, count = self._same_failures
+        self._same_failures = (alike(message), count + 1 if alike(message) == same else 1)
+        if self._same_failures[1] > SAME_FAILURES:
+            self._halt("error", message, True)
+
+    def _halt(self, status: Status, error: str, now: bool) -> None:
+        """Take no more rows; `now` also cuts off those under way."""
+        self._stop = self._stop or (status, error)
+        if now:
+            current = asyncio.current_task()
+            for task in self._tasks:
+                if task is not current:
+                    task.cancel()
+
+    def _settle(self) -> None:
+        """Give the rows that were never asked their status, and tell the session what was spent."""
+        status, error = self._stop or ("interrupted", "interrupted")
+        for n, outcome in enumerate(self.outcomes):
+            if outcome is None:
+                self.outcomes[n] = Outcome(status, error=error)
+        self._bench.spent(self.cost_usd)

@@ -1,0 +1,174 @@
+"""How many requests are under way at once: as many as the caller allows, fewer when the other side says that it is too much.
+
+Additive up, multiplicative down, as TCP does it: every refusal (429, 529) lowers the limit to what was not refused, by half at
+most for requests sent before the cut was known; successes raise it again, quickly below half of where it was cut, then slowly.
+
+A `retry-after` is a floor for all rows. While it lasts, at most one request is sent as a scout, and only in place of one that
+has just succeeded: when that one is taken, the refusal was about how many run at once, and each success may be followed by
+one further request; when it is refused, nothing is sent before the time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_FLOOR_S = 600.0
+RARE = 0.1
+"""The share of requests refused, without a `retry-after`, up to which that is bad luck and not our doing."""
+
+STRIKES = 3
+"""Refusals in a row, during a floor, of requests that follow on successes, after which that is given up."""
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One admission. `replacing`: it was let in during a floor, in place of a request that had succeeded."""
+
+    epoch: int
+    replacing: bool
+    scout: bool
+
+
+class Gate:
+    """Lets at most `most` requests in at once. All methods belong to one event loop."""
+
+    def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit = float(most)
+        self.in_flight = 0
+        self.refusals = 0
+        self._most = most
+        self._clock = clock
+        self._threshold = 0.0
+        self._share = 0.0  # of refusals among the last fifty or so requests
+        self._epoch = 0
+        self._lowest = 1.0
+        self._new_success = True
+        self._waiting: deque[asyncio.Future[Ticket]] = deque()
+        self._floor_until = 0.0
+        self._credits = 0
+        self._held = 0
+        self._nature: Literal["unknown", "scouting", "crowd", "rate"] = "unknown"
+        self._strikes = 0
+        self._alive_at = clock()
+
+    @property
+    def starved_s(self) -> float:
+        """Seconds since a request last succeeded (or since the start)."""
+        return self._clock() - self._alive_at
+
+    async def enter(self, *, again: bool = False) -> Ticket:
+        """Wait for admission; a request that is sent again goes before those that were never sent."""
+        if not self._waiting and self._open():
+            return self._admit()
+        future: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
+        if again:
+            self._waiting.appendleft(future)
+        else:
+            self._waiting.append(future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self.leave(future.result())
+            raise
+
+    def leave(self, ticket: Ticket) -> None:
+        """Say that a request ended in a way that says nothing about the load (it was cancelled, or was faulty)."""
+        self.in_flight -= 1
+        if ticket.scout:
+            self._nature = "unknown"
+        self._wake()
+
+    def succeeded(self, ticket: Ticket) -> None:
+        """Say that a request was answered."""
+        full = self.in_flight >= int(self.limit)
+        self.in_flight -= 1
+        self._alive_at = self._clock()
+        self._new_success = True
+        self._share -= self._share / 50
+        if ticket.replacing:
+            self._strikes = 0
+        if ticket.scout:
+            self._nature = "crowd"
+            self._credits, self._held = self._credits + self._held, 0
+        if self._alive_at < self._floor_until:
+            self._earn()
+        elif full:
+            step = 1.0 if self.limit < self._threshold else max(1 / self.limit, 0.05)
+            self.limit = min(self._most, self.limit + step)
+        self._wake()
+
+    def refused(self, ticket: Ticket, retry_after_s: float | None) -> None:
+        """Say that the other side is overloaded; `retry_after_s` is the floor it set (None: none)."""
+        self.in_flight -= 1
+        self.refusals += 1
+        self._share += (1 - self._share) / 50
+        if retry_after_s is None and self._share < RARE:
+            self._wake()
+            return
+        self._cut(ticket)
+        if retry_after_s:
+            self._raise_floor(min(retry_after_s, MAX_FLOOR_S))
+        if ticket.replacing:
+            self._strikes += 1
+            if ticket.scout or self._strikes >= STRIKES:
+                self._nature, self._credits, self._held = "rate", 0, 0
+        self._wake()
+
+    def _cut(self, ticket: Ticket) -> None:
+        """Lower the limit to what is under way, by half at most for all that was sent before the first refusal."""
+        if ticket.epoch == self._epoch:
+            if self._new_success:
+                self._threshold = self.limit / 2
+            self._epoch += 1
+            self._lowest = max(1.0, self.limit / 2)
+            self._new_success = False
+        self.limit = max(self._lowest, min(self.limit, float(self.in_flight)))
+
+    def _earn(self) -> None:
+        """Take note of a success during a floor: it earns the right to one further request, once the scout is back."""
+        if self._nature == "crowd":
+            self._credits += 1
+        elif self._nature == "unknown":
+            self._nature, self._credits = "scouting", 1
+        elif self._nature == "scouting":
+            self._held += 1
+
+    def _raise_floor(self, seconds: float) -> None:
+        until = self._clock() + seconds
+        if until > self._floor_until:
+            self._floor_until = until
+            asyncio.get_running_loop().call_later(seconds, self._floor_ended)
+
+    def _floor_ended(self) -> None:
+        if self._clock() < self._floor_until - 0.001:
+            return  # it was raised meanwhile
+        self._floor_until = 0.0
+        self._credits = self._held = self._strikes = 0
+        if self._nature != "crowd":
+            self._nature = "unknown"
+        self._wake()
+
+    def _open(self) -> bool:
+        if self.in_flight >= max(1, int(self.limit)):
+            return False
+        return self._credits > 0 or self._floor_until == 0.0
+
+    def _admit(self) -> Ticket:
+        replacing = self._floor_until > 0.0
+        ticket = Ticket(self._epoch, replacing, replacing and self._nature == "scouting")
+        if replacing:
+            self._credits -= 1
+        self.in_flight += 1
+        return ticket
+
+    def _wake(self) -> None:
+        while self._waiting and self._open():
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(self._admit())

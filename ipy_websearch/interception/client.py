@@ -1,0 +1,53 @@
+"""The door: a client of the anthropic SDK in, the same client with web search out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from ipy_websearch.interception.interceptor import WebSearchInterceptor
+
+ClientT = TypeVar("ClientT")
+
+
+def intercept(
+    client: ClientT,
+    *,
+    provider: str | None = None,
+    search_tool_name: str | None = None,
+    enabled_platforms: Collection[Any] | None = None,
+    max_uses: int | None = None,
+) -> ClientT:
+    """Return a client of the same class whose `messages` run web searches and fetches inside the call.
+
+    It takes every client of the anthropic SDK: Anthropic, Bedrock, Vertex, Foundry, blocking and async; `create`, `stream`,
+    `parse`, the raw responses and `beta.messages`. A request is answered here when it has a tool whose type begins with
+    `web_search_` or `web_fetch_`, or that is called `ipy_web_search`, `litellm_web_search`, `web_search` or (without a schema)
+    `WebSearch`. `max_uses`, domains, country and `citations` of the tool hold.
+
+    `provider` names the engine (None: the setting, then the chain), `search_tool_name` one of the setting `search_tools`
+    (one that is not there is the first there is). Where the platform has a search of its own, that one is used, unless
+    an engine is named or `enabled_platforms` ("anthropic", "bedrock", "vertex", "foundry", …) lists the platform; listed
+    platforms are the only ones then. `max_uses` bounds each call (None: the tool's own, or 10). What was searched is in the
+    ledger (`%cost`); the client that was given stays as it is.
+
+    >>> client = intercept(anthropic.AnthropicBedrock(), provider="brave")  # doctest: +SKIP
+    >>> client.messages.create(tools=[{"type": "web_search_20250305", "name": "web_search"}], ...)  # doctest: +SKIP
+
+    Raises:
+        ConfigError: an argument is wrong, or `client` is no client of the anthropic SDK.
+        MissingKeyError: the engine asked for by name has no key.
+    """
+    from ipy_websearch.model.intercepted import with_interception
+
+    interceptor = WebSearchInterceptor(
+        provider=provider, search_tool_name=search_tool_name, enabled_platforms=enabled_platforms, max_uses=max_uses
+    )
+    return with_interception(client, interceptor, _block)
+
+
+def _block(function: Any) -> None:
+    """Run a coroutine function to its end for a blocking client."""
+    from ipy_websearch import api
+
+    api.run(function)

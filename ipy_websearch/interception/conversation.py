@@ -1,0 +1,239 @@
+"""One call of the caller as the conversation that it becomes: what to send next, and what the caller gets. Pure.
+
+The state lives in one object for each call, so that whatever is sent again is the newest request alone: what was searched
+and paid for is never repeated. Its rules are those of `%%ask`: results go back in one message, a limit never ends in
+silence, a forced choice of the tool is let go once it was used, and the last request asks for words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ipy_websearch.interception.detection import FETCH_NAME, NATIVE_NAMES, SEARCH_NAME, UPSTREAM_NAMES, Bounds, Wanted
+from ipy_websearch.interception.shape import Block, Sources, result_block, server_id, server_tool_use, summed
+from ipy_websearch.loop.calls import Call, CallRunner
+from ipy_websearch.loop.history import Message, assistant_message, with_nudge
+from ipy_websearch.loop.prompts import FINAL_NUDGE
+from ipy_websearch.model.platforms import Platform
+from ipy_websearch.model.reply import Reply
+from ipy_websearch.model.requests import CACHE_CONTROL, tool_result
+from ipy_websearch.tools.base import ToolOutput
+
+MAX_REQUESTS = 10
+"""Requests that one call may become; the API's own loop pauses after as many (platform.claude.com/docs, read 2026-11)."""
+
+MAX_BREAKPOINTS = 4
+_CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
+_LET_GO = ("tool", "any")
+
+Grant = Callable[[Mapping[str, Any], bool], int]
+
+
+@dataclass(slots=True)
+class Conversation:
+    """A call under way. `body` is the caller's request, `messages` its history as the model gets it.
+
+    `grant` says how many tokens the next request may write, 0 when money does not reach for it.
+    """
+
+    body: Mapping[str, Any]
+    wanted: Wanted
+    messages: list[Message]
+    platform: Platform
+    runner: CallRunner
+    bounds: Bounds
+    sources: Sources
+    grant: Grant | None = None
+    requests: int = 0
+    content: list[Block] = field(default_factory=list)
+    head: dict[str, Any] = field(default_factory=dict)
+    tail: dict[str, Any] = field(default_factory=dict)
+    usage: dict[str, Any] = field(default_factory=dict)
+    searches: int = 0
+    fetches: int = 0
+    calls: list[Call] = field(default_factory=list)
+    done: bool = False
+    results: dict[str, Block] = field(default_factory=dict)
+    _final: bool = False
+    _refused: bool = False
+    _nudged: bool = False
+    _reply: Reply = field(default_factory=Reply)
+    _outputs: dict[str, ToolOutput] = field(default_factory=dict)
+
+    # --- what is sent -----------------------------------------------------------------------------------------------
+
+    def request(self) -> dict[str, Any] | None:
+        """Return the body of the next request, None when no money is left for one (`done` is set then)."""
+        self._final = self._final or self.requests + 1 >= MAX_REQUESTS
+        body = self._draft()
+        granted = self.grant(body, self._final) if self.grant else body.get("max_tokens")
+        if not granted and not self._final:
+            self._final = True
+            body = self._draft()
+            granted = self.grant(body, True) if self.grant else 0
+        if not granted and self.grant:
+            self.done, self.tail = True, {"delta": {"stop_reason": "pause_turn", "stop_sequence": None}}
+            return None
+        self.requests += 1
+        return body if granted is None else {**body, "max_tokens": granted}
+
+    def _draft(self) -> dict[str, Any]:
+        body = {name: value for name, value in self.body.items() if name != "stream"}
+        body["messages"] = self._marked() if self.requests else self.messages
+        offered = not self._final or self.platform.tool_choice
+        tools = [*self.wanted.others, *(self._definitions() if offered else ())]
+        body.pop("tools", None)
+        if tools:
+            body["tools"] = tools
+        choice = self._tool_choice()
+        body.pop("tool_choice", None)
+        if choice is not None and tools:
+            body["tool_choice"] = choice
+        return body
+
+    def _definitions(self) -> list[dict[str, Any]]:
+        made = [dict(tool.definition()) for tool in self.runner.tools.values()]
+        if self.wanted.cached and made:
+            made[-1]["cache_control"] = CACHE_CONTROL
+        return made
+
+    def _tool_choice(self) -> Mapping[str, Any] | None:
+        choice = self.body.get("tool_choice")
+        if self._final:
+            return {"type": "none"} if self.platform.tool_choice else None
+        if not isinstance(choice, Mapping):
+            return None
+        if self.requests and choice.get("type") in _LET_GO:
+            return {"type": "auto", **{k: v for k, v in choice.items() if k == "disable_parallel_tool_use"}}
+        kind = self.wanted.names.get(str(choice.get("name"))) if choice.get("type") == "tool" else None
+        return {**choice, "name": SEARCH_NAME if kind == "search" else FETCH_NAME} if kind else choice
+
+    def _marked(self) -> list[Message]:
+        """Return the history with a cache breakpoint on the newest results, if the caller caches and a place is left."""
+        used = _breakpoints(self.body)
+        last = self.messages[-1]
+        if not (0 < used < MAX_BREAKPOINTS and self.platform.caching) or isinstance(last["content"], str):
+            return self.messages
+        content = [*last["content"][:-1], {**last["content"][-1], "cache_control": CACHE_CONTROL}]
+        return [*self.messages[:-1], {**last, "content": content}]
+
+    # --- what comes back --------------------------------------------------------------------------------------------
+
+    def open(self, message: Mapping[str, Any]) -> bool:
+        """Take the head of a reply; return whether it is the first one, which gives the whole its id and model."""
+        first = not self.head
+        if first:
+            self.head = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
+        return first
+
+    def take(self, reply: Reply, tail: Mapping[str, Any]) -> list[Call]:
+        """Take a whole reply; return the calls to run. Without any, `done` says whether it was the last reply."""
+        self._reply, self.tail, self.results = reply, dict(tail), {}
+        self.usage = summed(self.usage, reply.usage_fields)
+        own = [b for b in reply.content if _is_own(b)]
+        if own and reply.stop_reason not in _CUT and not (self._final and self.platform.tool_choice):
+            names = reply.malformed
+            self.calls = [Call(str(b["id"]), str(b["name"]), b.get("input") or {}, str(b["id"]) in names) for b in own]
+            return self.calls
+        self.calls = []
+        for block in own:
+            self._refuse(block, "max_uses_exceeded" if self._final else "invalid_tool_input")
+        if own and self._final and reply.stop_reason == "tool_use" and not self._handed_back():
+            self.tail = {**self.tail, "delta": {**self.tail.get("delta", {}), "stop_reason": "end_turn"}}
+        self._keep_content()
+        self.done = not self._ask_for_words()
+        return []
+
+    def give(self, outputs: Mapping[str, ToolOutput]) -> dict[str, Block]:
+        """Take the outputs of the calls; return the native result of each, by the call's id."""
+        self._outputs.update(outputs)
+        refused = False
+        for call in self.calls:
+            output = self._outputs.get(outputs[call.id].same_as) or outputs[call.id]
+            kind = UPSTREAM_NAMES[call.name]
+            self.sources.know(kind, output)
+            self.results[call.id] = result_block(kind, server_id(call.id, self.requests), output, self.bounds)
+            if output.error_code == "max_uses_exceeded":
+                refused = True
+            elif not output.is_error and output is outputs[call.id]:
+                self.searches += kind == "search"
+                self.fetches += kind == "fetch"
+        self._keep_content()
+        if self._handed_back():
+            self.done = True
+        else:
+            self._answer(outputs)
+            # Other tools may still be needed after the limit; a second call beyond it is one too many.
+            self._final = refused and (not self.wanted.others or self._refused)
+            self._refused = self._refused or refused
+        return self.results
+
+    def _answer(self, outputs: Mapping[str, ToolOutput]) -> None:
+        if turn := assistant_message(self._reply.content):
+            self.messages.append(turn)
+        results = [tool_result(call.id, outputs[call.id], self.platform) for call in self.calls]
+        self.messages.append({"role": "user", "content": results})
+
+    def _handed_back(self) -> bool:
+        return any(b.get("type") == "tool_use" and not _is_own(b) for b in self._reply.content)
+
+    def _refuse(self, block: Mapping[str, Any], code: str) -> None:
+        """Give a call its error without running it, so that no call is left without a result."""
+        output = ToolOutput(summary=code, text=code, is_error=True, error_code=code)
+        kind = UPSTREAM_NAMES[str(block["name"])]
+        self.results[str(block["id"])] = result_block(kind, server_id(str(block["id"]), self.requests), output, self.bounds)
+
+    def _keep_content(self) -> None:
+        for block in self._reply.content:
+            if _is_own(block):
+                self.content += [server_tool_use(block, self.requests), self.results[str(block["id"])]]
+            else:
+                self.content.append(self.sources.text_block(block) if block.get("type") == "text" else dict(block))
+
+    def _ask_for_words(self) -> bool:
+        """Ask once more when results were followed by nothing at all; say whether that was done."""
+        empty = not any(b.get("type") not in ("thinking", "redacted_thinking") for b in self._reply.content)
+        if not (empty and self._reply.stop_reason == "end_turn" and self.results_given) or self._nudged:
+            return False
+        self._nudged = True
+        self.messages = with_nudge(self.messages, FINAL_NUDGE)
+        return True
+
+    @property
+    def results_given(self) -> bool:
+        """Whether any call was run in this conversation."""
+        return bool(self._outputs)
+
+    # --- what the caller gets ---------------------------------------------------------------------------------------
+
+    def message(self) -> dict[str, Any]:
+        """Return the finished message."""
+        rest = {name: value for name, value in self.tail.items() if name not in ("delta", "usage", "type")}
+        return {**self.head, **rest, "content": self.content, **self.tail.get("delta", {}), "usage": self.total_usage()}
+
+    def total_usage(self) -> dict[str, Any]:
+        """Return the usage of all requests together, with the calls that were run here as server tool uses."""
+        ran = {"web_search_requests": self.searches, "web_fetch_requests": self.fetches}
+        return summed(self.usage, {"server_tool_use": summed(ran, self.usage.get("server_tool_use") or {})})
+
+
+def _is_own(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "tool_use" and block.get("name") in UPSTREAM_NAMES
+
+
+def _breakpoints(body: Mapping[str, Any]) -> int:
+    """Return how many cache breakpoints a request has."""
+    places: list[Any] = [body, *_listed(body.get("system")), *_listed(body.get("tools"))]
+    for message in body.get("messages") or ():
+        for block in _listed(message.get("content")):
+            places += [block, *_listed(block.get("content") if isinstance(block, Mapping) else None)]
+    return sum(isinstance(place, Mapping) and bool(place.get("cache_control")) for place in places)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+__all__ = ["MAX_REQUESTS", "NATIVE_NAMES", "Conversation"]

@@ -1,0 +1,229 @@
+"""Decides what of a request is run here, and puts a run together from the session's parts.
+
+Without being told otherwise, only what a platform cannot do itself is done here: the API's own search passes through
+untouched where the API is. Naming an engine, or the platform, asks for ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ipy_websearch.booking import add_money
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.events import Money
+from ipy_websearch.interception.conversation import Conversation, Grant
+from ipy_websearch.interception.detection import NATIVE_NAMES, Bounds, Kind, Wanted, capped, wanted_tools
+from ipy_websearch.interception.replay import expanded, has_native, has_own
+from ipy_websearch.interception.run import InterceptedRun
+from ipy_websearch.interception.shape import Sources
+from ipy_websearch.interception.tools import bare_domains, fetch_tool, search_tool
+from ipy_websearch.loop.calls import CallRunner
+from ipy_websearch.loop.history import Message
+from ipy_websearch.loop.limits import Meter
+from ipy_websearch.model.platforms import PLATFORMS, Platform
+from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.paid_tools import search_price
+from ipy_websearch.providers.chosen import engine_to_ask
+from ipy_websearch.purse import CeilingPurse
+from ipy_websearch.results import PanelShelf
+from ipy_websearch.session import Session
+from ipy_websearch.tools.addresses import addresses_in, addresses_of
+from ipy_websearch.tools.base import Tool, ToolContext
+from ipy_websearch.usage import Limits
+
+MAX_USES = 10
+"""Searches that one call may make when nobody says how many: the API's own loop makes as many before it pauses."""
+
+TOOLS_TIMEOUT_S = 3_600.0
+"""Seconds after which a call starts no more tools; each tool has a limit of its own, and so has the caller's client."""
+
+_PLATFORM_ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
+
+
+class WebSearchInterceptor:
+    """Runs the web tools of Messages API requests; see `intercept` for the arguments. One serves any number of clients.
+
+    Raises:
+        ConfigError: there is no such engine, or no such platform, or `max_uses` is not above 0.
+        MissingKeyError: the engine has no key.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: str | None = None,
+        search_tool_name: str | None = None,
+        enabled_platforms: Collection[Any] | None = None,
+        max_uses: int | None = None,
+        session: Session | None = None,
+    ) -> None:
+        if max_uses is not None and max_uses < 1:
+            raise ConfigError(f"max_uses is {max_uses}; it must be 1 or more")
+        self._session = session
+        self._max_uses = max_uses
+        self._enabled = None if enabled_platforms is None else frozenset(map(_platform_name, enabled_platforms))
+        self._named = bool(provider or search_tool_name)
+        self._provider = provider or self._search_tool(search_tool_name)
+        if self._provider:
+            self.session.router.check(self._provider)
+
+    @property
+    def session(self) -> Session:
+        """The session whose engines, keys, cache and ledger are used: the one that the module's functions share."""
+        if self._session is None:
+            from ipy_websearch import api
+
+            return api.session()
+        return self._session
+
+    def begin(self, body: Mapping[str, Any], platform: Platform, *, forced: bool = False) -> InterceptedRun | None:
+        """Return the run that answers a request, None when the request can be sent as it is.
+
+        `forced` runs the web tools here although the platform is taken to have its own.
+
+        Raises:
+            ConfigError: a web tool is not defined as the API would take it; nothing was sent.
+        """
+        messages = body.get("messages")
+        if not isinstance(messages, list):
+            return None
+        wanted = self._wanted(body, platform, forced)
+        if wanted is None:
+            wanted = _for_history(body, messages, platform)
+            if wanted is None:
+                return None
+            if not wanted.others:
+                body = {**body, "tool_choice": {"type": "none"}}
+        foreign = platform.server_tools and not forced and not self._named
+        return self._run(body, wanted, expanded(messages, platform, keep_foreign=foreign), platform)
+
+    def _wanted(self, body: Mapping[str, Any], platform: Platform, forced: bool) -> Wanted | None:
+        tools = body.get("tools")
+        if not isinstance(tools, list) or not tools:
+            return None
+        if self._enabled is not None:
+            return wanted_tools(tools, platform, forced=True) if platform.name in self._enabled or forced else None
+        return wanted_tools(tools, platform, forced=forced or self._named)
+
+    def _run(self, body: Mapping[str, Any], wanted: Wanted, messages: list[Message], platform: Platform) -> InterceptedRun:
+        session = self.session
+        bounds = {kind: capped(b, self._max_uses) for kind, b in wanted.bounds.items()}
+        purse = session.budgets.purse(str(body.get("model")), None)
+        tools = tuple(self._tool(kind, bound) for kind, bound in bounds.items())
+        known = _addresses(messages) if "fetch" in bounds else set()
+        meter = Meter(Limits(max_searches=_most(bounds.get("search")), timeout_s=TOOLS_TIMEOUT_S))
+        runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), PanelShelf(), purse, meter)
+        fetch = bounds.get("fetch", Bounds())
+        sources = Sources(cite_pages=fetch.citations)
+        _know(sources, body["messages"])
+        grant = None if session.budgets.room() is None else _grant(purse, body)
+        conversation = Conversation(body, wanted, messages, platform, runner, fetch, sources, grant)
+        return InterceptedRun(conversation, session.booking(_question(body["messages"])), purse, self._spent)
+
+    def _spent(self, usd: Money) -> None:
+        """Add what a call has cost to the session's sum."""
+        self.session.spent_usd = add_money(self.session.spent_usd, usd)
+
+    def _tool(self, kind: Kind, bounds: Bounds) -> Tool:
+        session = self.session
+        if kind == "fetch":
+            return fetch_tool(session.reader, bounds)
+        allowed, blocked = bare_domains(bounds)
+        settings, router = session.settings, session.router
+        provider, _ = engine_to_ask(self._provider, settings.provider, settings.search_tools)
+        options = {"allowed_domains": allowed, "blocked_domains": blocked, "country": bounds.country or None}
+        defaults = session.search_request("placeholder", **options)
+
+        async def search(request: Any) -> Any:
+            return await router.search(request, provider=provider)
+
+        price = search_price(router, provider, defaults.count, worst=session.budgets.room() is not None)
+        return search_tool(search, defaults, bounds, price)
+
+    def _search_tool(self, name: str | None) -> str | None:
+        """Return the engine for a named search tool; one that is not there is the first there is (seed 004)."""
+        if not name:
+            return None
+        from ipy_websearch.providers.registry import provider_infos
+
+        named = self.session.settings.search_tools
+        if name in named or name.lower() in provider_infos():
+            return name
+        return next(iter(named), None)
+
+
+def _most(bounds: Bounds | None) -> int:
+    return MAX_USES if bounds is None or bounds.max_uses is None else bounds.max_uses
+
+
+def _for_history(body: Mapping[str, Any], messages: Sequence[Any], platform: Platform) -> Wanted | None:
+    """Return what it takes to send a history with native calls although no web tool is wanted, None for any other.
+
+    The tools that the history calls have to be defined; they may not be used.
+    """
+    if not (has_own(messages) or (not platform.server_tools and has_native(messages))):
+        return None
+    used = {kind for kind, name in NATIVE_NAMES.items() if f"'name': '{name}'" in str(messages)}
+    others = tuple(body.get("tools") or ())
+    return Wanted({kind: Bounds(max_uses=0) for kind in sorted(used, reverse=True)}, {}, others)
+
+
+def _grant(purse: CeilingPurse, body: Mapping[str, Any]) -> Grant:
+    def grant(draft: Mapping[str, Any], final: bool) -> int:
+        return purse.grant(str(body.get("model")), estimate_tokens(draft), int(body.get("max_tokens") or 0), final=final)
+
+    return grant
+
+
+def _addresses(messages: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the addresses that a conversation gives: in the user's words, in results, in pages already read."""
+    found: set[str] = set()
+    for message in messages:
+        found |= addresses_of(message)
+        if message.get("role") == "user" and not isinstance(message.get("content"), str):
+            for block in message.get("content") or ():
+                inner = block.get("content") if isinstance(block, Mapping) else None
+                texts = [inner] if isinstance(inner, str) else [_text(part) for part in inner or ()]
+                for text in texts:
+                    found |= addresses_in(text)
+    return found
+
+
+def _text(part: Any) -> str:
+    if not isinstance(part, Mapping):
+        return ""
+    inner = part.get("content")
+    parts = inner if isinstance(inner, list) else ()
+    return " ".join([str(part.get("text") or ""), *map(_text, parts)])
+
+
+def _know(sources: Sources, messages: Sequence[Any]) -> None:
+    """Remember the results of earlier calls: the model may cite them again."""
+    for message in messages:
+        content = message.get("content") if isinstance(message, Mapping) else None
+        for block in content if isinstance(content, list) else ():
+            hits = block.get("content") if block.get("type") == "web_search_tool_result" else None
+            for hit in hits if isinstance(hits, list) else ():
+                sources.searched[str(hit.get("url"))] = str(hit.get("title") or "")
+
+
+def _question(messages: Sequence[Any]) -> str:
+    """Return the user's last own words, for the ledger."""
+    for message in reversed(messages):
+        if isinstance(message, Mapping) and message.get("role") == "user":
+            content = message.get("content")
+            if isinstance(content, str):
+                return content
+            texts = [str(b.get("text")) for b in content or () if isinstance(b, Mapping) and b.get("type") == "text"]
+            if texts:
+                return texts[-1]
+    return ""
+
+
+def _platform_name(value: Any) -> str:
+    name = str(getattr(value, "value", value)).strip().lower()
+    name = _PLATFORM_ALIASES.get(name, name)
+    if name not in PLATFORMS:
+        raise ConfigError(f"there is no platform {name!r}; there are: {', '.join(PLATFORMS)}")
+    return name

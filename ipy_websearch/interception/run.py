@@ -1,0 +1,186 @@
+"""One intercepted call with everything around it: its replies are read, its tools run, and all of it is booked.
+
+The drivers in `model.intercepted` send what `next_body` gives and hand over what comes back; they know nothing of searching,
+and nothing here knows how a request is sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from ipy_websearch.booking import Booking
+from ipy_websearch.errors import BudgetExceededError
+from ipy_websearch.events import ModelResponded, Money, ToolStarted
+from ipy_websearch.interception.conversation import Conversation
+from ipy_websearch.interception.stream import Event, EventWriter
+from ipy_websearch.ledger import Ledger, LedgerRow
+from ipy_websearch.model.reply import Reply
+from ipy_websearch.purse import CeilingPurse
+
+
+KEPT_S = 2.0
+"""Seconds for which rows wait for more of the same call; a kill of the process loses no more than these."""
+
+
+class Rows:
+    """Keeps a call's rows for the ledger for a moment: one transaction takes as long for three rows as for one."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._rows: list[LedgerRow] = []
+        self._since = 0.0
+
+    def book(self, row: LedgerRow) -> None:
+        """Take a row."""
+        if not self._rows:
+            self._since = time.monotonic()
+        self._rows.append(row)
+        if time.monotonic() - self._since > KEPT_S:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was taken."""
+        rows, self._rows = self._rows, []
+        if rows:
+            self._ledger.book_all(rows)
+
+
+class InterceptedRun:
+    """A call under way. `done` is True when the caller's message is complete; `spent` is told what the call has cost."""
+
+    def __init__(
+        self, conversation: Conversation, booking: Booking, purse: CeilingPurse, spent: Callable[[Money], None]
+    ) -> None:
+        self.conversation = conversation
+        self.booking = booking
+        self._rows = Rows(booking.ledger)
+        booking.ledger = self._rows  # type: ignore[assignment]
+        self._purse = purse
+        self._spent = spent
+        self._told: Money = Decimal(0)
+        self._writer = EventWriter(conversation)
+        self._reply = Reply()
+        self._pending: dict[str, Any] | None = None
+        self._tail: Mapping[str, Any] = {}
+        self._start = 0.0
+        self._open = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the caller's message is complete."""
+        return self.conversation.done
+
+    @property
+    def begun(self) -> bool:
+        """Whether a reply was already taken: what fails from now on must not begin anew."""
+        return bool(self.conversation.head)
+
+    @property
+    def written(self) -> bool:
+        """Whether the caller has seen anything of the running reply."""
+        return self._writer.written
+
+    def next_body(self) -> dict[str, Any] | None:
+        """Return the request to send: the same one until its reply was taken; None when the message has to end here.
+
+        Raises:
+            BudgetExceededError: the session's ceiling does not reach for the first request; nothing was sent.
+        """
+        if self._pending is None and not self.done:
+            self._pending = self.conversation.request()
+            if self._pending is None and not self.begun:
+                raise BudgetExceededError(self._purse.refusal(str(self.conversation.body.get("model")), 0))
+        return self._pending
+
+    def begin(self) -> None:
+        """Say that a reply to the request begins."""
+        self._reply, self._start, self._open = Reply(), time.perf_counter(), True
+        self._tail = {}
+        self._writer.begin()
+
+    def event(self, raw: Event) -> list[Event]:
+        """Take a stream event of the reply; return the events for the caller."""
+        self._reply.apply(raw)
+        if raw.get("type") == "message_delta":
+            self._tail = raw
+        return self._writer.feed(raw)
+
+    def message(self, message: Mapping[str, Any]) -> None:
+        """Take a reply that came whole."""
+        self.conversation.open(message)
+        reply = self._reply
+        reply.model, reply.complete = str(message.get("model") or ""), True
+        reply.blocks = dict(enumerate(message.get("content") or ()))
+        reply.stop_reason, reply.stop_details = message.get("stop_reason"), message.get("stop_details")
+        reply.usage_fields = {name: value for name, value in (message.get("usage") or {}).items() if value is not None}
+        stops = ("stop_reason", "stop_sequence", "stop_details")
+        known = ("id", "type", "role", "model", "content", *stops)
+        rest = {name: value for name, value in message.items() if name not in known}
+        self._tail = {**rest, "delta": {name: message[name] for name in stops if name in message}}
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply came to its end."""
+        return self._reply.complete
+
+    def taken(self, request_id: str | None = None) -> bool:
+        """Take the finished reply into the conversation; return whether calls are to be run now."""
+        self._pending = None
+        self._book(request_id)
+        return bool(self.conversation.take(self._reply, self._tail))
+
+    async def run_calls(self) -> None:
+        """Run the calls of the reply, all at the same time, and take what they gave."""
+        runner, calls = self.conversation.runner, self.conversation.calls
+        for call in calls:
+            self.booking.take(ToolStarted(call.id, call.name, call.input))
+        async for event in runner.run(calls):
+            self.booking.take(event)
+        self.conversation.give(runner.outputs)
+
+    def results(self) -> list[Event]:
+        """Return the stream events for the results of the calls, and for what was held back until now."""
+        return self._writer.results()
+
+    def end(self) -> list[Event]:
+        """Return the stream events that end the caller's message."""
+        return self._writer.end()
+
+    def final(self) -> dict[str, Any]:
+        """Return the caller's message."""
+        return self.conversation.message()
+
+    def close(self) -> None:
+        """Book what broke off or was no longer wanted, and give back the money that was held; it may be called again."""
+        if self._open and self._reply.usage_fields:
+            self._book(None)
+        self.booking.charges(self._purse.close(), status="interrupted")
+        self._rows.write()
+        cost, told = self.booking.cost_usd, self._told
+        self._spent(None if cost is None or told is None else cost - told)
+        self._told = cost
+
+    def drop(self) -> None:
+        """Book a reply that broke off and is asked for again."""
+        if self._open and self._reply.usage_fields:
+            self._book(None)
+
+    def _book(self, request_id: str | None) -> None:
+        reply = self._reply
+        self._open = False
+        self._purse.settle(reply.usage)
+        self.booking.take(
+            ModelResponded(
+                step=self.conversation.requests,
+                model=reply.model or str(self.conversation.body.get("model")),
+                usage=reply.usage,
+                stop_reason=reply.stop_reason,
+                seconds=time.perf_counter() - self._start,
+                content=tuple(reply.content),
+                request_id=request_id,
+                estimated=not reply.complete,
+            )
+        )

@@ -1,0 +1,114 @@
+"""`%%enrich`: fill columns of a DataFrame from a cell with a line for each column."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic_arguments import argument, magic_arguments
+
+from ipy_websearch.config import did_you_mean
+from ipy_websearch.magics.arguments import parse_line
+from ipy_websearch.magics.common import HELP, OUTPUT, PROVIDER, assign, check_output, shows_help
+
+_LINE = re.compile(r"(?P<name>[^:=]+?)\s*:\s*(?:(?P<kind>[A-Za-z]+(?:\[str\])?|\[[^\]]*\])\s*=\s*)?(?P<question>.+)", re.DOTALL)
+EXAMPLE = "ceo: Who is the CEO of {company}?"
+
+
+@magics_class
+class EnrichMagics(Magics):
+    """Holds the magic; its state lives in the session."""
+
+    @no_var_expand
+    @output_can_be_silenced
+    @shows_help
+    @magic_arguments()
+    @argument("frame", nargs="*", help="The variable that holds the DataFrame.")
+    @argument("-m", "--model", help="Model to ask (default: WebSearch.enrich_model; 'offline' is the built-in one).")
+    @PROVIDER
+    @argument("--concurrency", type=int, default=16, help="Requests at once (default 16).")
+    @argument("--max-searches", type=int, default=1, help="Searches for a row (default 1; 0: none).")
+    @argument("--budget", metavar="USD", help="US dollars that it may cost in all.")
+    @argument("--sample", type=int, metavar="N", help="Try the first N distinct rows only, and say what the whole would take.")
+    @argument("--fresh", action="store_true", help="Ask again for what the store has.")
+    @argument("--no-sources", action="store_true", help="Add the values only, without source, quote and confidence.")
+    @argument("--no-progress", action="store_true", help="Draw no bar and no report.")
+    @OUTPUT
+    @HELP
+    @cell_magic
+    def enrich(self, line: str, cell: str) -> Any:
+        """Fill columns of a DataFrame from the web: one line of the cell for each column, with a question for each row.
+
+        A line is `name: question` or `name: type = question`; types are str, int, float, bool, date, list, or the allowed
+        values in brackets. {column} stands for the row's value.
+
+        Examples:
+            %%enrich companies --sample 5 -o out
+            ceo: Who is the CEO of {company}?
+            founded: int = In what year was {company} founded?
+            size: [small, medium, large] = How large is {company}?
+        """
+        args, name = parse_line(self.enrich, line)
+        check_output(args)
+        frame = self._frame(name)
+        columns = parse_cell(cell)
+        from ipy_websearch.enriching import enrich
+
+        enriched = enrich(
+            frame,
+            columns,
+            model=args.model,
+            provider=args.provider,
+            concurrency=args.concurrency,
+            max_searches=args.max_searches,
+            budget_usd=args.budget,
+            sample=args.sample,
+            resume=not args.fresh,
+            sources=not args.no_sources,
+            progress=not args.no_progress,
+        )
+        assign(self.shell, args, enriched)
+        return enriched
+
+    def _frame(self, name: str) -> Any:
+        """Return the DataFrame in the variable of that name."""
+        if not name:
+            raise UsageError(f"%%enrich needs the name of a DataFrame, and a line such as {EXAMPLE} (%%enrich --help)")
+        assert self.shell is not None
+        variables = self.shell.user_ns
+        if name not in variables:
+            known = [key for key, value in variables.items() if hasattr(value, "iloc") and not key.startswith("_")]
+            hint = did_you_mean(name, known) or (f"; there are {', '.join(known[:8])}" if known else "")
+            raise UsageError(f"there is no DataFrame called {name!r}{hint}")
+        return variables[name]
+
+
+def parse_cell(cell: str) -> dict[str, Any]:
+    """Return the columns that a cell asks for: by name a question, or (question, type). Lines with "#" are comments.
+
+    Raises:
+        UsageError: a line is no `name: question`, or a name stands twice.
+    """
+    columns: dict[str, Any] = {}
+    for line in filter(None, (line.strip() for line in cell.splitlines())):
+        if line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise UsageError(f"cannot read the line {line!r}; write it as {EXAMPLE} or with a type as founded: int = …")
+        name, kind, question = match["name"].strip(), match["kind"], match["question"].strip()
+        if name in columns:
+            raise UsageError(f"the column {name!r} stands twice in the cell")
+        columns[name] = (question, _kind(kind)) if kind else question
+    if not columns:
+        raise UsageError(f"the cell has no column; write a line such as {EXAMPLE}")
+    return columns
+
+
+def _kind(kind: str) -> Any:
+    """Return a type's name, or the list of the values in brackets."""
+    if not kind.startswith("["):
+        return kind
+    return [part.strip().strip("'\"") for part in kind[1:-1].split(",") if part.strip()]

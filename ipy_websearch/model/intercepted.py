@@ -1,0 +1,162 @@
+"""The door to somebody else's SDK client: middleware that turns one request into as many as it takes.
+
+It runs inside the SDK's own retrying, so nothing may be lost or done twice there: the first request is left to the SDK; each
+later one is sent again here, by itself; and where the SDK begins anew after all (a lost connection), the run is found by the
+call's idempotency key and goes on where it was. Facts: anthropic 2.11 `_middleware.py`, `_base_client.py`, read 2026-11.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+import anthropic
+
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.model.drivers import Awaiting, Blocking
+from ipy_websearch.model.driving import Block, Run, with_body
+from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
+
+ClientT = TypeVar("ClientT")
+
+MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
+_REFUSED = (400, 404, 422, 501)
+_KEPT_RUNS = 64
+
+
+class Interceptor(Protocol):
+    """Decides which requests are run here; see `interception.interceptor`."""
+
+    def begin(self, body: Mapping[str, Any], platform: Platform, *, forced: bool = False) -> Run | None:
+        """Return the run that answers a request, None when it can be sent as it is."""
+        ...
+
+
+def with_interception(client: ClientT, interceptor: Any, block: Block) -> ClientT:
+    """Return a copy of an SDK client with the middleware as its innermost; `block` runs coroutines for blocking clients.
+
+    Raises:
+        ConfigError: it is no client of the anthropic SDK, or of one without middleware.
+    """
+    if not all(hasattr(client, name) for name in ("messages", "middleware", "with_options")):
+        raise ConfigError(f"intercept() takes a client of the anthropic SDK, not {type(client).__name__}")
+    platform, known = platform_of(client)
+    own = SearchMiddleware(interceptor, platform, block, known=known)
+    given: Any = client
+    others = [entry for entry in given.middleware if not isinstance(entry, SearchMiddleware)]
+    copy: ClientT = given.with_options(middleware=[*others, own])
+    return copy
+
+
+def platform_of(client: Any) -> tuple[Platform, bool]:
+    """Return the platform behind an SDK client, and whether that is known for sure (an address may be anybody's)."""
+    names = " ".join(kind.__name__ for kind in type(client).__mro__)
+    for word, name in (("Bedrock", "bedrock"), ("Vertex", "vertex"), ("Foundry", "foundry")):
+        if word in names:
+            return PLATFORMS[name], True
+    platform = platform_at(str(client.base_url))
+    host = client.base_url.host
+    return platform, platform is not ANTHROPIC or host == "anthropic.com" or host.endswith(".anthropic.com")
+
+
+class SearchMiddleware(anthropic.Middleware):
+    """Answers requests that want the web; all others pass untouched.
+
+    `known` says that the platform is what it seems, `retries` how often a later request may be sent again (None: as often
+    as the SDK does). `block` runs a coroutine function to its end.
+    """
+
+    def __init__(
+        self,
+        interceptor: Interceptor,
+        platform: Platform,
+        block: Block,
+        *,
+        known: bool = True,
+        retries: int | None = None,
+    ) -> None:
+        self._retries = retries
+        self._interceptor = interceptor
+        self._platform = platform
+        self._block = block
+        self._known = known
+        self._lacks_search = False
+        self._kept: OrderedDict[str, Run] = OrderedDict()
+
+    def handle(self, request: Any, call_next: Any) -> Any:
+        """Answer one attempt of a blocking client."""
+        run, forced = self._begin(request), False
+        if run is None:
+            response = call_next(request)
+            if not self._refused(response, request) or (run := self._forced(request)) is None:
+                return response
+            response.http_response.read()
+            forced = True
+        if _path(request) == COUNT:
+            return call_next(with_body(request, _count_body(run)))
+        driver = Blocking(run, request, call_next, self._retries, self._block)
+        try:
+            response = driver.answer()
+        except anthropic.APIConnectionError:
+            self._keep(request, run)
+            raise
+        self._learn(response, forced)
+        return response
+
+    async def handle_async(self, request: Any, call_next: Any) -> Any:
+        """Answer one attempt of an async client."""
+        run, forced = self._begin(request), False
+        if run is None:
+            response = await call_next(request)
+            if not self._refused(response, request) or (run := self._forced(request)) is None:
+                return response
+            await response.http_response.aread()
+            forced = True
+        if _path(request) == COUNT:
+            return await call_next(with_body(request, _count_body(run)))
+        driver = Awaiting(run, request, call_next, self._retries)
+        try:
+            response = await driver.answer()
+        except anthropic.APIConnectionError:
+            self._keep(request, run)
+            raise
+        self._learn(response, forced)
+        return response
+
+    def _begin(self, request: Any) -> Run | None:
+        body = request.options.json_data
+        if request.method.lower() != "post" or not isinstance(body, dict) or _path(request) not in (MESSAGES, COUNT):
+            return None
+        if request.retries_taken and (kept := self._kept.pop(str(request.options.idempotency_key), None)):
+            return kept
+        return self._interceptor.begin(body, self._platform, forced=self._lacks_search)
+
+    def _refused(self, response: Any, request: Any) -> bool:
+        """Say whether a server that nobody knows may have refused the API's own tools."""
+        return not self._known and response.status_code in _REFUSED and _path(request) == MESSAGES
+
+    def _forced(self, request: Any) -> Run | None:
+        body = request.options.json_data
+        tools = body.get("tools") if isinstance(body, dict) else None
+        native = any(str(tool.get("type", "")).startswith(("web_search_", "web_fetch_")) for tool in tools or ())
+        return self._interceptor.begin(body, self._platform, forced=True) if native else None
+
+    def _learn(self, response: Any, forced: bool) -> None:
+        self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
+
+    def _keep(self, request: Any, run: Run) -> None:
+        """Keep a run whose connection was lost: the SDK may call again with the same key."""
+        if run.begun:
+            self._kept[str(request.options.idempotency_key)] = run
+            while len(self._kept) > _KEPT_RUNS:
+                self._kept.popitem(last=False)
+
+
+def _path(request: Any) -> str:
+    return str(request.url).partition("?")[0]
+
+
+def _count_body(run: Run) -> dict[str, Any]:
+    """Return what the model would be sent, without what a count of tokens does not take."""
+    return {name: value for name, value in (run.next_body() or {}).items() if name not in ("max_tokens", "stream")}

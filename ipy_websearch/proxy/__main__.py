@@ -1,0 +1,86 @@
+"""`python -m ipy_websearch.proxy --upstream URL`: starts the proxy and prints its address."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import socket
+import sys
+from collections.abc import Sequence
+
+from ipy_websearch.errors import ConfigError, WebSearchError
+
+PORT = 8787
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the proxy until it is interrupted; return the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        serve(options)
+    except (WebSearchError, OSError) as exc:
+        print(f"ipy_websearch.proxy: {exc}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Serve with parsed options.
+
+    Raises:
+        ConfigError: an option is wrong, or the extra is not installed.
+        OSError: the port cannot be had.
+    """
+    try:
+        import uvicorn
+
+        from ipy_websearch.proxy.app import build_app
+    except ImportError as exc:
+        raise ConfigError(f"the proxy needs {exc.name}: pip install 'ipy_websearch[proxy]'") from exc
+    from ipy_websearch.interception.interceptor import WebSearchInterceptor
+
+    local = _is_loopback(options.host)
+    if not local and not options.allow_remote:
+        raise ConfigError(f"--host is {options.host!r}, which others can reach; say --allow-remote if that is meant")
+    interceptor = WebSearchInterceptor(
+        provider=options.provider, search_tool_name=options.search_tool, max_uses=options.max_uses
+    )
+    app = build_app(options.upstream, interceptor, local_only=local)
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listener = socket.create_server((options.host, options.port), family=family)
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    print(f"http://{host}:{listener.getsockname()[1]} searches for {options.upstream}", flush=True)
+    # No access log: addresses may hold keys, and what people ask is theirs.
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m ipy_websearch.proxy",
+        description="A local proxy for the Messages API that runs web searches for models without one.",
+        epilog="Then: ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude",
+    )
+    parser.add_argument("--upstream", required=True, help="address of the server that speaks the Messages API")
+    parser.add_argument("--provider", help="search engine (default: those with a key, then Wikipedia, then local)")
+    parser.add_argument("--search-tool", help="a named engine of the setting search_tools")
+    parser.add_argument("--max-uses", type=int, help="most searches in one request (default: the request's, or 10)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=PORT, help=f"port (default: {PORT}; 0: any free one)")
+    parser.add_argument("--allow-remote", action="store_true", help="let --host be an address that others can reach")
+    return parser
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

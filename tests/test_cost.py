@@ -1,0 +1,483 @@
+"""What `%cost` and its kin say: figures that agree with hand calculations, reports that add up, prices with their age."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import http.server
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from IPython.core.error import UsageError
+
+from ipy_websearch.booking import Booking
+from ipy_websearch.display.charts import cost_png, cost_words
+from ipy_websearch.display.costs import cost_footer, cost_html
+from ipy_websearch.errors import ConfigError, ProviderError
+from ipy_websearch.events import ModelResponded
+from ipy_websearch.frames import CostFrame
+from ipy_websearch.ledger import GROUPS, Ledger, LedgerRow
+from ipy_websearch.ledger_costs import cost_frame
+from ipy_websearch.magics.cost import moment
+from ipy_websearch.magics.prices import price_lines
+from ipy_websearch.model.client import replay_message
+from ipy_websearch.model.reply import Reply
+from ipy_websearch.price_update import price_source, update_model_prices
+from ipy_websearch.pricing import caching_saved
+from ipy_websearch.usage import Usage
+from tests.fakes.replies import WIRE, tool_use, usage
+from tests.test_ask import ask
+
+RECORDED = WIRE / "anthropic"
+SONNET = "claude-sonnet-5-5"
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+# US dollars for a million tokens, November 2026, from the provider's price page: input, output, cache read, cache write
+# (five minutes). Sonnet 4.5 has a second list for requests above 200,000 tokens of input. A native search is a cent.
+TABLE = {
+    "claude-haiku-4-5-20251001": ("1", "5", "0.1", "1.25"),
+    "claude-opus-4-1-20250805": ("15", "75", "1.5", "18.75"),
+    "claude-sonnet-4-20250514": ("3", "15", "0.3", "3.75"),
+    "claude-sonnet-4-5-20250929": ("3", "15", "0.3", "3.75"),
+    "claude-sonnet-4-5-20250929 above 200,000": ("6", "22.5", "0.6", "7.5"),
+    "claude-3-7-sonnet-20250219": ("3", "15", "0.3", "3.75"),
+    "claude-opus-4-7": ("5", "25", "0.5", "6.25"),
+    "claude-haiku-5-5": ("0.1", "0.5", "0.01", "0.125"),
+    "claude-sonnet-5-5": ("2", "10", "0.1", "2.5"),
+    "claude-sonnet-4-6": ("3", "15", "0.3", "3.75"),
+}
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    """Return a recording as stream events, a whole message made into them."""
+    raw = path.read_bytes()
+    content = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    if ".sse" not in path.name:
+        return replay_message(json.loads(content))
+    return [json.loads(line[5:]) for line in content.splitlines() if line.startswith("data:")]
+
+
+def messages() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the name and the events of every recorded message with usage."""
+    for path in sorted(RECORDED.glob("*")):
+        if path.name.endswith(".jsonl"):
+            for line in path.read_text().splitlines():
+                result = json.loads(line)["result"]
+                yield f"{path.name} {json.loads(line)['custom_id']}", replay_message(result["message"])
+        elif ".sse" in path.name or (".request." not in path.name and json.loads(path.read_text()).get("type") == "message"):
+            yield path.name, events(path)
+
+
+MESSAGES = dict(messages())
+
+
+def by_hand(recorded: list[dict[str, Any]]) -> Decimal:
+    """Return what a recording cost, from its own figures and the table above: the last word on each figure counts."""
+    used: dict[str, Any] = {}
+    model = ""
+    for event in recorded:
+        if event["type"] == "message_start":
+            model, used = event["message"]["model"], dict(event["message"].get("usage") or {})
+        elif event["type"] == "message_delta":
+            used |= {name: value for name, value in (event.get("usage") or {}).items() if value is not None}
+    counts = [used.get(name) or 0 for name in ("input_tokens", "output_tokens")]
+    counts += [used.get(name) or 0 for name in ("cache_read_input_tokens", "cache_creation_input_tokens")]
+    if model == "claude-sonnet-4-5-20250929" and counts[0] + counts[2] + counts[3] > 200_000:
+        model += " above 200,000"
+    tokens = sum(count * Decimal(price) for count, price in zip(counts, TABLE[model], strict=True)) / 1_000_000
+    return tokens + Decimal("0.01") * ((used.get("server_tool_use") or {}).get("web_search_requests") or 0)
+
+
+def replayed(recorded: list[dict[str, Any]]) -> ModelResponded:
+    """Return what the loop would report of a recorded message."""
+    reply = Reply()
+    for event in recorded:
+        if event["type"] != "error":
+            reply.apply(event)
+    reply.close()
+    return ModelResponded(1, reply.model, reply.usage, reply.stop_reason, 0.1)
+
+
+# --- agreement --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_ledgers_figure_for_a_recording_is_the_one_worked_out_by_hand(name: str) -> None:
+    """Every recorded reply, streamed, whole or out of a batch's results, to the last digit."""
+    ledger = Ledger(None)
+    booking = Booking(ledger, "s", "q", name, "n.ipynb")
+    booking.take(replayed(MESSAGES[name]))
+    assert ledger.total() == (by_hand(MESSAGES[name]), 0) and booking.cost_usd == by_hand(MESSAGES[name])
+
+
+def test_all_recordings_together_add_up_in_every_grouping() -> None:
+    """Whatever they are grouped by, the groups sum up to the sum worked out by hand; so does the footer."""
+    ledger, total = Ledger(None), sum(map(by_hand, MESSAGES.values()))
+    for number, (name, recorded) in enumerate(MESSAGES.items()):
+        Booking(ledger, f"s{number % 3}", name, name, f"{number % 2}.ipynb").take(replayed(recorded))
+    ledger.book(LedgerRow(NOW, "s1", "q", "why?", "search", "brave", cost_usd=Decimal("0.005")))
+    total += Decimal("0.005")
+    assert len(MESSAGES) > 20 and total > 1 and ledger.total() == (total, 0)
+    for by in (None, *GROUPS):
+        frame = cost_frame(ledger, by=by)
+        assert frame.usd.sum() == pytest.approx(float(total), abs=1e-9), by
+        assert frame.summary is not None and frame.summary.total_usd == total
+    assert sum((ledger.total(f"s{n}")[0] for n in range(3)), Decimal(0)) == total
+
+
+@pytest.mark.parametrize(
+    ("used", "saved"),
+    [
+        (Usage(cache_read_tokens=1_000_000), "1.9"),
+        (Usage(input_tokens=5, cache_write_5m_tokens=7), "0"),
+        (Usage(input_tokens=10_000, cache_read_tokens=10), "0.000019"),
+    ],
+)
+def test_prompt_caching_saves_what_plain_input_would_have_cost(used: Usage, saved: str) -> None:
+    """Sonnet 5.5 reads a million tokens for 2 dollars, from the cache for ten cents."""
+    assert caching_saved(SONNET, used, at=NOW) == Decimal(saved)
+    assert caching_saved("claude-mythos-5-1", Usage(cache_read_tokens=1)) is None
+
+
+def test_a_long_prompts_reads_are_compared_with_its_own_price() -> None:
+    """Above 100,000 tokens of input Haiku 5.5 is five times as dear, and so is what its cache saves."""
+    short = caching_saved("claude-haiku-5-5", Usage(cache_read_tokens=100_000), at=NOW)
+    long = caching_saved("claude-haiku-5-5", Usage(input_tokens=1, cache_read_tokens=100_000), at=NOW)
+    assert (short, long) == (Decimal("0.009"), Decimal("0.045"))
+
+
+# --- %cost --------------------------------------------------------------------------------------------------------------
+
+
+def answered(messages_api: Any, shell: Any) -> None:
+    """Ask a question that searches once, whose second request reads 20,000 tokens from the prompt cache."""
+    messages_api.reply(tool_use("web_search", {"query": "mars moons"}))
+    messages_api.reply("Two.", usage(cache_read_input_tokens=20_000))
+    assert shell.run("a = %ask --provider brave how many moons?").ok
+
+
+def test_the_footer_says_what_was_saved_and_what_is_unknown(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    """Spend, cached calls and prompt caching stand in one line under the table; unknown prices are named."""
+    answered(messages_api, shell)
+    assert shell.run("%search -p brave mars moons").ok  # the answer's search, out of the cache
+    messages_api.models["claude-from-the-future"] = 1_000_000
+    messages_api.reply("Hello.")
+    assert shell.run("%ask --model claude-from-the-future who?").ok
+    ran = shell.run("%cost")
+    frame = ran.value
+    assert type(frame) is CostFrame and isinstance(frame, pd.DataFrame) and "usd" in frame
+    total = frame.usd.sum()
+    footer = cost_footer(frame)
+    assert footer in ran.html.replace("&#x27;", "'") and footer in ran.texts() and "$" not in footer
+    assert f"total {total:.4f}".rstrip("0") in footer and "this session" in footer
+    assert "1 call of unknown price (claude-from-the-future)" in footer
+    assert "1 cached call (saved 0.005 USD)" in footer and "prompt caching saved 0.038 USD" in footer
+    assert cost_footer(frame[frame.kind == "search"]) == "total 0.005 USD · 1 cached call"
+    assert cost_html(frame.drop(columns="usd")) is None
+    heads = ran.texts().splitlines()[0].split()
+    assert heads == ["time", "question", "kind", "name", "usd", "cached", "status"]  # what a terminal has room for
+
+
+def test_groups_and_python_give_the_same_figures(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    """Each --by is a DataFrame whose usd adds up to the table's; cost() in Python returns the same."""
+    answered(messages_api, shell)
+    whole = shell.run("%cost").value.usd.sum()
+    for by in GROUPS:
+        frame = shell.run(f"%cost --by {by}").value
+        assert by in frame.columns and frame.usd.sum() == pytest.approx(whole, abs=1e-12)
+        same = shell.run(f"from ipy_websearch import cost\ncost(by={by!r})").value
+        pd.testing.assert_frame_equal(pd.DataFrame(frame), pd.DataFrame(same))
+    assert set(shell.run("%cost --by engine").value.engine) == {"brave", "(models)"}
+    with pytest.raises(ConfigError, match="did you mean 'model'"):
+        from ipy_websearch import cost
+
+        cost(by="models")
+
+
+def test_reports_reach_back_over_sessions(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    """--all is every session; --since a span or date, over all sessions when it is before this one began."""
+    answered(messages_api, shell)
+    from ipy_websearch import api
+
+    now = datetime.now(UTC)
+    for days, usd in ((3, "0.5"), (40, "4")):
+        row = LedgerRow(now - timedelta(days=days), "old", "q", "why?", "search", "exa", cost_usd=Decimal(usd))
+        api.session().ledger.book(row)
+    own = shell.run("%cost").value.usd.sum()
+
+    def total(line: str) -> Any:
+        return pytest.approx(shell.run(line).value.usd.sum())
+
+    assert own + 4.5 == total("%cost --all") and own + 0.5 == total("%cost --since 7d")
+    assert own + 0.5 == total("%cost --all --since 168h --by model")
+    assert own + 4.5 == total(f"%cost --since {(now - timedelta(days=41)):%Y-%m-%d}")
+    assert own == total("%cost --all --since 30m --by question")
+    assert "all sessions since" in shell.run("%cost --since 7d").texts()
+    assert len(shell.run("%cost --all --by session").value) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7d", NOW - timedelta(days=7)),
+        ("24h", NOW - timedelta(days=1)),
+        ("1.5H", NOW - timedelta(minutes=90)),
+        ("30m", NOW - timedelta(minutes=30)),
+        ("2w", NOW - timedelta(days=14)),
+        ("2026-11-01", datetime(2026, 11, 1, tzinfo=UTC)),
+        ("2026-11-01 14:30", datetime(2026, 11, 1, 14, 30, tzinfo=UTC)),
+        ("2026-11-01T14:30+01:00", datetime(2026, 11, 1, 13, 30, tzinfo=UTC)),
+    ],
+)
+def test_moments_can_be_spans_or_dates(text: str, expected: datetime) -> None:
+    """Dates and times without a zone are UTC."""
+    assert moment(text, NOW) == expected
+
+
+def test_a_table_can_be_kept_as_csv_and_as_a_variable(messages_api: Any, brave_api: Any, shell: Any, tmp_path: Path) -> None:
+    """The file holds the same rows and the exact amounts; one that cannot be written is one clear line."""
+    answered(messages_api, shell)
+    ran = shell.run("%cost --by day --csv 'my costs.csv' -o days")
+    assert "1 rows were written" in ran.stdout or "1 row" in ran.stdout
+    assert pd.read_csv(tmp_path / "my costs.csv").usd.tolist() == shell.ns["days"].usd.tolist()
+    error = shell.run("%cost --csv nowhere/costs.csv").error
+    assert isinstance(error, UsageError) and "nowhere/costs.csv" in str(error)
+
+
+def test_a_reset_starts_the_count_anew(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    """The rows stay in the ledger; the session's table, sum and ceiling begin at nothing."""
+    answered(messages_api, shell)
+    before = len(shell.run("%cost --all").value)
+    assert "starts anew" in shell.run("%cost --reset").stdout
+    assert len(shell.run("%cost").value) == 0 and len(shell.run("%cost --all").value) == before
+    assert "Spent in this session: 0 USD" in shell.run("%websearch status").stdout
+    shell.run("%search -p brave phobos")
+    assert list(shell.run("%cost").value.name) == ["brave"]
+
+
+def test_budgets_are_set_and_taken_away(shell: Any) -> None:
+    """Both say what they mean and what is left; what is no amount is refused and changes nothing."""
+    assert "1.00 USD in all, of which 1.0000 USD is left" in shell.run("%cost --budget 1.00").stdout
+    assert "2.5 USD on a day (UTC)" in shell.run("%cost --day-budget 2.5").stdout
+    for line in ("%cost --budget -1", "%cost --budget much", "%cost --day-budget nan", "%cost --since yesterday", "%cost x"):
+        assert isinstance(shell.run(line).error, UsageError), line
+    from ipy_websearch import api
+
+    settings = api.session().settings
+    assert (settings.session_budget_usd, settings.day_budget_usd) == (1.0, 2.5)
+    assert "no ceiling" in shell.run("%cost --budget none --day-budget none").stdout
+    assert (settings.session_budget_usd, settings.day_budget_usd) == (None, None)
+
+
+# --- the picture --------------------------------------------------------------------------------------------------------
+
+
+def test_a_plot_is_a_picture_in_the_notebook(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    """A PNG with a description in words; matplotlib's own backend and state are left alone."""
+    pytest.importorskip("matplotlib")
+    assert "nothing to plot" in shell.run("%cost --plot").stdout
+    answered(messages_api, shell)
+    ran = shell.run("%cost --plot")
+    shown = next(output.data for output in ran.outputs if "image/png" in output.data)
+    import base64
+
+    assert base64.b64decode(shown["image/png"]).startswith(b"\x89PNG") and len(shown["image/png"]) > 5_000
+    assert "search 0.005 USD" in shown["text/plain"] and "model 0." in shown["text/plain"]
+    assert ran.value is not None and "matplotlib.pyplot" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "span", [timedelta(0), timedelta(seconds=3), timedelta(hours=5), timedelta(days=40), timedelta(days=2000)]
+)
+def test_a_plot_can_be_of_any_span(span: timedelta) -> None:
+    """A single moment, seconds or years; amounts of nothing, too; matplotlib has nothing to warn of."""
+    pytest.importorskip("matplotlib")
+    steps = [(NOW, "model", Decimal(0)), (NOW + span, "search", Decimal("0.005"))]
+    assert cost_png(steps, "this session").startswith(b"\x89PNG") and cost_png(steps[:1], "").startswith(b"\x89PNG")
+    assert cost_words(steps).endswith("0.005 USD (search 0.005 USD, model 0 USD)")
+
+
+def test_without_matplotlib_a_plot_names_the_extra(
+    messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One clear line, and no picture."""
+    answered(messages_api, shell)
+    for name in [name for name in sys.modules if name.startswith("matplotlib.") or name == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    error = shell.run("%cost --plot").error
+    assert isinstance(error, ConfigError) and "ipy_websearch[plot]" in str(error) and "\n" not in str(error)
+
+
+def test_the_curve_is_the_ledger_in_few_steps() -> None:
+    """However many rows there are, at most the steps asked for and their kinds, and no money is lost."""
+    ledger = Ledger(None)
+    ledger.book_all(
+        LedgerRow(NOW + timedelta(seconds=n * n), "s", "q", "?", "search" if n % 3 else "model", "x", cost_usd=Decimal("0.001"))
+        for n in range(1000)
+    )
+    steps = ledger.curve(points=50)
+    assert len(steps) <= 100 and [s[0] for s in steps] == sorted(s[0] for s in steps)
+    assert sum(usd for _, _, usd in steps) == 1 and {kind for _, kind, _ in steps} == {"model", "search"}
+    assert ledger.curve("nobody") == []
+
+
+# --- the notebook's name --------------------------------------------------------------------------------------------------
+
+
+def test_rows_know_their_notebook(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jupyter Server's variable, VS Code's and JupyterLab's are known; set by hand wins; otherwise it is empty."""
+    from ipy_websearch import api
+
+    shell.run("%search -p brave one")
+    monkeypatch.setenv("JPY_SESSION_NAME", "work/costs.ipynb")
+    shell.run("%search -p brave two")
+    shell.run("__vsc_ipynb_file__ = '/home/me/code.ipynb'")
+    shell.run("%search -p brave three")
+    api.session().notebook = "mine"
+    shell.run("%search -p brave four")
+    names = shell.run("%cost --by notebook").value.notebook
+    assert sorted(names) == ["", "/home/me/code.ipynb", "mine", "work/costs.ipynb"]
+
+
+# --- estimates ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_estimate_sends_nothing_and_is_near_the_truth(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    """Tokens, searches, expected and worst cost; the real first request is within a quarter of it, the real cost below."""
+    ran = shell.run("e = %ask --estimate --provider brave how many moons has Mars?")
+    assert ran.ok and messages_api.requests == [] and brave_api.requests == []
+    estimate = shell.ns["e"]
+    text = repr(estimate)
+    assert "first request" in text and "5 searches" in text and "Nothing was sent." in text
+    answered(messages_api, shell)
+    used = messages_api.usages[0]
+    sent = used["input_tokens"] + used["cache_creation_input_tokens"] + used["cache_read_input_tokens"]
+    # The fake adds no prompt of its own for tools, as the API does (about 350 tokens).
+    assert 0.75 * sent <= estimate.input_tokens - 350 <= 1.25 * sent and sent <= estimate.most_input_tokens
+    assert 0 < shell.ns["a"].cost_usd < estimate.worst_usd and 0 < estimate.expected_usd < estimate.worst_usd
+    assert shell.run("%cost --all").value.kind.tolist().count("model") == 2
+
+
+def test_an_estimate_knows_ceilings_and_unknown_prices(messages_api: Any, session: Any) -> None:
+    """The worst case is not above the ceiling; too small a one is said to be refused; an unknown price is unknown."""
+    capped = session.estimate("how many?", budget_usd="0.05")
+    assert capped.worst_usd == Decimal("0.05") == capped.ceiling_usd and capped.refusal == ""
+    poor = session.estimate("how many?", budget_usd="0.0001")
+    assert "raise it to at least" in poor.refusal and poor.refusal in repr(poor)
+    unknown = session.estimate("how many?", model="claude-from-the-future")
+    assert unknown.worst_usd is None and unknown.expected_usd is None and "unknown" in repr(unknown)
+    plain = session.estimate("how many?", max_searches=0, max_steps=1)
+    assert (plain.searches, plain.requests, plain.max_requests) == (0, 1, 2)
+    assert all(ceiling.reserved == 0 for ceiling in session.budgets.ceilings())
+    assert messages_api.requests == []
+
+
+# --- %websearch prices ----------------------------------------------------------------------------------------------------
+
+
+def test_prices_are_shown_with_source_and_age(session: Any) -> None:
+    """Models in use and engines, with unit, plan, source and age; the user's own are marked."""
+    home = Path(os.environ["IPY_WEBSEARCH_HOME"])
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "prices.toml").write_text(
+        '[[price]]\nprovider = "brave"\nkind = "search"\nunit = "request"\nusd = 0.0031\nplan = "ours"\ndate = "2026-11-01"\n'
+        '[[model]]\nid = "claude-mythos-5-1"\ninput = 10\noutput = 50\n'
+    )
+    lines = price_lines(session, today=date(2026, 11, 21))
+    text = "\n".join(lines)
+    assert f"  {SONNET}   input 2, output 10, cache read 0.1, cache write 5 min 2.5, 1 h 4; native search 0.01 each" in lines
+    assert "requests above 100,000 input tokens" in text and "genai-prices" in text
+    assert any(line.startswith("* brave") and "0.0031 a request" in line and "ours" in line for line in lines)
+    assert any(line.startswith("* claude-mythos-5-1   input 10, output 50") for line in lines)
+    assert any(line.startswith("  tavily") and "0.008 a credit" in line for line in lines)
+    assert "2026-11-01 (20 days old)" in text and "2026-08-21 (3 months old)" in text
+    assert "* your own price, from" in text
+
+
+def test_the_magic_shows_prices_and_fetches_none(shell: Any) -> None:
+    """Nothing goes over the network; a wrong word is refused."""
+    ran = shell.run("%websearch prices")
+    assert "brave" in ran.stdout and "unknown" not in ran.stdout and price_source().updated is False
+    assert isinstance(shell.run("%websearch prices --now").error, UsageError)
+
+
+@contextmanager
+def price_server(answer: bytes) -> Iterator[str]:
+    """Serve one answer for every path on loopback; give its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_newer_prices_are_used_when_they_were_asked_for(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fetched once, in force until the kernel ends, and said to be fetched."""
+    from genai_prices.data_snapshot import set_custom_snapshot
+
+    from ipy_websearch.pricing import forget_prices, model_cost
+
+    model = {"id": SONNET, "match": {"equals": SONNET}, "prices": {"input_mtok": 7, "output_mtok": 70}}
+    data = [{"id": "anthropic", "name": "Anthropic", "api_pattern": "x", "models": [model]}]
+    try:
+        with price_server(json.dumps(data).encode()) as address:
+            monkeypatch.setenv("GENAI_PRICES_BASE_URL", address)
+            text = "\n".join(price_lines(session, update=True))
+        assert "input 7, output 70" in text and "fetched" in text and "today" in text
+        assert model_cost(SONNET, Usage(input_tokens=1_000_000)) == 7
+    finally:
+        set_custom_snapshot(None)
+        forget_prices()
+    assert model_cost(SONNET, Usage(input_tokens=1_000_000)) == 2
+
+
+@pytest.mark.parametrize("answer", [b"{}", b"not json", b"[1]"])
+def test_prices_that_cannot_be_had_are_one_line(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    """The reason and the address in one line; those of before stay in force."""
+    with price_server(answer) as address:
+        monkeypatch.setenv("GENAI_PRICES_BASE_URL", address)
+        with pytest.raises(ProviderError, match="those of before stay in force") as caught:
+            update_model_prices()
+    assert "\n" not in str(caught.value) and address in str(caught.value)
+    with pytest.raises(ProviderError, match="could not be had"):  # nobody listens there any more
+        update_model_prices()
+    assert price_source().updated is False
+
+
+def test_the_session_counts_what_it_asks(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """A question's cost is the sum of its rows, and the session's the sum of its questions."""
+    messages_api.reply(tool_use("web_search", {"query": "mars moons"}))
+    messages_api.reply("Two.")
+    first = ask(session)
+    messages_api.reply("Two.")
+    second = ask(session, "And Venus?")
+    assert session.spent_usd == first.cost_usd + second.cost_usd == session.ledger.total(session.id)[0]
+    assert asyncio.run(session.search("one", provider="brave")).cost_usd == Decimal("0.005")
+    assert session.spent_usd == session.ledger.total()[0] and session.cost().usd.sum() == pytest.approx(
+        float(session.spent_usd)
+    )
