@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 from lxml import etree, html
 
 from ipy_websearch.extract.hidden import drop_hidden, place_streamed_parts
-from ipy_websearch.extract.tree import remove
+from ipy_websearch.extract.tree import HEADINGS, remove
 from ipy_websearch.text import visible
 
 _NEVER_CONTENT = (
@@ -20,7 +20,6 @@ _NEVER_CONTENT = (
     "head", "title", "link", "meta", "base", "frameset", "map", "datalist", "select", "input", "textarea", "dialog",
     "progress", "param", "source", "track",
 )  # fmt: skip
-_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+|src-)"
     r"([A-Za-z][\w+#.-]{0,30})"
@@ -28,7 +27,12 @@ _LANGUAGE = re.compile(
 _NO_LANGUAGE = frozenset(
     "default none text plain plaintext highlight notranslate source hljs copyable wrapper nohighlight unknown".split()
 )
+_HEAD_TAGS = frozenset({"title", "meta", "link", "base", "script", "style", "noscript", "template"})
 _ANCHOR_MARKS = frozenset({"¶", "#", "§", "🔗", "\uf0c1", "link", "permalink", ""})
+_NO_ALT = re.compile(
+    r"\S+\.(?:jpe?g|png|gif|webp|svg|avif|bmp)|[^\s_-]+(?:[_-][^\s_-]+)+|[\s\d_.,-]*|(?:the )?(?:image|photo|picture|logo|icon|avatar|placeholder|img|alt|untitled)\d*",
+    re.IGNORECASE,
+)
 # Sloppy templates close the document in its middle; libxml2 then drops all that follows, browsers do not.
 _EARLY_END = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE)
 
@@ -44,12 +48,28 @@ def parse(text: str) -> Any:
         root = html.document_fromstring(data, parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
         root = html.document_fromstring("<html><body></body></html>")
-    if root.find("body") is None:
-        etree.SubElement(root, "body")
+    _part_head_from_body(root)
     if streamed:
         place_streamed_parts(root)
         etree.strip_tags(root, etree.Comment)
     return root
+
+
+def _part_head_from_body(root: Any) -> None:
+    """Move what does not belong into the head to the body: libxml2 ends a head at HTML 4's elements alone."""
+    body, head = root.find("body"), root.find("head")
+    if body is None:
+        body = etree.SubElement(root, "body")
+    if head is None:
+        return
+    strays = [e for e in head if isinstance(e.tag, str) and e.tag not in _HEAD_TAGS]
+    if strays:
+        text, body.text = body.text, None
+        moved = head[head.index(strays[0]) :]
+        for place, element in enumerate(moved):
+            body.insert(place, element)
+        if text:
+            moved[-1].tail = (moved[-1].tail or "") + text
 
 
 def clean(root: Any, url: str) -> tuple[str, ...]:
@@ -62,7 +82,15 @@ def clean(root: Any, url: str) -> tuple[str, ...]:
     _mark_code_languages(root)
     drop_hidden(body)
     _drop_anchor_marks(body)
+    _clean_images(body)
     return links
+
+
+def drop_navigation(body: Any) -> None:
+    """Remove the page's menus, for a rendering of all the rest of it."""
+    for element in list(body.iterdescendants()):
+        if element.tag == "nav" or element.get("role") in ("navigation", "menu", "menubar"):
+            remove(element)
 
 
 def absolute_links(root: Any, url: str) -> tuple[str, ...]:
@@ -107,6 +135,30 @@ def _drop_invisible_characters(body: Any) -> None:
             element.text = visible(element.text)
         if element.tail:
             element.tail = visible(element.tail)
+
+
+def _clean_images(body: Any) -> None:
+    """Leave of each image its text alone; drop those whose text says nothing that the page does not say itself."""
+    said = _folded("".join(body.itertext()))
+    for image in list(body.iter("img")):
+        text = " ".join(visible(image.get("alt") or "").split())
+        image.attrib.clear()
+        folded = _folded(text)
+        if not text or _NO_ALT.fullmatch(text) or folded in said or _is_decoration(image):
+            remove(image)
+        else:
+            said += folded
+            image.set("alt", text)
+
+
+def _folded(text: str) -> str:
+    return "".join(c for c in text.casefold() if c.isalnum())
+
+
+def _is_decoration(image: Any) -> bool:
+    """Return whether a figure says in words what the image shows, or it is a link's: a button, a card, an advertisement."""
+    holder = next(image.iterancestors("a", "figure"), None)
+    return holder is not None and (holder.tag == "a" or any(t.strip() for t in holder.itertext()))
 
 
 def _mark_code_languages(root: Any) -> None:
@@ -154,9 +206,9 @@ def _named_language(element: Any) -> str:
 
 
 def _drop_anchor_marks(body: Any) -> None:
-    """Remove the pilcrows and link icons that documentation puts on headings."""
-    for heading in body.iter(*_HEADINGS, "dt"):
-        for anchor in list(heading.iter("a")):
-            text = "".join(anchor.itertext()).strip().lower()
-            if text in _ANCHOR_MARKS and (text or anchor.find(".//img") is None):
-                remove(anchor)
+    """Remove the pilcrows and link icons that documentation puts on headings and paragraphs."""
+    for anchor in list(body.iter("a")):
+        text = "".join(anchor.itertext()).strip().lower()
+        in_heading = any(a.tag in HEADINGS or a.tag == "dt" for a in anchor.iterancestors())
+        if text in _ANCHOR_MARKS and (in_heading or text in ("¶", "§")) and (text or anchor.find(".//img") is None):
+            remove(anchor)

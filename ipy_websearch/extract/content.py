@@ -16,6 +16,7 @@ from typing import Any
 
 from ipy_websearch.extract.hints import BOILERPLATE, COMMENTS, DOUBTFUL, NAVIGATION, hints
 from ipy_websearch.extract.runs import Page, Run
+from ipy_websearch.extract.tree import HEADINGS
 
 # One character of CJK Extension B marks each run: letters that no page is written in, but letters, so that trafilatura
 # keeps them, counts them as one character of text and hands them back with the text it selects.
@@ -23,6 +24,8 @@ _FIRST_MARK = 0x20000
 _MARKS = 42_000
 _BOILERPLATE_SHARE = 0.3  # of the page's text: what holds more is not boilerplate, whatever it is called
 _AREA_SHARE = 0.9
+_SMALL_PAGE = 1_500
+_LONG_PAGE = 5_000
 _PROSE_CHARACTERS = 80
 _PROSE_LINKED = 0.4
 _MOSTLY_LINKED = 0.6
@@ -47,22 +50,59 @@ def choose(root: Any, page: Page, *, url: str, kinds: frozenset[str], heavy: boo
     page.count_kept()
     area = _smallest_area(page)
     size, prose = _strength(page.runs)
+    main = _main_block(page)
+    if size < _LONG_PAGE and _widen(page, flags, main):
+        area = main if main is not None else _smallest_area(page)
     for run in page.runs:
         run.keep = run.keep and not flags[run.block] & BOILERPLATE
     if size < 500 or prose < 0.3:
-        main = _main_block(page)
-        _keep_area(page, flags, area if main is None else main, NAVIGATION | BOILERPLATE | DOUBTFUL | COMMENTS)
+        whole = area if page.blocks[0].size > _SMALL_PAGE else 0
+        _keep_area(page, flags, whole if main is None else main, NAVIGATION | BOILERPLATE | DOUBTFUL | COMMENTS)
     else:
         article = bool(kinds & _ARTICLE_KINDS) or (size > 1500 and prose > 0.85)
         _keep_area(page, flags, area, NAVIGATION | BOILERPLATE | DOUBTFUL | COMMENTS, strict=article)
+        if article:
+            _drop_dangling_headings(page)
+
+
+def _widen(page: Page, flags: list[int], main: int | None) -> bool:
+    """Return whether trafilatura took less than half of the prose in the main part; without one, keep that prose.
+
+    It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
+    """
+    inside = page.within(main or 0)
+    prose = [r for r in page.runs if inside[r.block] and not flags[r.block] and _is_prose(r)]
+    kept = sum(len(run.text) for run in prose if run.keep)
+    if 2 * kept >= sum(len(run.text) for run in prose):
+        return False
+    if main is None:
+        for run in prose:
+            run.keep = True
+        page.count_kept()
+    return True
+
+
+def _drop_dangling_headings(page: Page) -> None:
+    """Drop headings that nothing follows: "Related stories" at an article's end, linked titles of other articles."""
+    kept = [(run, page.blocks[run.block].tag) for run in page.runs if run.keep]
+    text_follows = False
+    level_of_next = "h0"  # the highest heading since the last text, from the end of the page backwards
+    for run, tag in reversed(kept):
+        if tag not in HEADINGS:
+            text_follows, level_of_next = True, "h9"
+        elif level_of_next <= tag and (run.linked > 0.5 or not text_follows):
+            run.keep = False
+        else:
+            level_of_next = tag
 
 
 def _keep_area(page: Page, flags: list[int], area: int, barred: int, *, strict: bool = False) -> None:
     """Keep also the runs in block `area` that no flag in `barred` speaks against; `strict` takes marked-up text alone."""
     inside = page.within(area)
+    said = {run.text for run in page.runs if run.keep and _is_prose(run)}
     for run in page.runs:
         tag = page.blocks[run.block].tag
-        if run.keep or not inside[run.block] or flags[run.block] & barred or tag == "figcaption":
+        if run.keep or not inside[run.block] or flags[run.block] & barred or tag == "figcaption" or run.text in said:
             continue
         run.keep = not strict or (tag in _SEMANTIC and run.linked < _MOSTLY_LINKED)
 
@@ -98,8 +138,11 @@ def _strength(runs: list[Run]) -> tuple[int, float]:
     """Return how many characters are kept, and which share of them is prose: long runs that are not links."""
     kept = [run for run in runs if run.keep]
     size = sum(len(run.text) for run in kept)
-    prose = sum(len(run.text) for run in kept if len(run.text) >= _PROSE_CHARACTERS and run.linked < _PROSE_LINKED)
-    return size, prose / size if size else 0.0
+    return size, sum(len(run.text) for run in kept if _is_prose(run)) / size if size else 0.0
+
+
+def _is_prose(run: Run) -> bool:
+    return len(run.text) >= _PROSE_CHARACTERS and run.linked < _PROSE_LINKED
 
 
 def _judge(root: Any, runs: list[Run], url: str) -> None:

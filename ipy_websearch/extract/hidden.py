@@ -25,23 +25,22 @@ _DECORATION_CHARACTERS = 200
 
 
 def drop_hidden(body: Any) -> None:
-    """Remove the hidden parts of `body`, except one that holds more than half of its text (and 500 characters)."""
+    """Remove the hidden parts of `body`, except tabs a reader can open and one that holds most of a page's text."""
     hidden = [e for e in body.iterdescendants() if _is_hidden(e)]
     if not hidden:
         return
+    controls = {c for e in body.iter() for c in (e.get("aria-controls") or "").split()}
     total = length(body)
+    gone: set[Any] = set()
     for element in hidden:
-        if any(a.getparent() is None for a in (element,)) or not _within(element, body):
+        if element.getparent() in gone or any(a in gone for a in element.iterancestors()) or _is_tab(element, controls):
             continue
         size = length(element)
         if not (size > _BULK_CHARACTERS and 2 * size > total):
-            remove(element)
+            gone.add(element)
             total -= size
-
-
-def _within(element: Any, body: Any) -> bool:
-    """Return whether `element` is still in the tree: what it was in may have been removed."""
-    return any(a is body for a in element.iterancestors())
+    for element in gone:
+        remove(element)
 
 
 def _is_hidden(element: Any) -> bool:
@@ -52,6 +51,11 @@ def _is_hidden(element: Any) -> bool:
         return True
     # Screen readers skip it, sighted readers do not: short ones are icons and doubled labels, long ones are text.
     return element.get("aria-hidden") == "true" and length(element) < _DECORATION_CHARACTERS
+
+
+def _is_tab(element: Any, controls: set[str]) -> bool:
+    """Return whether `element` is a closed tab or fold that a control of the page opens."""
+    return element.get("id") in controls and (element.get("role") in ("tabpanel", "region"))
 
 
 def place_streamed_parts(root: Any) -> None:

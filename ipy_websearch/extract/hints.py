@@ -26,21 +26,26 @@ _DOUBTFUL = frozenset(
     " filters rating price pagination paginator subscribe subscription tags respond like likes".split()
 )
 _COMMENTS = frozenset("comment comments reply replies respond review reviews".split())
+_NOTES = frozenset("note tip warning caution danger callout admonition important hint".split())
 _WORD = re.compile(r"[a-z]+")
+# Utility classes such as Tailwind's "print:mt-3" and "[&>li]:flex" name conditions, not what an element is.
+_UTILITY = re.compile(r"\S*[:\[]\S*")
 _JOINED = (("sign-up", "signup"), ("log-in", "login"), ("pop-up", "popup"), ("side-bar", "sidebar"), ("sr-only", "notice"))
 
 
 def hints(element: Any) -> int:
     """Return the flags that fit `element` itself (not what it is in)."""
-    tag = element.tag
-    flags = NAVIGATION if tag in _NAVIGATION_TAGS or element.get("role") in _NAVIGATION_ROLES else 0
+    tag, role = element.tag, element.get("role")
     names = f"{element.get('id') or ''} {element.get('class') or ''}"
+    if tag == "aside" and (role == "note" or not _NOTES.isdisjoint(_WORD.findall(names.lower()))):
+        return 0
+    flags = NAVIGATION if tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES else 0
     return flags if len(names) == 1 or tag in _NEVER_HINTED else flags | _named(names[:1000])
 
 
 @lru_cache(maxsize=4096)
 def _named(names: str) -> int:
-    names = names.lower()
+    names = _UTILITY.sub(" ", names.lower())
     for written, joined in _JOINED:
         names = names.replace(written, joined)
     words = set(_WORD.findall(names))

@@ -6,16 +6,19 @@ import html
 import re
 
 from ipy_websearch.extract.extracted import Extracted
+from ipy_websearch.extract.scan import TAG
 from ipy_websearch.text import visible
 
 MAX_CHARACTERS = 5_300_000
+MAX_LINKS = 5_000
 _DROPPED = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe", "textarea", "select"})
 _BLOCKS = frozenset(
     "address article aside blockquote br dd div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav"
     " ol option p pre section table tbody td th tr ul".split()
 )
-_TAG = re.compile(r"<(?:(/?)([a-zA-Z][a-zA-Z0-9:-]*+)(?:[^>\"']++|\"[^\"<]*+\"?+|'[^'<]*+'?+)*+>?+|!--|[!?][^>]*+>?+)")
+_END = {name: re.compile(f"</{name}", re.IGNORECASE) for name in _DROPPED}
 _TITLE = re.compile(r"<title[^>]{0,200}+>([^<]{0,1000}+)", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _SPACE = re.compile(r"[ \t\r\f\v\u00a0]++")
 _LINES = re.compile(r"\n[ \n]*+\n")
 
@@ -30,34 +33,43 @@ def plain_text(text: str, why: str) -> Extracted:
     return Extracted(
         markdown=words + "\n" if words else "",
         title=" ".join(visible(html.unescape(title[1])).split()) if title else "",
+        links=web_links(text),
         note=f"plain text only: {why}",
     )
 
 
+def web_links(text: str) -> tuple[str, ...]:
+    """Return the http(s) addresses written in `text`, each once, in order, at most `MAX_LINKS`."""
+    found: dict[str, None] = {}
+    for match in _ADDRESS.finditer(text):
+        address = match[0].rstrip(".,;:!?*_~)" if "(" not in match[0] else ".,;:!?*_~")
+        found.setdefault(address.replace("&amp;", "&"))
+        if len(found) >= MAX_LINKS:
+            break
+    return tuple(found)
+
+
 def _pieces(text: str) -> list[str]:
+    """Return the text between the tags, line ends where blocks begin and end; what is in scripts and the like is left out."""
     pieces: list[str] = []
     position = 0
-    while (tag := _TAG.search(text, position)) is not None:
+    unclosed: set[str] = set()
+    while (tag := TAG.search(text, position)) is not None:
         pieces.append(text[position : tag.start()])
         position = tag.end()
-        name = (tag[2] or "").lower()
-        if tag[0] == "<!--":
+        name = (tag["open"] or tag["close"] or "").lower()
+        if not name:
             end = text.find("-->", position)
             position = len(text) if end < 0 else end + 3
-        elif name in _DROPPED and not tag[1]:
-            position = _after(text, name, position)
-        elif name in _BLOCKS:
+            continue
+        position += text.startswith(">", position)
+        if name in _BLOCKS:
             pieces.append("\n")
+        elif name in _DROPPED and tag["open"] and name not in unclosed:
+            # Looked for once only: to look again behind each of many unclosed ones would take quadratic time.
+            end_tag = _END[name].search(text, position)
+            if end_tag is None:
+                unclosed.add(name)
+            position = end_tag.start() if end_tag else len(text) if name in ("script", "style") else position
     pieces.append(text[position:])
     return pieces
-
-
-def _after(text: str, name: str, position: int) -> int:
-    start = position
-    while (at := text.find("</", position)) >= 0:
-        if text[at + 2 : at + 2 + len(name)].lower() == name:
-            return at
-        position = at + 2
-    # An element that is never closed would swallow the page (and looking for its end again and again would take
-    # quadratic time): scripts and styles do swallow it in a browser too, the others do not.
-    return len(text) if name in ("script", "style", "textarea") else start

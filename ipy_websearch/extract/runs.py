@@ -11,12 +11,9 @@ from typing import Any
 
 from lxml.etree import iterwalk
 
-from ipy_websearch.extract.tree import remove
+from ipy_websearch.extract.tree import INLINE, remove
 
-_INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q ruby rb rt rp s samp small span"
-    " strike strong sub sup time tt u var wbr picture source output meter nobr math mi mo mn mrow".split()
-)
+
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +45,7 @@ class Page:
         self.body = body
         self.blocks: list[Block] = []
         self.runs: list[Run] = []
+        self._images: list[tuple[Any, int]] = []  # with the number of runs before each
         self._walk()
         for run in self.runs:
             self.blocks[run.block].size += len(run.text)
@@ -61,7 +59,7 @@ class Page:
         nodes: list[tuple[Any, bool]] = []
         for event, element in iterwalk(self.body, events=("start", "end")):
             tag, starts = element.tag, event == "start"
-            if tag not in _INLINE:
+            if tag not in INLINE:
                 self._end_run(open_blocks[-1], nodes, linked)
                 nodes, linked = [], 0
                 if starts:
@@ -71,6 +69,8 @@ class Page:
                     open_blocks.pop()
             elif tag == "a":
                 links += 1 if starts else -1
+            elif tag == "img" and starts:
+                self._images.append((element, len(self.runs) + bool(nodes)))
             text = element.text if starts else element.tail
             if text and open_blocks[-1] >= 0:
                 nodes.append((element, not starts))
@@ -103,17 +103,30 @@ class Page:
         return inside
 
     def drop_unkept(self) -> None:
-        """Take the text of the runs that are not kept out of the tree, then the elements that are left empty."""
+        """Take out of the tree all but the kept runs, what these are in, and the images between two of them."""
+        needed = {self.body}
         for run in self.runs:
-            if not run.keep:
-                for element, tail in run.nodes:
-                    if tail:
-                        element.tail = None
-                    else:
-                        element.text = None
+            for element, tail in run.nodes:
+                if not run.keep:
+                    _set_text(element, tail, None)
+                    continue
+                holder = element.getparent() if tail else element
+                while holder is not None and holder not in needed:
+                    needed.add(holder)
+                    holder = holder.getparent()
+        for image, before in self._images:
+            if all(0 <= i < len(self.runs) and self.runs[i].keep for i in (before - 1, before)):
+                needed.update((image, *image.iterancestors()))
         for element in reversed(list(self.body.iterdescendants())):
-            if len(element) == 0 and element.tag not in _MAY_BE_EMPTY and not (element.text or "").strip():
+            if element not in needed and not (element.tag in _BREAKS and element.getparent() in needed):
                 remove(element)
 
 
-_MAY_BE_EMPTY = frozenset({"br", "hr", "td", "th"})
+def _set_text(element: Any, tail: bool, text: str | None) -> None:
+    if tail:
+        element.tail = text
+    else:
+        element.text = text
+
+
+_BREAKS = frozenset({"br", "hr", "td", "th"})

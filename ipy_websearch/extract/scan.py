@@ -17,10 +17,10 @@ MAX_TAGS = 150_000
 HEAVY_CHARACTERS = 2_000_000
 HEAVY_TAGS = 25_000
 
-# A start tag as the HTML standard's tokenizer reads it: every part is possessive and the end is optional, so that a
+# A start tag, an end tag or a comment's beginning; a start tag as the HTML standard's tokenizer reads it: every part is possessive and the end is optional, so that a
 # match never backtracks and consumes all that it has looked at.
 _ATTRIBUTE = r"[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+\"?+|'[^']*+'?+|[^\s>\"'][^\s>]*+)?+)?+"
-_TOKEN = re.compile(rf"<(?:(?P<open>[a-zA-Z][^\s/>]*+)(?P<rest>(?:[\s/]++|{_ATTRIBUTE})*+)|/(?P<close>[a-zA-Z][^\s/>]*+)|!--)")
+TAG = re.compile(rf"<(?:(?P<open>[a-zA-Z][^\s/>]*+)(?P<rest>(?:[\s/]++|{_ATTRIBUTE})*+)|/(?P<close>[a-zA-Z][^\s/>]*+)|!--)")
 _ONE_ATTRIBUTE = re.compile(_ATTRIBUTE)
 _RAW_TEXT = frozenset({"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "plaintext"})
 _FLAT = frozenset(
@@ -42,7 +42,7 @@ def scan(html: str) -> Verdict:
     if len(html) > MAX_CHARACTERS:
         return Verdict(f"the page has {len(html):,} characters")
     depth = deepest = tags = raw = position = 0
-    while (token := _TOKEN.search(html, position)) is not None:
+    while (token := TAG.search(html, position)) is not None:
         position = token.end()
         name = token["open"]
         if name is not None:

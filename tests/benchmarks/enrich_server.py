@@ -1,0 +1,172 @@
+"""A server in a process of its own that plays the Messages API for enrichments: it takes so long, so many at once, and fails so
+often as it is told, fills any strict tool by its schema, and counts.
+
+    with EnrichServer(latency=0.2, cap=20) as server: …; server.stats()
+
+It speaks no more HTTP than our clients send. Whole JSON messages only: a request for a stream gets one too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULTS = {"latency": 0.2, "cap": 0, "retry_after": 1.0, "share_529": 0.0, "storm_until": 0.0, "status": 0}
+
+
+class Fake:
+    """The server's state."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = {**DEFAULTS, **settings}
+        self.counts = {"requests": 0, "answered": 0, "refused": 0, "most": 0, "early": 0, "first": 0.0, "last": 0.0}
+        self.active = 0
+        self.floor = 0.0
+        self.random = random.Random(7)
+
+    async def answer(self, path: bytes, body: bytes) -> tuple[int, dict[str, str], Any]:
+        """Return status, headers and JSON for a request."""
+        if path.startswith(b"/stats"):
+            return 200, {}, self.counts
+        if path.startswith(b"/set"):
+            self.settings.update(json.loads(body))
+            return 200, {}, {}
+        now = time.time()
+        self.counts["requests"] += 1
+        self.counts["first"] = self.counts["first"] or now
+        self.counts["early"] += now < self.floor
+        refusal = self._refusal(now)
+        if refusal is not None:
+            self.counts["refused"] += 1
+            return refusal
+        self.active += 1
+        self.counts["most"] = max(self.counts["most"], self.active)
+        await asyncio.sleep(self.settings["latency"])
+        self.active -= 1
+        self.counts["answered"] += 1
+        self.counts["last"] = time.time()
+        return 200, {}, message(json.loads(body))
+
+    def _refusal(self, now: float) -> tuple[int, dict[str, str], Any] | None:
+        wait = {"retry-after": str(self.settings["retry_after"])} if self.settings["retry_after"] else {}
+        if self.settings["status"]:
+            return self.settings["status"], {}, _error("authentication_error", "invalid x-api-key")
+        if now < self.settings["storm_until"] or (self.settings["cap"] and self.active >= self.settings["cap"]):
+            self.floor = now + self.settings["retry_after"]
+            return 429, wait, _error("rate_limit_error", "too many requests")
+        if self.random.random() < self.settings["share_529"]:
+            return 529, {}, _error("overloaded_error", "overloaded")
+        return None
+
+
+def _error(kind: str, text: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": kind, "message": text}, "request_id": "req_1"}
+
+
+def message(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a message that calls the strict tool at once, every property filled by its type."""
+    tool = next(tool for tool in body["tools"] if tool.get("strict"))
+    block = {"type": "tool_use", "id": "toolu_1", "name": tool["name"], "input": filled(tool["input_schema"])}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": [block],
+        "stop_reason": "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 900, "output_tokens": 60},
+    }
+
+
+def filled(schema: dict[str, Any]) -> Any:
+    """Return a value for a JSON schema."""
+    if "anyOf" in schema:
+        return filled(schema["anyOf"][0])
+    if "enum" in schema:
+        return schema["enum"][0]
+    match schema.get("type"):
+        case "object":
+            return {name: filled(part) for name, part in schema["properties"].items()}
+        case "array":
+            return [filled(schema["items"])]
+        case "integer":
+            return 1998
+        case "number":
+            return 0.5
+        case "boolean":
+            return True
+        case _:
+            return "2001-02-03" if schema.get("format") == "date" else "a value of some length"
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fake: Fake) -> None:
+    try:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            at = head.lower().find(b"content-length:")
+            size = int(head[at + 15 : head.index(b"\r\n", at)]) if at >= 0 else 0
+            body = await reader.readexactly(size) if size else b""
+            status, headers, data = await fake.answer(head.split(b" ", 2)[1], body)
+            content = json.dumps(data).encode()
+            lines = [
+                f"HTTP/1.1 {status} X",
+                "content-type: application/json",
+                f"content-length: {len(content)}",
+                "request-id: req_1",
+            ]
+            lines += [f"{name}: {value}" for name, value in headers.items()]
+            writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+
+async def main(settings: dict[str, Any]) -> None:
+    """Serve until killed; the port is printed first."""
+    fake = Fake(settings)
+    server = await asyncio.start_server(lambda r, w: _serve(r, w, fake), "127.0.0.1", 0, backlog=1000)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+class EnrichServer:
+    """The server as a context manager; its address is `url`."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = settings
+
+    def __enter__(self) -> EnrichServer:
+        command = [sys.executable, "-m", "tests.benchmarks.enrich_server", json.dumps(self._settings)]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def stats(self) -> dict[str, Any]:
+        """Return the counts: requests, answered, refused, the most at once, requests before a retry-after was over."""
+        with urlopen(f"{self.url}/stats", timeout=10) as response:
+            found: dict[str, Any] = json.loads(response.read())
+        return found
+
+    def set(self, **settings: Any) -> None:
+        """Change how it behaves from now on."""
+        with urlopen(Request(f"{self.url}/set", json.dumps(settings).encode(), method="POST"), timeout=10) as response:
+            response.read()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

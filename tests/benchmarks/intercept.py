@@ -1,0 +1,266 @@
+"""What an intercepted question costs, beside the loop that somebody writes by hand.
+
+    python -m tests.benchmarks.intercept [questions] [--litellm PYTHON]
+
+Each question is one search and one answer of forty pieces. The server runs in a process of its own and plays the Messages
+API and Brave; what is measured is the CPU time of the client's process, in milliseconds a question, and the time to
+the first piece of text. `--litellm` names the Python of an environment that has LiteLLM (`pip install litellm mcp`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import light_server
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUNDS = 7
+MODEL = "claude-sonnet-5-5"
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
+Ask = Callable[[str], Awaitable[Any]]
+
+
+class Connection(light_server.Connection):
+    """The light server, which here answers whole messages too and calls the tool by the name that it was given."""
+
+    async def answer(self, path: str, body: bytes) -> None:
+        """Send the reply of the model, or the results of a search."""
+        if not path.startswith("/v1/messages"):
+            await super().answer(path, body)
+            return
+        asked = json.loads(body)
+        events, gap_s = light_server.reply(asked)
+        name = next((tool["name"] for tool in asked.get("tools", ())), "web_search").encode()
+        events = [resized(event.replace(b'"web_search"', b'"' + name + b'"')) for event in events]
+        if asked.get("stream"):
+            self.transport.write(light_server.STREAM_HEAD)
+            for event in events:
+                self.transport.write(event)
+                if gap_s:
+                    await asyncio.sleep(gap_s)
+            self.transport.write(b"0\r\n\r\n")
+        else:
+            data = json.dumps(whole(events)).encode()
+            self.transport.write(light_server.HEAD % (b"application/json", len(data)) + data)
+
+
+def resized(chunk: bytes) -> bytes:
+    """Return an HTTP chunk with the length that its content has."""
+    content = chunk.split(b"\r\n", 1)[1][:-2]
+    return b"%x\r\n%s\r\n" % (len(content), content)
+
+
+def whole(events: list[bytes]) -> dict[str, Any]:
+    """Return the message that a stream's events make."""
+    message: dict[str, Any] = {}
+    for chunk in events:
+        event = json.loads(chunk.split(b"data: ", 1)[1].split(b"\n", 1)[0])
+        match event["type"]:
+            case "message_start":
+                message = event["message"]
+            case "content_block_start":
+                message["content"].append({**event["content_block"], "_json": ""})
+            case "content_block_delta":
+                add(message["content"][-1], event["delta"])
+            case "message_delta":
+                message |= event["delta"]
+                message["usage"] = event["usage"]
+    for block in message["content"]:
+        written = block.pop("_json")
+        if block["type"] == "tool_use":
+            block["input"] = json.loads(written)
+    return message
+
+
+def add(block: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Add a delta to its block."""
+    match delta["type"]:
+        case "text_delta":
+            block["text"] += delta["text"]
+        case "input_json_delta":
+            block["_json"] += delta["partial_json"]
+        case "citations_delta":
+            block.setdefault("citations", []).append(delta["citation"])
+
+
+def question(number: int, gap_ms: int = 0) -> str:
+    """Return a question; no two are the same, so that no cache answers."""
+    return f"id{os.getpid()}x{number}x{time.monotonic_ns()} r=1 p=1 d=0 n=40 g={gap_ms}"
+
+
+# --- the contenders -------------------------------------------------------------------------------------------------
+
+
+async def by_hand_streaming(url: str) -> tuple[Ask, Callable[[], Awaitable[None]]]:
+    """The hand loop of this folder, which streams."""
+    from tests.benchmarks.hand_loop import HandLoop
+
+    loop = HandLoop(url, url)
+    return loop.ask, loop.aclose
+
+
+async def by_hand(url: str) -> tuple[Ask, Callable[[], Awaitable[None]]]:
+    """The same without streaming."""
+    from tests.benchmarks.hand_loop import SYSTEM, TOOL, HandLoop
+
+    loop = HandLoop(url, url)
+
+    async def ask(text: str) -> Any:
+        messages: list[Any] = [{"role": "user", "content": text}]
+        while True:
+            reply = await loop.client.messages.create(
+                model=MODEL, max_tokens=16_000, system=SYSTEM, tools=[TOOL], messages=messages
+            )
+            calls = [block for block in reply.content if block.type == "tool_use"]
+            if not calls:
+                return reply
+            messages.append({"role": "assistant", "content": reply.content})
+            messages.append({"role": "user", "content": await asyncio.gather(*(loop.search(call) for call in calls))})
+
+    return ask, loop.aclose
+
+
+def _intercepted(url: str) -> Any:
+    import anthropic
+
+    from ipy_websearch.interception import intercept
+
+    os.environ |= {"BRAVE_BASE_URL": url, "BRAVE_API_KEY": "key"}
+    client = anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=anthropic.DefaultAioHttpClient())
+    return intercept(client, provider="brave")
+
+
+def _asked(text: str) -> dict[str, Any]:
+    from tests.benchmarks.hand_loop import SYSTEM
+
+    messages = [{"role": "user", "content": text}]
+    return {"model": MODEL, "max_tokens": 16_000, "system": SYSTEM, "tools": [SEARCH], "messages": messages}
+
+
+async def intercepted(url: str) -> tuple[Ask, Callable[[], Awaitable[None]]]:
+    """One `create` of an intercepted client."""
+    client = _intercepted(url)
+
+    async def ask(text: str) -> Any:
+        reply = await client.messages.create(**_asked(text))
+        assert [b.type for b in reply.content] == ["server_tool_use", "web_search_tool_result", "text"]
+        return reply
+
+    return ask, client.close
+
+
+async def intercepted_streaming(url: str) -> tuple[Ask, Callable[[], Awaitable[None]]]:
+    """One `stream` of an intercepted client, read as the hand loop reads its own."""
+    client = _intercepted(url)
+
+    async def ask(text: str) -> str:
+        async with client.messages.stream(**_asked(text)) as stream:
+            return "".join([piece async for piece in stream.text_stream])
+
+    return ask, client.close
+
+
+CONTENDERS = {
+    "hand": by_hand,
+    "intercept": intercepted,
+    "hand, streaming": by_hand_streaming,
+    "intercept, streaming": intercepted_streaming,
+}
+
+LITELLM = """
+import asyncio, os, sys, time, statistics
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+import litellm
+from litellm.integrations.websearch_interception import WebSearchInterceptionLogger
+from litellm.types.utils import LlmProviders
+url, count = sys.argv[1], int(sys.argv[2])
+litellm.suppress_debug_info = True
+os.environ.update(PERPLEXITYAI_API_KEY="k", PERPLEXITY_API_KEY="k", PERPLEXITY_API_BASE=url)
+litellm.callbacks = [WebSearchInterceptionLogger(enabled_providers=[LlmProviders.ANTHROPIC])]
+async def ask(n):
+    text = f"id{n}x{time.monotonic_ns()} r=1 p=1 d=0 n=40 g=0"
+    tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
+    return await litellm.anthropic.messages.acreate(model="anthropic/claude-sonnet-5-5", api_key="k", api_base=url,
+        max_tokens=16000, messages=[{"role": "user", "content": text}], tools=[tool])
+async def main():
+    reply = await ask(0)
+    kinds = [b["type"] for b in (reply["content"] if isinstance(reply, dict) else reply.content)]
+    took = []
+    for _ in range(5):
+        begin = time.process_time()
+        for n in range(count):
+            await ask(n)
+        took.append((time.process_time() - begin) / count * 1000)
+    print(statistics.median(took), kinds)
+asyncio.run(main())
+"""
+
+
+async def measure(make: Any, url: str, count: int, at_once: int) -> float:
+    """Return the CPU milliseconds of one question: the median of several rounds of `count`."""
+    ask, close = await make(url)
+    for n in range(5):
+        await ask(question(n))
+    took = []
+    for _ in range(ROUNDS):
+        begin = time.process_time()
+        for start in range(0, count, at_once):
+            await asyncio.gather(*(ask(question(start + n)) for n in range(at_once)))
+        took.append((time.process_time() - begin) / count * 1000)
+    await close()
+    return statistics.median(took)
+
+
+async def serve() -> None:
+    """Serve until standard input is closed."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=512)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure every contender in a process of its own and print a table."""
+    if arguments[:1] == ["serve"]:
+        asyncio.run(serve())
+        return
+    if arguments[:1] == ["one"]:
+        _, name, url, count, at_once = arguments
+        with tempfile.TemporaryDirectory() as home:
+            os.environ["IPY_WEBSEARCH_HOME"] = home
+            print(asyncio.run(measure(CONTENDERS[name], url, int(count), int(at_once))))
+        return
+    count = arguments[0] if arguments and arguments[0].isdigit() else "100"
+    here = [sys.executable, "-m", "tests.benchmarks.intercept"]
+    server = subprocess.Popen([*here, "serve"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdin is not None and server.stdout is not None
+    url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+    try:
+        print(f"{'':22} 1 at a time   50 at once   (CPU ms a question)")
+        for name in CONTENDERS:
+            figures = [_run([*here, "one", name, url, count, at_once]) for at_once in ("1", "50")]
+            print(f"{name:22} " + "".join(f"{float(figure):11.2f}  " for figure in figures), flush=True)
+        if "--litellm" in arguments:
+            python = arguments[arguments.index("--litellm") + 1]
+            print(f"{'litellm':22} {_run([python, '-c', LITELLM, url, count])}")
+    finally:
+        server.stdin.close()
+        server.wait(10)
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip().splitlines()[-1]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

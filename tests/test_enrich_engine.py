@@ -1,0 +1,225 @@
+"""The engine of enrichment: refusals, kills, several kernels, and the corpus filled by the offline model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ipy_websearch
+from ipy_websearch.enrichment.asking import Evidence
+from ipy_websearch.enrichment.columns import fill, parse_columns, template_fields
+from ipy_websearch.enrichment.plan import normal
+from ipy_websearch.enrichment.schedule import Gate
+from tests.benchmarks.enrich_server import ROOT, EnrichServer
+
+CEO = {"ceo": "Who is the CEO of {company}?"}
+RUN = """
+import sys, pandas, ipy_websearch
+frame = pandas.DataFrame({"company": [f"C{n}" for n in range(int(sys.argv[1]))]})
+out = ipy_websearch.enrich(frame, {"ceo": "Who is the CEO of {company}?"}, concurrency=10, progress=False)
+print((out.enrich_status == "ok").sum())
+"""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EnrichServer]:
+    """A server of its own process that fills every record; the environment leads to it."""
+    with EnrichServer(latency=0.05) as made:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", made.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+        yield made
+
+
+def kernel(rows: int) -> subprocess.Popen[str]:
+    """Start an enrichment in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, str(rows)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_kill_loses_at_most_the_rows_in_flight(server: EnrichServer) -> None:
+    """`kill -9` at a third, then again: no more than `concurrency` requests were for nothing."""
+    process = kernel(150)
+    while server.stats()["answered"] < 50:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    again = kernel(150)
+    assert again.communicate()[0].strip() == "150"
+    assert 0 <= server.stats()["requests"] - 150 <= 10
+
+
+def test_two_kernels_share_a_store_without_harm(server: EnrichServer, tmp_path: Path) -> None:
+    """Both fill all rows at the same time; the file is sound and has each cell once."""
+    both = [kernel(60), kernel(60)]
+    assert [process.communicate()[0].strip() for process in both] == ["60", "60"]
+    connection = sqlite3.connect(tmp_path / "websearch/enrich.sqlite")
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert connection.execute("SELECT count(*) FROM cells").fetchone() == (60,)
+    connection.close()
+
+
+def test_a_server_that_takes_few_at_once_loses_no_row_and_little_time(server: EnrichServer) -> None:
+    """It takes 5 at once and answers 429 above; 100 rows at 5 x 20 a second take a second at best."""
+    server.set(cap=5, retry_after=0.5)
+    frame = pd.DataFrame({"company": [f"C{n}" for n in range(100)]})
+    start = time.monotonic()
+    out = ipy_websearch.enrich(frame, CEO, concurrency=25, progress=False)
+    assert set(out.enrich_status) == {"ok"} and server.stats()["most"] <= 5
+    assert time.monotonic() - start < 4 and server.stats()["requests"] < 200
+
+
+def test_a_storm_of_refusals_is_waited_out(server: EnrichServer) -> None:
+    """For half a second everything is refused with a retry-after: no row is lost, and few requests are sent meanwhile."""
+    server.set(storm_until=time.time() + 0.5, retry_after=0.4)
+    frame = pd.DataFrame({"company": [f"C{n}" for n in range(40)]})
+    out = ipy_websearch.enrich(frame, CEO, concurrency=20, progress=False)
+    assert set(out.enrich_status) == {"ok"} and server.stats()["requests"] <= 40 + 20 + 10 + 5
+
+
+def test_a_retry_after_holds_for_all_rows() -> None:
+    """While the floor lasts and nothing succeeds, nobody is admitted, whoever asks."""
+
+    async def run() -> tuple[bool, float]:
+        gate = Gate(10)
+        ticket = await gate.enter()
+        gate.refused(ticket, 0.15)
+        start = time.monotonic()
+        waiting = [asyncio.create_task(gate.enter(again=n == 0)) for n in range(3)]
+        await asyncio.sleep(0.05)
+        early = any(task.done() for task in waiting)
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        waited = time.monotonic() - start
+        for task in waiting:
+            task.cancel()
+        return early, waited
+
+    early, waited = asyncio.run(run())
+    assert not early and waited >= 0.14
+
+
+def test_one_scout_goes_first_when_a_request_succeeds_during_the_floor() -> None:
+    """Three successes during a floor let one request in; when that succeeds, the others may follow."""
+
+    async def run() -> list[int]:
+        gate = Gate(10)
+        taken = [await gate.enter() for _ in range(4)]
+        gate.refused(taken.pop(), 30.0)
+        waiting = [asyncio.create_task(gate.enter()) for _ in range(5)]
+        for ticket in taken:
+            gate.succeeded(ticket)
+        await asyncio.sleep(0.01)
+        scouts = [task for task in waiting if task.done()]
+        gate.succeeded(scouts[0].result())
+        await asyncio.sleep(0.01)
+        after = sum(task.done() for task in waiting)
+        for task in waiting:
+            task.cancel()
+        return [len(scouts), after]
+
+    assert asyncio.run(run()) == [1, 4]
+
+
+def test_refusals_halve_the_limit_at_most_and_successes_raise_it() -> None:
+    """A burst of refusals is one cut; afterwards the limit grows again."""
+
+    async def run() -> list[float]:
+        gate = Gate(100)
+        taken = [await gate.enter() for _ in range(100)]
+        for ticket in taken[10:]:
+            gate.refused(ticket, 0.001)
+        cut = gate.limit
+        for ticket in taken[:10]:
+            gate.succeeded(ticket)
+        await asyncio.sleep(0.01)
+
+        async def slot() -> None:
+            for _ in range(200):
+                ticket = await gate.enter()
+                await asyncio.sleep(0)
+                gate.succeeded(ticket)
+
+        await asyncio.gather(*(slot() for _ in range(100)))
+        return [cut, gate.limit]
+
+    assert asyncio.run(run()) == [50.0, 100.0]
+
+
+QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "countries": (
+        "country",
+        {"capital": "What is the capital of {country}?", "currency": "What is the currency of {country}?"},
+    ),
+    "elements": (
+        "element",
+        {
+            "symbol": "What is the chemical symbol of {element}?",
+            "atomic_number": ("What is the atomic number of {element}?", int),
+            "discovered": ("In what year was {element} discovered?", int),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("subject", QUESTIONS)
+def test_the_offline_model_fills_the_embedded_corpus(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Countries and elements from the local index: nearly all values are right, and each has its source and quote."""
+    monkeypatch.setenv("IPY_WEBSEARCH_PROVIDER", "local")
+    truth = json.loads((ROOT / "tests/data/corpus_truth.json").read_text())[subject]
+    field, columns = QUESTIONS[subject]
+    out = ipy_websearch.enrich(pd.DataFrame({field: list(truth)}), columns, model="offline", progress=False)
+    right = total = 0
+    for row in out.itertuples():
+        for column in columns:
+            value, expected = getattr(row, column), truth[getattr(row, field)][column]
+            right += pd.isna(value) if expected is None else bool(value == expected)
+            total += 1
+            assert pd.isna(value) or getattr(row, f"{column}_source").startswith("corpus://")
+            assert pd.isna(value) or getattr(row, f"{column}_quote")
+    assert right / total >= 0.97
+
+
+@given(st.text(), st.text())
+def test_templates_put_values_in_once(value: str, other: str) -> None:
+    """Braces in a value are text, and escaped braces in the template are braces."""
+    assert fill("{{x}} {a} and {b}", {"a": value, "b": other}) == f"{{x}} {value} and {other}"
+    assert template_fields("{{x}} {a} and {b c} {a}") == ("a", "b c")
+
+
+@given(st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.booleans(), st.datetimes(), st.dates()))
+def test_any_cell_becomes_one_line_or_is_missing(value: Any) -> None:
+    """The normal form has no line breaks and no blanks around it, and is its own normal form."""
+    text = normal(value)
+    assert text is None or (text == text.strip() != "" and "\n" not in text and normal(text) == text)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
+def test_any_value_fits_or_is_missing(value: Any) -> None:
+    """Whatever a model puts into a record, a column gets its type or nothing."""
+    kinds = {"s": str, "i": int, "f": float, "b": bool, "d": "date", "l": list}
+    for column in parse_columns({name: ("{x}?", kind) for name, kind in kinds.items()}, ["x"]):
+        fitted = column.fit(value)
+        assert fitted is None or isinstance(fitted, column.kind)
+
+
+def test_evidence_is_compared_without_regard_to_blanks_and_case() -> None:
+    """Addresses without scheme, fragment and final slash; quotes by their words, pieces between dots each."""
+    evidence = Evidence()
+    evidence.add("https://example.org/a/", ["Mars has  two moons,", "Phobos and Deimos."])
+    assert evidence.source("http://EXAMPLE.org/a#x") == "https://example.org/a/"
+    assert evidence.quote("“mars has two moons … Deimos”") and evidence.quote("Mars has three moons") is None
+    assert evidence.source("https://example.org/b") is None and evidence.quote("") is None
