@@ -99,11 +99,11 @@ class CeilingPurse:
     _calls: list[tuple[tuple[Charge, ...], Decimal]] = field(default_factory=list)  # under way, each with its reservation
 
     @property
-    def _bounded(self) -> bool:
+    def bounded(self) -> bool:
         return any(ceiling.limit is not None for ceiling in self.ceilings)
 
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int:
-        if not self._bounded:
+        if not self.bounded:
             return wanted
         if self._final_cost(model, input_tokens) is None:
             self._unknown = model
@@ -144,16 +144,16 @@ class CeilingPurse:
 
         Return "", or in one line why there is not enough money for that.
         """
-        if not self._bounded or self._hold(self._worst, self._kept):
+        if not self.bounded or self._hold(self._worst, self._kept):
             return ""
         return self._advice("sending the failed request again", self._worst)
 
     def can_pay(self, charges: Sequence[Charge]) -> bool:
-        cost = self._sum(charges) if self._bounded else _NOTHING
+        cost = self._sum(charges) if self.bounded else _NOTHING
         if cost is None:
             self._unknown = next((c.provider for c in charges if charge_cost(c) is None), "")
             return False
-        if self._bounded:
+        if self.bounded:
             reading = self._reading_cost()
             if reserve_all(self.ceilings, cost + reading) is not None:
                 return False

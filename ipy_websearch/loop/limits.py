@@ -26,6 +26,11 @@ MAX_ANSWER_RESERVE_S = 30.0
 class Purse(Protocol):
     """Says what may be spent."""
 
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a ceiling at all; without one nobody counts the tokens of a request beforehand."""
+        ...
+
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int:
         """Return the `max_tokens` that the next request may ask for: `wanted`, less, or 0 when money does not reach.
 
@@ -53,6 +58,8 @@ class Purse(Protocol):
 
 class OpenPurse:
     """A purse without a ceiling."""
+
+    bounded = False
 
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int:
         return wanted

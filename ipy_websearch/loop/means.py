@@ -43,7 +43,7 @@ class Means:
         """Return the next request for a history, made final or smaller as money demands; a granted one is reserved."""
         while True:
             body = self._body(messages, final)
-            tokens = estimate_tokens(body)
+            tokens = estimate_tokens(body) if self.purse.bounded else 0
             granted = self.purse.grant(self.job.model, tokens, self.job.max_tokens, final=final)
             if granted:
                 return Draft({**body, "max_tokens": granted}, final, messages, tokens)
