@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -74,6 +75,7 @@ class Credentials:
     env_file: Path | None = None
     _session: dict[str, str] = field(default_factory=dict, repr=False)
     _dotenv: Mapping[str, str | None] | None = field(default=None, repr=False)
+    _secrets: tuple[tuple[str | None, ...], float, list[str]] | None = field(default=None, repr=False)
 
     def spec(self, name: str) -> KeySpec:
         """Return the key that `name` means: a variable name or a short name, in any case.
@@ -118,6 +120,7 @@ class Credentials:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
             file.write(key + "\n")
         path.chmod(0o600)
+        self._secrets = None
         return path
 
     def find(self, name: str) -> tuple[str, str] | None:
@@ -165,9 +168,16 @@ class Credentials:
         )
 
     def secrets(self) -> list[str]:
-        """Return every key that can be found, for redaction; longest first."""
-        found = (self.find(variable) for variable in KEYS)
-        return sorted({key for key, _ in filter(None, found)}, key=len, reverse=True)
+        """Return every key that can be found, for redaction; longest first.
+
+        What the files hold is looked up once a second: texts are redacted many times in a question.
+        """
+        state = (*self._session.values(), *map(os.environ.get, KEYS))
+        if self._secrets is None or self._secrets[0] != state or time.monotonic() > self._secrets[1]:
+            found = (self.find(variable) for variable in KEYS)
+            keys = sorted({key for key, _ in filter(None, found)}, key=len, reverse=True)
+            self._secrets = (state, time.monotonic() + 1.0, keys)
+        return self._secrets[2]
 
     def _from_env_file(self, variable: str) -> str | None:
         if self.env_file is None:

@@ -51,7 +51,8 @@ class PriceFile:
 
 
 _lock = threading.Lock()
-_read: dict[Path, tuple[tuple[int, int], PriceFile]] = {}
+_read: dict[str, tuple[tuple[int, int], PriceFile]] = {}
+_NONE = PriceFile()
 
 
 @cache
@@ -66,17 +67,17 @@ def users_own() -> PriceFile:
     Raises:
         ConfigError: the file is wrong; raised once for each state of the file, after which it counts as empty.
     """
-    path = settings_dir() / FILE_NAME
+    path = os.path.join(settings_dir(), FILE_NAME)
     try:
         status = os.stat(path)
     except OSError:
-        return PriceFile()
+        return _NONE
     stamp = (status.st_mtime_ns, status.st_size)
     with _lock:
         known = _read.get(path)
         if known is None or known[0] != stamp:
             _read[path] = (stamp, PriceFile())  # what the next caller gets when parsing fails
-            _read[path] = (stamp, parse(_text(path), str(path)))
+            _read[path] = (stamp, parse(_text(Path(path)), path))
         return _read[path][1]
 
 

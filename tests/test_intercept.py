@@ -414,6 +414,31 @@ def test_a_reply_can_be_sent_back_without_the_tool(client: Any, messages_api: An
     assert body["tools"][0]["name"] == "ipy_web_search" and body["tool_choice"] == {"type": "none"}
 
 
+def test_foreign_searches_are_told_as_text_where_no_tool_is_wanted(brave_api: Any) -> None:
+    """A history from the API goes on where nobody knows its blocks; nothing is added to the request."""
+    sent: list[Any] = []
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        sent.append(json.loads(request.content))
+        message = {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "x",
+            "content": [{"type": "text", "text": "So."}],
+        }
+        return httpx2.Response(
+            200, json={**message, "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
+        )
+
+    made = server_search("ruby", [("https://a.example/", "About Ruby")]).make({})
+    history = [*QUESTION, {"role": "assistant", "content": [*made, {"type": "text", "text": "Ruby."}]}, *QUESTION]
+    with intercept(_platform_client("bedrock", handler)) as client:
+        client.messages.create(model="x", max_tokens=99, messages=history)
+    assert "tools" not in sent[0] and "tool_choice" not in sent[0]
+    assert [b["type"] for b in sent[0]["messages"][1]["content"]] == ["text", "text"]
+
+
 def test_altered_content_counts_as_lost(client: Any, messages_api: Any) -> None:
     """A result whose text was changed keeps its title and address, and says nothing else."""
     messages_api.reply(*searches("ruby author"))

@@ -162,9 +162,10 @@ def _for_history(body: Mapping[str, Any], messages: Sequence[Any], platform: Pla
 
     The tools that the history calls have to be defined; they may not be used.
     """
-    if not (has_own(messages) or (not platform.server_tools and has_native(messages))):
+    own = has_own(messages)
+    if not own and (platform.server_tools or not has_native(messages)):
         return None
-    used = {kind for kind, name in NATIVE_NAMES.items() if f"'name': '{name}'" in str(messages)}
+    used = {kind for kind, name in NATIVE_NAMES.items() if own and f"'name': '{name}'" in str(messages)}
     others = tuple(body.get("tools") or ())
     return Wanted({kind: Bounds(max_uses=0) for kind in sorted(used, reverse=True)}, {}, others)
 

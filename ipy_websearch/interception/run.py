@@ -20,7 +20,6 @@ from ipy_websearch.ledger import Ledger, LedgerRow
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.purse import CeilingPurse
 
-
 KEPT_S = 2.0
 """Seconds for which rows wait for more of the same call; a kill of the process loses no more than these."""
 

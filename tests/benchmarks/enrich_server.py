@@ -3,7 +3,8 @@ often as it is told, fills any strict tool by its schema, and counts.
 
     with EnrichServer(latency=0.2, cap=20) as server: …; server.stats()
 
-It speaks no more HTTP than our clients send. Whole JSON messages only: a request for a stream gets one too.
+It speaks no more HTTP than our clients send. Messages are whole unless
+`stream` is set; what the request asks for makes no difference.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFAULTS = {"latency": 0.2, "cap": 0, "retry_after": 1.0, "share_529": 0.0, "storm_until": 0.0, "status": 0}
+DEFAULTS = {
+    "latency": 0.2,
+    "cap": 0,
+    "retry_after": 1.0,
+    "share_529": 0.0,
+    "storm_until": 0.0,
+    "status": 0,
+    "stream": False,
+    "input_tokens": 900,
+}
 
 
 class Fake:
@@ -53,7 +63,7 @@ class Fake:
         self.active -= 1
         self.counts["answered"] += 1
         self.counts["last"] = time.time()
-        return 200, {}, message(json.loads(body))
+        return 200, {}, message(json.loads(body), self.settings["input_tokens"])
 
     def _refusal(self, now: float) -> tuple[int, dict[str, str], Any] | None:
         wait = {"retry-after": str(self.settings["retry_after"])} if self.settings["retry_after"] else {}
@@ -71,7 +81,7 @@ def _error(kind: str, text: str) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": text}, "request_id": "req_1"}
 
 
-def message(body: dict[str, Any]) -> dict[str, Any]:
+def message(body: dict[str, Any], input_tokens: int) -> dict[str, Any]:
     """Return a message that calls the strict tool at once, every property filled by its type."""
     tool = next(tool for tool in body["tools"] if tool.get("strict"))
     block = {"type": "tool_use", "id": "toolu_1", "name": tool["name"], "input": filled(tool["input_schema"])}
@@ -83,7 +93,7 @@ def message(body: dict[str, Any]) -> dict[str, Any]:
         "content": [block],
         "stop_reason": "tool_use",
         "stop_sequence": None,
-        "usage": {"input_tokens": 900, "output_tokens": 60},
+        "usage": {"input_tokens": input_tokens, "output_tokens": 60},
     }
 
 
@@ -108,6 +118,21 @@ def filled(schema: dict[str, Any]) -> Any:
             return "2001-02-03" if schema.get("format") == "date" else "a value of some length"
 
 
+def streamed(whole: dict[str, Any]) -> str:
+    """Return a message as server-sent events."""
+    block = whole["content"][0]
+    delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+    events = [
+        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {**block, "input": {}}},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": whole["stop_reason"]}, "usage": whole["usage"]},
+        {"type": "message_stop"},
+    ]
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+
+
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fake: Fake) -> None:
     try:
         while True:
@@ -116,10 +141,11 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fak
             size = int(head[at + 15 : head.index(b"\r\n", at)]) if at >= 0 else 0
             body = await reader.readexactly(size) if size else b""
             status, headers, data = await fake.answer(head.split(b" ", 2)[1], body)
-            content = json.dumps(data).encode()
+            stream = fake.settings["stream"] and "content" in data
+            content = (streamed(data) if stream else json.dumps(data)).encode()
             lines = [
                 f"HTTP/1.1 {status} X",
-                "content-type: application/json",
+                f"content-type: {'text/event-stream' if stream else 'application/json'}",
                 f"content-length: {len(content)}",
                 "request-id: req_1",
             ]

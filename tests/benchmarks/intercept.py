@@ -1,6 +1,6 @@
 """What an intercepted question costs, beside the loop that somebody writes by hand.
 
-    python -m tests.benchmarks.intercept [questions] [--litellm PYTHON]
+    python -m tests.benchmarks.intercept [questions] [--write] [--litellm PYTHON]
 
 Each question is one search and one answer of forty pieces. The server runs in a process of its own and plays the Messages
 API and Brave; what is measured is the CPU time of the client's process, in milliseconds a question, and the time to
@@ -22,9 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import light_server
+from tests.benchmarks.report import write_section
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 7
+ABOUT = (
+    "One search and an answer of forty pieces, on a server in another process. `hand` is the loop of `hand_loop.py`, without a "
+    "ledger, a cache, limits or the native shape."
+)
 MODEL = "claude-sonnet-5-5"
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
 Ask = Callable[[str], Awaitable[Any]]
@@ -35,6 +40,11 @@ class Connection(light_server.Connection):
 
     async def answer(self, path: str, body: bytes) -> None:
         """Send the reply of the model, or the results of a search."""
+        if path.startswith("/search"):  # Perplexity's, which is what LiteLLM asks when nothing else is configured
+            found = json.loads(light_server.results(json.loads(body)["query"]))["web"]["results"]
+            data = json.dumps({"id": "1", "results": [{**hit, "snippet": hit["description"]} for hit in found]}).encode()
+            self.transport.write(light_server.HEAD % (b"application/json", len(data)) + data)
+            return
         if not path.startswith("/v1/messages"):
             await super().answer(path, body)
             return
@@ -246,13 +256,16 @@ def main(arguments: list[str]) -> None:
     assert server.stdin is not None and server.stdout is not None
     url = f"http://127.0.0.1:{int(server.stdout.readline())}"
     try:
-        print(f"{'':22} 1 at a time   50 at once   (CPU ms a question)")
+        lines = ["| CPU ms a question | 1 at a time | 50 at once |", "|---|---|---|"]
         for name in CONTENDERS:
             figures = [_run([*here, "one", name, url, count, at_once]) for at_once in ("1", "50")]
-            print(f"{name:22} " + "".join(f"{float(figure):11.2f}  " for figure in figures), flush=True)
+            lines.append(f"| {name} | {float(figures[0]):.2f} | {float(figures[1]):.2f} |")
         if "--litellm" in arguments:
             python = arguments[arguments.index("--litellm") + 1]
-            print(f"{'litellm':22} {_run([python, '-c', LITELLM, url, count])}")
+            lines.append(f"| LiteLLM 1.106.2 | {float(_run([python, '-c', LITELLM, url, count]).split()[0]):.2f} | – |")
+        print("\n".join(lines))
+        if "--write" in arguments:
+            write_section("Interception", f"{ABOUT}\n\n" + "\n".join(lines), "`python -m tests.benchmarks.intercept`")
     finally:
         server.stdin.close()
         server.wait(10)
