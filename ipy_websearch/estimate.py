@@ -27,6 +27,12 @@ PAGE_TOKENS = 10_000
 _COMMON_SHARE = Decimal("0.55")  # the cautious count of an English prompt is about 1.8 times what it usually has
 
 
+class _CountingPurse(OpenPurse):
+    """Grants everything, and wants to know how large a request is."""
+
+    bounded = True
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Estimate:
     """An estimate; as text, a few lines.
@@ -67,7 +73,7 @@ class Estimate:
 def estimate_of(loop: AnswerLoop, purse: CeilingPurse, searching: Sequence[Charge], ceiling_usd: Money) -> Estimate:
     """Return the estimate for a run that has not begun; `searching` is what one search is expected to be billed."""
     job = loop.job
-    means = Means(job, loop.means.tools, loop.means.platform, OpenPurse(), loop.meter)
+    means = Means(job, loop.means.tools, loop.means.platform, _CountingPurse(), loop.meter)
     draft = means.draft(list(loop.messages), final=False)
     granted = purse.grant(job.model, draft.input_tokens, job.max_tokens, final=False) or purse.grant(
         job.model, draft.input_tokens, job.max_tokens, final=True
