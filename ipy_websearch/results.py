@@ -236,5 +236,15 @@ class Answer:
 
         return rows_frame(self)
 
+    def to_cell(self) -> None:
+        """Put the answer into the next cell of the notebook, as Markdown with footnotes.
+
+        Raises:
+            ConfigError: the extension is not loaded.
+        """
+        from ipy_websearch.next_cell import write_cell
+
+        write_cell(self)
+
     def __str__(self) -> str:
         return self.text

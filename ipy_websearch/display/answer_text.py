@@ -62,7 +62,7 @@ def answer_markdown(shown: AnswerView | Answer, *, feedback: int = 1, drafts: Dr
     if view.answer is None:
         body = _items_markdown(view, feedback, drafts or Drafts())
     elif view.answer.rows:
-        body = [_rows_markdown(view.answer)]
+        body = [rows_markdown(view.answer)]
     else:
         body = [to_safe_markdown(view.answer.text, view.addresses)]
     tail = _tail_markdown(view, feedback) if view.answer is not None else []
@@ -95,7 +95,8 @@ def _tail_markdown(view: AnswerView, feedback: int) -> list[str]:
     return parts
 
 
-def _rows_markdown(answer: Answer) -> str:
+def rows_markdown(answer: Answer) -> str:
+    """Return the rows of a structured answer as a Markdown table."""
     rows, names = answer.rows or (), list(answer.columns or ())
     lines = [[text_markdown(one_line(name)) for name in names], ["---"] * len(names)]
     for row in rows[:MAX_TABLE_ROWS]:

@@ -11,8 +11,10 @@ from typing import Any
 
 from ipy_websearch.config import WebSearch, load_settings, use_settings
 from ipy_websearch.display.formatters import register, unregister
+from ipy_websearch.magics.completion import Completion
 from ipy_websearch.magics.deferred import DeferredMagic
 from ipy_websearch.magics.raw_line import RawLineMagic
+from ipy_websearch.next_cell import use_cell_writer
 
 _ATTRIBUTE = "_ipy_websearch_loaded"
 
@@ -38,6 +40,7 @@ class Loaded:
         self.magics: list[DeferredMagic] = []
         self.shadowed: dict[tuple[str, str], Any] = {}
         self.settings: WebSearch | None = None
+        self.completion = Completion(shell, {})
 
     def register(self) -> None:
         """Register everything."""
@@ -49,7 +52,15 @@ class Loaded:
                 table[kind][name] = self.magics[-1]
         self.shell.input_transformer_manager.token_transformers.insert(0, RawLineMagic)
         register(self.shell)
+        self.completion = Completion(self.shell, {magic.__name__: magic for magic in self.magics})
+        self.completion.register()
+        use_cell_writer(self._write_cell)
         self._configure()
+
+    def _write_cell(self, value: Any) -> None:
+        from ipy_websearch.magics.export import put_into_next_cell
+
+        put_into_next_cell(self.shell, value)
 
     def _configure(self) -> None:
         """Make the settings visible to `%config WebSearch`, and to the session when there is or will be one."""
@@ -72,6 +83,8 @@ class Loaded:
         transformers = self.shell.input_transformer_manager.token_transformers
         transformers[:] = [t for t in transformers if t is not RawLineMagic]
         unregister(self.shell)
+        self.completion.unregister()
+        use_cell_writer(None)
         use_settings(None)
 
 

@@ -24,11 +24,16 @@ USAGE = """\
 %websearch store                what enrichments have found and kept; store clear [COLUMN] forgets it
 %websearch prices [--update]    what models and engines are charged at; fetch newer prices of models
 %websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
+%websearch export FILE          the session's answers as .md, .ipynb or .html; --force replaces a file
 %websearch help                 this, with examples of the other magics
 
 %search moons of Mars           results as a DataFrame      (%search --help)
 %ask How many moons has Mars?   an answer with its sources  (%ask --help; %%ask for longer questions)
 %fetch corpus://planets/mars    a page as Markdown          (%fetch --help)
+%%enrich frame                  new columns for a DataFrame (%%enrich --help); in the cell, one a line:
+                                    ceo: Who is the CEO of {company}?
+%panels P1                      what a tool call returned   (%panels --help)
+%trace 2                        a step of the last answer   (%trace --help)
 %cost                           what it all cost            (%cost --help)
 %config WebSearch               every setting with its value
 """
@@ -56,6 +61,7 @@ class WebSearchMagics(Magics):
             "store": self._store,
             "prices": self._prices,
             "goggles": self._goggles,
+            "export": self._export,
             "help": self._help,
             "--help": self._help,
         }
@@ -141,6 +147,12 @@ class WebSearchMagics(Magics):
         if words not in ([], ["--update"]):
             raise UsageError("%websearch prices [--update]")
         print("\n".join(price_lines(api.session(), update=bool(words))))
+
+    def _export(self, words: list[str]) -> None:
+        from ipy_websearch import api
+        from ipy_websearch.magics.export import export_command
+
+        export_command(api.session().answers, words)
 
     def _goggles(self, words: list[str]) -> None:
         from ipy_websearch.magics.goggles import goggle_lines

@@ -1,0 +1,156 @@
+"""Answers leave the notebook: as a file of Markdown, a notebook or a page, and into the next cell. All of it harmless."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.error import UsageError
+from markdown_it import MarkdownIt
+
+from ipy_websearch.display.export import export
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.results import Answer, Citation
+from tests.fakes.notebook import subprocess_environment
+
+HOSTILE = "<script>alert(1)</script> ![x](https://evil.example/p.png) [l](javascript:alert(1)) <img src=x onerror=alert(1)>"
+
+
+def answer(text: str = "Two moons [1], says NASA [2]; array[1].", **more: Any) -> Answer:
+    found = (Citation(1, "Mars", "https://en.wikipedia.org/wiki/Mars", "two moons"), Citation(2, "N", "corpus://planets/mars"))
+    return Answer("How many moons has *Mars*?", text, "claude-sonnet-5-5", **({"citations": found} | more))
+
+
+def test_a_session_is_written_as_markdown_with_footnotes(shell: Any, tmp_path: Path) -> None:
+    """Question, answer and sources of every answer; footnotes of several answers do not meet."""
+    for question in ("How many moons has Mars?", "How big is Jupiter?"):
+        assert shell.run(f"a = %ask --provider local -m offline {question}").ok
+    ran = shell.run("%websearch export report.md")
+    assert ran.ok and "2 answers written to report.md" in ran.stdout
+    written = (tmp_path / "report.md").read_text()
+    assert "## How many moons has Mars?" in written and "## How big is Jupiter?" in written
+    assert "**Sources**" in written and "corpus://planets/mars" in written.replace("&#58;", ":")
+
+
+def test_sources_are_footnotes_where_there_are_any_and_links_elsewhere(tmp_path: Path) -> None:
+    """`[^1-1]: <address>` is a footnote on GitHub and a link definition in CommonMark; no address, no footnote."""
+    export([answer(), answer("Again [1].")], tmp_path / "r.md")
+    written = (tmp_path / "r.md").read_text()
+    assert "[^1-1]: <https://en.wikipedia.org/wiki/Mars>" in written and "Again [^2-1]" in written
+    assert "[^1-2]" not in written
+    html = MarkdownIt("commonmark").render(written)
+    assert '<a href="https://en.wikipedia.org/wiki/Mars">^1-1</a>' in html and "[^" not in html
+
+
+def test_a_notebook_has_markdown_cells_and_is_valid(tmp_path: Path) -> None:
+    """nbformat finds nothing wrong; each question is a heading, each answer a cell."""
+    import nbformat
+
+    export([answer()], tmp_path / "r.ipynb")
+    notebook = nbformat.read(tmp_path / "r.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    assert [cell.cell_type for cell in notebook.cells] == ["markdown"] * 3
+    assert notebook.cells[1].source == "## How many moons has \\*Mars\\*?"
+    assert "[^1-1]" in notebook.cells[2].source
+
+
+@pytest.mark.parametrize("ending", [".md", ".ipynb", ".html"])
+def test_hostile_text_is_harmless_in_every_file(tmp_path: Path, ending: str) -> None:
+    """In text, question, title and address: no tag, no image, no script address is left."""
+    bad = answer(
+        HOSTILE + " [1]",
+        notices=(HOSTILE,),
+        citations=(Citation(1, HOSTILE, "javascript:alert(1)", HOSTILE),),
+        stop_reason=HOSTILE,
+    )
+    path = tmp_path / f"r{ending}"
+    export([bad], path)
+    written = path.read_text()
+    if ending == ".ipynb":
+        written = "\n\n".join("".join(cell["source"]) for cell in json.loads(written)["cells"])
+    html = written if ending == ".html" else MarkdownIt("commonmark", {"html": True}).render(written)
+    for sign in ("<script", "<img", 'href="javascript', "onerror=alert(1)>"):
+        assert sign not in html
+
+
+def test_an_export_replaces_no_file_unless_forced(shell: Any, tmp_path: Path) -> None:
+    """One clear line, the file as it was; --force replaces it, wherever the option stands."""
+    assert shell.run("a = %ask --provider local -m offline moons of Mars").ok
+    (tmp_path / "r.html").write_text("mine")
+    ran = shell.run("%websearch export r.html")
+    assert isinstance(ran.error, ConfigError) and "--force" in str(ran.error)
+    assert (tmp_path / "r.html").read_text() == "mine"
+    assert shell.run("%websearch export --force r.html").ok
+    assert "moons of Mars" in (tmp_path / "r.html").read_text()
+    assert [path.name for path in tmp_path.glob(".r*")] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "words"),
+    [
+        ("%websearch export report.md", ConfigError, "nothing to export"),
+        ("%websearch export report.doc", ConfigError, ".md, .ipynb, .html"),
+        ("%websearch export", UsageError, "export FILE"),
+        ("%websearch export a.md b.md", UsageError, "export FILE"),
+    ],
+)
+def test_what_cannot_be_exported_is_said_in_a_line(shell: Any, line: str, kind: type, words: str) -> None:
+    """No answers, another ending, no name."""
+    ran = shell.run(line)
+    assert isinstance(ran.error, kind) and words in str(ran.error) and "\n" not in str(ran.error)
+
+
+def test_a_folder_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
+    """The system's words, with the path."""
+    with pytest.raises(ConfigError, match="cannot write .*No such file"):
+        export([answer()], tmp_path / "no" / "r.md")
+
+
+def test_to_cell_offers_the_answer_as_the_next_cell(shell: Any) -> None:
+    """It shows itself when it is run, and is not run here."""
+    shell.ns["a"] = answer()
+    assert shell.run("a.to_cell()").ok
+    offered = shell.ip.rl_next_input
+    assert offered.startswith("%%markdown\n## How many moons") and "[^1-1]: <https://en.wikipedia.org" in offered
+
+
+def test_to_cell_without_the_extension_says_what_to_do() -> None:
+    """A script has no cells."""
+    with pytest.raises(ConfigError, match="load_ext"):
+        answer().to_cell()
+
+
+@pytest.mark.kernel
+def test_a_notebook_run_from_outside_succeeds_and_fails_properly(tmp_path: Path) -> None:
+    """`jupyter execute`: exit code 0 and the outputs in the file; a magic that fails is an error output and not 0."""
+    import nbformat
+    from nbformat import v4
+
+    codes = {}
+    for name, line in (("good", "%search --provider local moons of Mars"), ("bad", "%search --provider brve moons")):
+        cells = [v4.new_code_cell("%load_ext ipy_websearch"), v4.new_code_cell(line), v4.new_code_cell("print('reached')")]
+        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), tmp_path / f"{name}.ipynb")
+        command = [
+            sys.executable,
+            "-m",
+            "nbconvert",
+            "--to",
+            "notebook",
+            "--execute",
+            "--output",
+            f"{name}-out",
+            f"{name}.ipynb",
+        ]
+        if name == "good":
+            command = [sys.executable, "-m", "jupyter", "execute", "--inplace", f"{name}.ipynb"]
+        done = subprocess.run(command, cwd=tmp_path, env=subprocess_environment(), capture_output=True, text=True, timeout=90)
+        codes[name] = (done.returncode, done.stderr)
+    assert codes["good"][0] == 0, codes["good"][1]
+    assert codes["bad"][0] != 0 and "did you mean 'brave'" in codes["bad"][1]
+    good = nbformat.read(tmp_path / "good.ipynb", as_version=4)
+    assert "text/html" in good.cells[1].outputs[0].data and good.cells[2].outputs[0].text == "reached\n"
