@@ -91,6 +91,21 @@ def test_a_storm_of_refusals_is_waited_out(server: EnrichServer) -> None:
     assert set(out.enrich_status) == {"ok"} and server.stats()["requests"] <= 40 + 20 + 10 + 5
 
 
+def test_a_server_that_always_streams_is_understood(server: EnrichServer) -> None:
+    """Some servers answer with events whether or not a stream was asked for."""
+    server.set(stream=True)
+    out = ipy_websearch.enrich(pd.DataFrame({"company": ["A"]}), CEO, progress=False)
+    assert out.ceo[0] == "a value of some length" and out.enrich_cost_usd[0] > 0
+
+
+def test_a_ceiling_holds_although_rows_cost_more_than_expected(server: EnrichServer) -> None:
+    """The server bills ten times what the request's size suggests: the first row shows it, and the others are counted so."""
+    server.set(input_tokens=30_000, latency=0.01)
+    frame = pd.DataFrame({"company": [f"C{n}" for n in range(100)]})
+    out = ipy_websearch.enrich(frame, CEO, budget_usd=0.1, progress=False)
+    assert 5 <= (out.enrich_status == "ok").sum() < 40 and out.enrich_cost_usd.sum() <= 0.1
+
+
 def test_a_retry_after_holds_for_all_rows() -> None:
     """While the floor lasts and nothing succeeds, nobody is admitted, whoever asks."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 from ipy_websearch.pricing import charge_cost, worst_case
 from ipy_websearch.purse import Ceiling, reserve_all
@@ -16,6 +16,8 @@ from ipy_websearch.usage import Charge
 
 ROUND_TOKENS = 4_000
 """Input that a round of searching is expected to add: the results of one search and the model's call."""
+
+_NANO = Decimal("1e-9")  # whole nano-dollars: what is added up and taken off again leaves nothing behind
 
 
 class OutOfFunds(Exception):
@@ -29,7 +31,7 @@ class Funds:
         self.model = model
         self.ceilings = tuple(ceilings)
         self.scale = Decimal(1)
-        self._held = Decimal(0)
+        self._holding = 0  # rows that hold something
         self._changed = asyncio.Event()
 
     @property
@@ -46,7 +48,7 @@ class Funds:
     def request(self, input_tokens: int, max_tokens: int) -> Decimal | None:
         """Return what a request may cost at worst, None when it is unknown."""
         worst = worst_case(self.model, input_tokens, max_tokens, caching=True)
-        return None if worst is None else worst * self.scale
+        return None if worst is None else (worst * self.scale).quantize(_NANO, ROUND_CEILING)
 
     def row(self, input_tokens: int, max_tokens: int, searches: int, price: Sequence[Charge]) -> Decimal | None:
         """Return what a row may cost at worst with `searches` rounds of one search each, None when it is unknown."""
@@ -70,27 +72,25 @@ class Funds:
             OutOfFunds: it does not fit, and no row holds anything that could come back; or the price is unknown.
         """
         if not self.bounded:
+            self._holding += 1
             return Hold(self, Decimal(0))
         if usd is None:
             raise OutOfFunds(f"the price of {self.model} or of a search is unknown, so no budget can be kept with it")
         while (tight := reserve_all(self.ceilings, usd)) is not None:
-            if self._held <= 0:
+            if not self._holding:
                 room = max(tight.room or Decimal(0), Decimal(0))
                 raise OutOfFunds(f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD, a row may cost {usd:.4f} USD")
             self._changed.clear()
             await self._changed.wait()
-        self._held += usd
+        self._holding += 1
         return Hold(self, usd)
 
     def _add(self, usd: Decimal) -> bool:
         """Reserve more for a row that is under way; it cannot wait, because others may wait for it."""
-        if reserve_all(self.ceilings, usd) is not None:
-            return False
-        self._held += usd
-        return True
+        return reserve_all(self.ceilings, usd) is None
 
     def _settle(self, reserved: Decimal, spent: Decimal) -> None:
-        self._held -= reserved
+        self._holding -= 1
         for ceiling in self.ceilings:
             ceiling.settle(reserved, spent)
         self._changed.set()
@@ -116,7 +116,7 @@ class Hold:
         more = self.spent + (need or Decimal(0)) - self._reserved
         if more > 0:
             if not self._funds._add(more):
-                raise OutOfFunds("what the search found makes the request dearer than the budget allows")
+                raise OutOfFunds("the next request of the row may cost more than the budget leaves")
             self._reserved += more
 
     def settle(self) -> None:

@@ -30,16 +30,11 @@ from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.enrichment.searching import PoliteSearch
 from ipy_websearch.enrichment.sender import Account, Books, Sender
 from ipy_websearch.enrichment.shelf import Shelf
-from ipy_websearch.enrichment.store import Store, Stored
+from ipy_websearch.enrichment.store import Stored
 from ipy_websearch.errors import EnrichmentError, WebSearchError
 from ipy_websearch.events import Money
-from ipy_websearch.ledger import Ledger
-from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.pricing import model_cost
-from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.router import SearchRouter
-from ipy_websearch.purse import Ceiling
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.usage import Usage
 

@@ -21,6 +21,9 @@ MAX_FLOOR_S = 600.0
 RARE = 0.1
 """The share of requests refused, without a `retry-after`, up to which that is bad luck and not our doing."""
 
+GROWTH = 0.1
+"""What a success adds to the limit above half of where it was cut: a tenth of it for each round of requests."""
+
 STRIKES = 3
 """Refusals in a row, during a floor, of requests that follow on successes, after which that is given up."""
 
@@ -99,7 +102,7 @@ class Gate:
         if self._alive_at < self._floor_until:
             self._earn()
         elif full:
-            step = 1.0 if self.limit < self._threshold else max(1 / self.limit, 0.05)
+            step = 1.0 if self.limit < self._threshold else max(1 / self.limit, GROWTH)
             self.limit = min(self._most, self.limit + step)
         self._wake()
 

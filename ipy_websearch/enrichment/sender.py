@@ -126,12 +126,10 @@ class Sender:
             ModelError: it was refused, or failed as often as it may.
             OutOfFunds: it does not fit into what the row has reserved; nothing was sent.
         """
-        tokens = 0
-        if self.funds.bounded:
-            tokens = estimate_tokens(body)
-            account.hold.cover(tokens, int(body["max_tokens"]))
+        tokens = estimate_tokens(body) if self.funds.bounded else 0
         failures = overloads = 0
         while True:
+            account.hold.cover(tokens, int(body["max_tokens"]))
             error = await self._once(body, account, tokens, again=failures + overloads > 0)
             if not isinstance(error, ModelError):
                 return error
