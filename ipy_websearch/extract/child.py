@@ -16,17 +16,17 @@ from typing import IO, Any
 from ipy_websearch.errors import FetchError
 from ipy_websearch.extract.pipe import read_frame, write_frame
 
-_DESCRIPTOR_SPARE_BYTES = 0
+_MB = 1024 * 1024
 
 
 def main() -> None:
     """Serve frames on the standard streams until the parent goes."""
     memory_mb, timeout_s, idle_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
     source, sink, void = _private_streams()
-    _limit(memory_mb)
     from ipy_websearch.extract.html import warm
 
     warm()
+    _limit(memory_mb)
     write_frame(sink, {"ready": True})
     while True:
         # Its thread lives in C and needs no interpreter lock, so it works while a parser loops; it calls _exit.
@@ -55,10 +55,17 @@ def _limit(memory_mb: int) -> None:
         import resource
     except ImportError:  # Windows: the parent's polling is the limit there
         return
-    size = memory_mb * 1024 * 1024
-    for kind, value in ((resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
+    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, _mapped() + memory_mb * _MB)]
+    for kind, value in limits:
         with suppress(ValueError, OSError):
             resource.setrlimit(kind, (value, value))
+
+
+def _mapped() -> int:
+    """Return the address space that the process has mapped so far; it is far more than the memory it uses."""
+    with suppress(OSError, ValueError), open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    return 512 * _MB
 
 
 def _answer(header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:

@@ -11,8 +11,9 @@ from urllib.parse import urljoin, urlsplit
 
 from lxml import etree, html
 
+from ipy_websearch.extract.codeblocks import mark_code_blocks
 from ipy_websearch.extract.hidden import drop_hidden, place_streamed_parts
-from ipy_websearch.extract.tree import HEADINGS, remove
+from ipy_websearch.extract.tree import HEADINGS, remove, replace_by_text
 from ipy_websearch.text import visible
 
 _NEVER_CONTENT = (
@@ -20,17 +21,11 @@ _NEVER_CONTENT = (
     "head", "title", "link", "meta", "base", "frameset", "map", "datalist", "select", "input", "textarea", "dialog",
     "progress", "param", "source", "track",
 )  # fmt: skip
-_LANGUAGE = re.compile(
-    r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+|src-)"
-    r"([A-Za-z][\w+#.-]{0,30})"
-)
-_NO_LANGUAGE = frozenset(
-    "default none text plain plaintext highlight notranslate source hljs copyable wrapper nohighlight unknown".split()
-)
 _HEAD_TAGS = frozenset({"title", "meta", "link", "base", "script", "style", "noscript", "template"})
 _ANCHOR_MARKS = frozenset({"¶", "#", "§", "🔗", "\uf0c1", "link", "permalink", ""})
 _NO_ALT = re.compile(
-    r"\S+\.(?:jpe?g|png|gif|webp|svg|avif|bmp)|[^\s_-]+(?:[_-][^\s_-]+)+|[\s\d_.,-]*|(?:the )?(?:image|photo|picture|logo|icon|avatar|placeholder|img|alt|untitled)\d*",
+    r"\S+\.(?:jpe?g|png|gif|webp|svg|avif|bmp)|[^\s_-]+(?:[_-][^\s_-]+)+|[\s\d_.,-]*"
+    r"|(?:the )?(?:image|photo|picture|logo|icon|avatar|placeholder|img|alt|untitled)\d*",
     re.IGNORECASE,
 )
 # Sloppy templates close the document in its middle; libxml2 then drops all that follows, browsers do not.
@@ -77,13 +72,27 @@ def clean(root: Any, url: str) -> tuple[str, ...]:
     links = absolute_links(root, url)
     body = root.find("body")
     for element in list(body.iter(*_NEVER_CONTENT)):
-        remove(element)
+        if element.tag == "input" and element.get("type") == "checkbox" and element.getparent().tag in ("li", "p"):
+            replace_by_text(element, "[ ] " if element.get("checked") is None else "[x] ")
+        else:
+            remove(element)
     _drop_invisible_characters(body)
-    _mark_code_languages(root)
+    write_formulas(body)
+    mark_code_blocks(body)
     drop_hidden(body)
     _drop_anchor_marks(body)
     _clean_images(body)
     return links
+
+
+def write_formulas(body: Any) -> None:
+    """Put the TeX source that MathML carries in its place, as `$…$`."""
+    for formula in list(body.iter("math")):
+        notes = (n for n in formula.iter("annotation") if n.get("encoding") == "application/x-tex")
+        source = next(("".join(n.itertext()) for n in notes), formula.get("alttext") or "")
+        if source.strip():
+            mark = "$$" if formula.get("display") == "block" else "$"
+            replace_by_text(formula, f"{mark}{' '.join(source.split())}{mark}")
 
 
 def drop_navigation(body: Any) -> None:
@@ -159,50 +168,6 @@ def _is_decoration(image: Any) -> bool:
     """Return whether a figure says in words what the image shows, or it is a link's: a button, a card, an advertisement."""
     holder = next(image.iterancestors("a", "figure"), None)
     return holder is not None and (holder.tag == "a" or any(t.strip() for t in holder.itertext()))
-
-
-def _mark_code_languages(root: Any) -> None:
-    """Give each `<pre>` the language that it, its `<code>` or one of its wrappers names, as `<code class=language-x>`."""
-    for pre in list(root.iter("pre")):
-        language = _language_of(pre)
-        for line_break in pre.iter("br"):
-            line_break.tail = "\n" + (line_break.tail or "")
-        text = "".join(pre.itertext())
-        tail = pre.tail
-        attributes = {k: v for k, v in pre.attrib.items() if k in ("hidden", "style", "aria-hidden")}
-        pre.clear()
-        pre.tail = tail
-        pre.attrib.update(attributes)
-        code = etree.SubElement(pre, "code")
-        code.text = text.strip("\n")
-        if language:
-            code.set("class", f"language-{language}")
-
-
-def _language_of(pre: Any) -> str:
-    code = pre.find(".//code")
-    chain = [e for e in (code, pre) if e is not None]
-    for _, parent in zip(range(3), pre.iterancestors(), strict=False):
-        if parent.tag not in ("div", "figure", "td", "span", "section"):
-            break
-        chain.append(parent)
-    for element in chain:
-        language = _named_language(element)
-        if language:
-            return language
-    return ""
-
-
-def _named_language(element: Any) -> str:
-    for attribute in ("data-lang", "data-language"):
-        value = element.get(attribute) or ""
-        if re.fullmatch(r"[A-Za-z][\w+#.-]{0,30}", value):
-            return value.lower()
-    for match in _LANGUAGE.finditer(element.get("class") or ""):
-        name = match[1].lower().removeprefix("source-").removeprefix("text-").rstrip(";")
-        if name not in _NO_LANGUAGE:
-            return name
-    return ""
 
 
 def _drop_anchor_marks(body: Any) -> None:

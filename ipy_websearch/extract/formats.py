@@ -1,7 +1,7 @@
 """Bodies that are not HTML: what they are, and the text ones as Markdown.
 
-What a body is, its first bytes decide where they are unmistakable, then the Content-Type, then its look. Whatever is not text is
-refused with a message that says what it is.
+What a body is, its first bytes decide where they are unmistakable, then the Content-Type, then its look. Whatever is not
+text is refused with a message that says what it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _MAGIC = (
     (b"SQLite format 3\x00", "application/vnd.sqlite3"), (b"\x28\xb5\x2f\xfd", "application/zstd"),
     (b"\xd0\xcf\x11\xe0", "application/x-ole-storage"), (b"PAR1", "application/vnd.apache.parquet"),
 )  # fmt: skip
-_HTML = re.compile(r"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body|title|meta|main|article|div|p|h1)\b", re.I | re.S)
+_HTML = re.compile(r"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|[a-z][a-z0-9]{0,15}[\s>/])", re.IGNORECASE | re.DOTALL)
+_XML = re.compile(r"\s*<(?:\?xml|rss|feed|urlset|sitemapindex)\b")
+_MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+_-]{1,100}")
+_SAYS_NOTHING = frozenset({"application/octet-stream", "binary/octet-stream", "unknown/unknown", "application/unknown"})
 _CODE = {
     "application/javascript": "js", "text/javascript": "js", "application/x-javascript": "js", "text/css": "css",
     "application/yaml": "yaml", "application/x-yaml": "yaml", "text/yaml": "yaml", "application/toml": "toml",
@@ -34,33 +37,41 @@ _PLAIN = frozenset({"application/rtf", "application/x-subrip", "application/pgp-
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
 _PRETTY_CHARACTERS = 1_000_000
-_BINARY_SHARE = 0.1
+_BINARY_SHARE = 0.05
 _LOOK = 4096
 
 
 def kind_of(body: bytes, content_type: str) -> str:
-    """Return the media type that `body` really has, in lower case without parameters; "" when it cannot be told."""
+    """Return the media type that `body` really has, in lower case without parameters; "" for binary data of no known type."""
     for magic, kind in _MAGIC:
         if body.startswith(magic):
             return kind
     kind = content_type.partition(";")[0].strip().lower()
-    if kind and kind not in ("application/octet-stream", "binary/octet-stream", "unknown/unknown"):
-        return kind
+    if not _MEDIA_TYPE.fullmatch(kind) or kind in _SAYS_NOTHING:
+        return _looks_like(body)
+    if kind.startswith("application/") and not is_text(kind) and _looks_like(body):
+        return "text/plain"  # a type that we do not know, but text all the same
+    return kind
+
+
+def _looks_like(body: bytes) -> str:
     head = body[:_LOOK].decode("utf-8", "replace").lstrip("\ufeff")
+    if looks_binary(head):
+        return ""
+    if _XML.match(head):
+        return "application/xml"
     if _HTML.match(head):
         return "text/html"
-    if re.match(r"\s*<(?:\?xml|rss|feed|urlset)\b", head):
-        return "application/xml"
     if re.match(r"\s*[\[{]", head) and _json(body[:_PRETTY_CHARACTERS].decode("utf-8", "replace")) is not None:
         return "application/json"
-    return "" if looks_binary(head) else "text/plain"
+    return "text/plain"
 
 
 def looks_binary(text: str) -> bool:
-    """Return whether decoded text is no text at all: more than a tenth of its start is control or replacement characters."""
+    """Return whether decoded text is no text at all: more than 5 % of its start is control or replacement characters."""
     start = text[:_LOOK]
-    odd = sum(c == "\ufffd" or (c < " " and c not in "\t\n\r\f\x1b") for c in start)
-    return odd > _BINARY_SHARE * len(start)
+    odd = sum(c == "\ufffd" or (c < " " and c not in "\t\n\r\f\x1b") or "\x7f" <= c < "\xa0" for c in start)
+    return odd > 3 and odd > _BINARY_SHARE * len(start)
 
 
 def is_text(kind: str) -> bool:

@@ -1,8 +1,9 @@
 """What a reader of the page would not see, taken out, and what a script would bring into sight, put in its place.
 
-Hidden text is where instructions to a model are smuggled, so it goes. Two exceptions, both seen on many honest pages:
-React streams content as `<div hidden id="S:0">` and moves it into the place of `<template id="B:0">`; and pages fade in,
-so that nearly all their text starts with `opacity:0`. A hidden part is kept only when it is the bulk of a page.
+Hidden text is where instructions to a model are smuggled, so it goes. Three exceptions, all
+seen on many honest pages: React streams content as `<div hidden id="S:0">` and moves it into the place of
+`<template id="B:0">`; pages fade in, so that nearly all their text starts with `opacity:0`: a hidden part stays when it is
+the bulk of its page; and a closed tab or fold stays when a control on the page opens it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ipy_websearch.extract.tree import length, remove
+from ipy_websearch.extract.tree import is_short, length, remove
 
 _HIDING_STYLE = re.compile(
     r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0?\.?0+%?\s*(?:;|!|$)"
@@ -46,11 +47,15 @@ def drop_hidden(body: Any) -> None:
 def _is_hidden(element: Any) -> bool:
     if element.get("hidden") is not None and element.get("hidden") != "until-found":
         return True
-    style = element.get("style")
-    if style and (_HIDING_STYLE.search(style) or len(_TINY_STYLE.findall(style)) > 1):
+    if hiding_style(element.get("style")):
         return True
     # Screen readers skip it, sighted readers do not: short ones are icons and doubled labels, long ones are text.
-    return element.get("aria-hidden") == "true" and length(element) < _DECORATION_CHARACTERS
+    return element.get("aria-hidden") == "true" and is_short(element, _DECORATION_CHARACTERS)
+
+
+def hiding_style(style: str | None) -> bool:
+    """Return whether a `style` attribute hides its element."""
+    return style is not None and (_HIDING_STYLE.search(style) is not None or len(_TINY_STYLE.findall(style)) > 1)
 
 
 def _is_tab(element: Any, controls: set[str]) -> bool:

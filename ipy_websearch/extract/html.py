@@ -50,10 +50,8 @@ def extract(body: bytes | str, *, url: str, content_type: str = "", mode: Mode =
 
 
 def warm() -> None:
-    """Import what HTML pages need, so that the first one does not wait for it."""
-    import trafilatura  # noqa: F401
-
-    from ipy_websearch.extract import about, clean, content, embedded, render  # noqa: F401
+    """Read a small page, so that the first real one does not wait for imports and tables."""
+    _html("<title>t</title><aside>a</aside><p>A sentence, to be judged.</p>", "http://localhost/", "main")
 
 
 def _html(text: str, url: str, mode: Mode) -> Extracted:

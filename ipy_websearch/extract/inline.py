@@ -13,7 +13,9 @@ from ipy_websearch.extract.tree import INLINE
 
 _SPACE = re.compile(r"[ \t\n\r\f\v\u00a0]+")
 _STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
-_LINE_START = re.compile(r"^(#{1,6}(?= |$)|[-+](?= )|[-=_*]{3,}$|>|`{3,}|~{3,}|\[(?=[^\]\n]*\]\\?:)|\|)|^(\d{1,9})([.)])(?= |$)", re.MULTILINE)
+_LINE_START = re.compile(
+    r"^(#{1,6}(?= |$)|[-+](?= )|[-=_*]{3,}$|>|`{3,}|~{3,}|\[(?=[^\]\n]*\]\\?:)|\|)|^(\d{1,9})([.)])(?= |$)", re.MULTILINE
+)
 _STRONG, _EMPHASIS = frozenset({"b", "strong"}), frozenset({"i", "em", "cite", "var", "dfn"})
 _CODE, _DELETED = frozenset({"code", "kbd", "samp", "tt"}), frozenset({"del", "s", "strike"})
 _SUPERSCRIPT = str.maketrans("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ")

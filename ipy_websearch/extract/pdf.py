@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import re
+from typing import Any
 
 from ipy_websearch.extract.about import parse_date
 from ipy_websearch.extract.extracted import Extracted
@@ -18,7 +20,7 @@ _MAX_PAGES = 500
 def pdf_markdown(body: bytes) -> Extracted:
     """Return the text of a PDF, page by page; without pypdf, or when it cannot be read, only a note that says so."""
     try:
-        import pypdf
+        pypdf: Any = importlib.import_module("pypdf")
     except ImportError:
         return Extracted("", note=f"this is a PDF; to read its text: {INSTALL}")
     try:

@@ -6,7 +6,8 @@ import html
 import re
 
 from ipy_websearch.extract.extracted import Extracted
-from ipy_websearch.extract.scan import TAG
+from ipy_websearch.extract.hidden import hiding_style
+from ipy_websearch.extract.scan import ATTRIBUTE, TAG
 from ipy_websearch.text import visible
 
 MAX_CHARACTERS = 5_300_000
@@ -16,26 +17,34 @@ _BLOCKS = frozenset(
     "address article aside blockquote br dd div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav"
     " ol option p pre section table tbody td th tr ul".split()
 )
+_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+_BULK = 0.1
 _END = {name: re.compile(f"</{name}", re.IGNORECASE) for name in _DROPPED}
 _TITLE = re.compile(r"<title[^>]{0,200}+>([^<]{0,1000}+)", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _SPACE = re.compile(r"[ \t\r\f\v\u00a0]++")
-_LINES = re.compile(r"\n[ \n]*+\n")
+_LINES = re.compile(r"\n\n++")
 
 
 def plain_text(text: str, why: str) -> Extracted:
     """Return the page's words without any structure; `why` says what kept it from being read properly."""
     text = text[:MAX_CHARACTERS]
     title = _TITLE.search(text)
-    words = html.unescape("".join(_pieces(text)))
-    words = _SPACE.sub(" ", visible(words)).replace("\n ", "\n").replace(" \n", "\n")
-    words = _LINES.sub("\n\n", words).strip()
+    shown, everything = _pieces(text)
+    words = _words(shown)
+    if len(words) < _BULK * sum(len(piece.strip()) for piece in everything):
+        words = _words(everything)  # nearly all of it is hidden until a script shows it
     return Extracted(
         markdown=words + "\n" if words else "",
         title=" ".join(visible(html.unescape(title[1])).split()) if title else "",
         links=web_links(text),
         note=f"plain text only: {why}",
     )
+
+
+def _words(pieces: list[str]) -> str:
+    words = _SPACE.sub(" ", visible(html.unescape("".join(pieces)))).replace("\n ", "\n").replace(" \n", "\n")
+    return _LINES.sub("\n\n", words).strip()
 
 
 def web_links(text: str) -> tuple[str, ...]:
@@ -49,13 +58,18 @@ def web_links(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _pieces(text: str) -> list[str]:
-    """Return the text between the tags, line ends where blocks begin and end; what is in scripts and the like is left out."""
-    pieces: list[str] = []
+def _pieces(text: str) -> tuple[list[str], list[str]]:
+    """Return the text between the tags, a line end where a block begins or ends: what is shown of it, and all of it.
+
+    Scripts and the like are in neither.
+    """
+    shown: list[str] = []
+    everything: list[str] = []
     position = 0
     unclosed: set[str] = set()
+    hidden, depth = "", 0  # the name of the hidden element that we are in, and how many of that name are open
     while (tag := TAG.search(text, position)) is not None:
-        pieces.append(text[position : tag.start()])
+        _add(text[position : tag.start()], shown, everything, bool(hidden))
         position = tag.end()
         name = (tag["open"] or tag["close"] or "").lower()
         if not name:
@@ -64,12 +78,34 @@ def _pieces(text: str) -> list[str]:
             continue
         position += text.startswith(">", position)
         if name in _BLOCKS:
-            pieces.append("\n")
-        elif name in _DROPPED and tag["open"] and name not in unclosed:
+            _add("\n", shown, everything, bool(hidden))
+        if name == hidden:
+            depth += 1 if tag["open"] else -1
+            hidden = hidden if depth else ""
+        elif tag["open"] and not hidden and name not in _VOID and _hides(tag["rest"]):
+            hidden, depth = name, 1
+        if name in _DROPPED and tag["open"] and name not in unclosed:
             # Looked for once only: to look again behind each of many unclosed ones would take quadratic time.
             end_tag = _END[name].search(text, position)
             if end_tag is None:
                 unclosed.add(name)
             position = end_tag.start() if end_tag else len(text) if name in ("script", "style") else position
-    pieces.append(text[position:])
-    return pieces
+    _add(text[position:], shown, everything, bool(hidden))
+    return shown, everything
+
+
+def _add(piece: str, shown: list[str], everything: list[str], hidden: bool) -> None:
+    everything.append(piece)
+    if not hidden:
+        shown.append(piece)
+
+
+def _hides(attributes: str) -> bool:
+    if "hidden" not in attributes and "style" not in attributes:
+        return False
+    for attribute in ATTRIBUTE.finditer(attributes):
+        name, _, value = attribute[0].partition("=")
+        name = name.strip().lower()
+        if name == "hidden" or (name == "style" and hiding_style(value.strip().strip("\"'"))):
+            return True
+    return False

@@ -38,7 +38,7 @@ class Process:
         self._why = ""
         self.answered = 0
         try:
-            self._popen = _start([str(2 * memory_mb), str(timeout_s), str(idle_s)])
+            self._popen = _start([str(memory_mb), str(timeout_s), str(idle_s)])
         except OSError as error:
             raise Defeated(f"the extraction process cannot be started ({error.strerror})") from None
         if self._exchange(None) is None:
@@ -62,6 +62,11 @@ class Process:
     def hurry(self, seconds: float) -> None:
         """Give the page at work at most `seconds` more: nobody waits for it any longer."""
         self._deadline = min(self._deadline, time.monotonic() + seconds)
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._popen.pid
 
     @property
     def killed(self) -> bool:
@@ -113,7 +118,8 @@ class Process:
 
 def _start(arguments: list[str]) -> subprocess.Popen[bytes]:
     paths = _import_paths()
-    flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0
+    windows = sys.platform == "win32"
+    flags = ("CREATE_NO_WINDOW", "CREATE_NEW_PROCESS_GROUP") if windows else ()
     return subprocess.Popen(
         [sys.executable, "-I", "-c", _BOOT, str(len(paths)), *paths, *arguments],
         stdin=subprocess.PIPE,
@@ -121,8 +127,8 @@ def _start(arguments: list[str]) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         cwd=Path(__file__).parent,
         env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
-        start_new_session=sys.platform != "win32",  # a Ctrl-C in the terminal is the session's affair
-        creationflags=flags,
+        start_new_session=not windows,  # a Ctrl-C in the terminal is the session's affair
+        creationflags=sum(getattr(subprocess, flag) for flag in flags),
     )
 
 

@@ -15,6 +15,7 @@ from ipy_websearch.extract.tree import HEADINGS, INLINE
 
 _LEVEL = {tag: level for level, tag in enumerate(HEADINGS, 1)}
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
+_ITEM = re.compile(r"- |\d+\. ")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
 
 
@@ -141,7 +142,7 @@ def _joined(blocks: list[str]) -> str:
     """Return the blocks of a list item: a list right behind the item's line needs no empty line."""
     text = blocks[0]
     for before, block in zip(blocks, blocks[1:], strict=False):
-        tight = "\n" not in before and block.startswith(("- ", "1. "))
+        tight = "\n" not in before and _ITEM.match(block) is not None
         text += ("\n" if tight else "\n\n") + block
     return text
 

@@ -14,8 +14,6 @@ from lxml.etree import iterwalk
 from ipy_websearch.extract.tree import INLINE, remove
 
 
-
-
 @dataclass(slots=True, eq=False)
 class Block:
     """A block element; `size` and `kept` count the characters in it and those of kept runs; -1 is no parent."""

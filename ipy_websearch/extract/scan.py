@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 MAX_CHARACTERS = 5_300_000
 MAX_ATTRIBUTES = 2_000
-MAX_DEPTH = 400
+MAX_DEPTH = 300
 MAX_TAGS = 150_000
 HEAVY_CHARACTERS = 2_000_000
 HEAVY_TAGS = 25_000
 
-# A start tag, an end tag or a comment's beginning; a start tag as the HTML standard's tokenizer reads it: every part is possessive and the end is optional, so that a
-# match never backtracks and consumes all that it has looked at.
+# A start tag, an end tag or a comment's beginning. A start tag is read as the HTML standard's tokenizer reads it; every
+# part is possessive and the end is optional, so that a match never backtracks and consumes all that it has looked at.
 _ATTRIBUTE = r"[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+\"?+|'[^']*+'?+|[^\s>\"'][^\s>]*+)?+)?+"
 TAG = re.compile(rf"<(?:(?P<open>[a-zA-Z][^\s/>]*+)(?P<rest>(?:[\s/]++|{_ATTRIBUTE})*+)|/(?P<close>[a-zA-Z][^\s/>]*+)|!--)")
-_ONE_ATTRIBUTE = re.compile(_ATTRIBUTE)
+ATTRIBUTE = re.compile(_ATTRIBUTE)
 _RAW_TEXT = frozenset({"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "plaintext"})
 _FLAT = frozenset(
     "area base br col embed hr img input link meta param source track wbr p li dt dd option optgroup tr td th thead tbody"
@@ -74,7 +74,7 @@ def _too_many_attributes(rest: str) -> str:
     if len(rest) < 2 * MAX_ATTRIBUTES:
         return ""
     count = 0
-    for count, _ in enumerate(_ONE_ATTRIBUTE.finditer(rest), 1):
+    for count, _ in enumerate(ATTRIBUTE.finditer(rest), 1):
         if count > MAX_ATTRIBUTES:
             return f"a tag has more than {MAX_ATTRIBUTES:,} attributes"
     return ""

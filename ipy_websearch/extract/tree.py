@@ -42,3 +42,13 @@ def add_text_before(element: Any, text: str) -> None:
 def length(element: Any) -> int:
     """Return how many characters of text `element` holds, not counting the white space around its text nodes."""
     return sum(len(t.strip()) for t in element.itertext())
+
+
+def is_short(element: Any, limit: int) -> bool:
+    """Return whether `element` holds less than `limit` characters of text, without reading on beyond them."""
+    size = 0
+    for text in element.itertext():
+        size += len(text.strip())
+        if size >= limit:
+            return False
+    return True

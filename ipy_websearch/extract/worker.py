@@ -57,6 +57,12 @@ class ExtractionWorker:
         """Start the process now, without waiting for it: a page that is being fetched will not have to."""
         self._desk.submit(None)
 
+    @property
+    def pid(self) -> int | None:
+        """The process's id while one is running, else None."""
+        process = self._desk.process
+        return process.pid if process is not None else None
+
     def close(self) -> None:
         """End the process. A later call to `extract` starts a new one."""
         self._desk.close()
@@ -81,7 +87,7 @@ class _Desk:
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job | None | str] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._process: Process | None = None
+        self.process: Process | None = None
         self._current: _Job | None = None
         self._pid = os.getpid()
 
@@ -96,7 +102,7 @@ class _Desk:
 
     def abandon(self, job: _Job) -> None:
         """Nobody waits for `job` any longer: let it not hold up the next one."""
-        process = self._process
+        process = self.process
         if self._current is job and process is not None:
             process.hurry(_ABANDONED_S)
 
@@ -104,7 +110,7 @@ class _Desk:
         if self._pid != os.getpid():
             return
         with self._lock:
-            thread, process = self._thread, self._process
+            thread, process = self._thread, self.process
             if thread is not None:
                 self._jobs.put("close")
         if process is not None:
@@ -131,9 +137,9 @@ class _Desk:
 
     def _leave(self, why: str) -> bool:
         """End the process; return whether the thread may end too, which it may not while jobs are waiting."""
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        if self.process is not None:
+            self.process.close()
+            self.process = None
         with self._lock:
             if not self._jobs.empty():
                 return False
@@ -168,19 +174,19 @@ class _Desk:
         try:
             return process.ask(job.header, job.body)
         except Defeated:
-            self._process = None
+            self.process = None
             # A process that had answered before may have ended between two pages: that is not this page's doing.
             if not process.answered or process.killed:
                 raise
         return self._running().ask(job.header, job.body)
 
     def _running(self) -> Process:
-        if self._process is not None and not self._process.alive:
-            self._process.close()
-            self._process = None
-        if self._process is None:
-            self._process = Process(**self._limits)
-        return self._process
+        if self.process is not None and not self.process.alive:
+            self.process.close()
+            self.process = None
+        if self.process is None:
+            self.process = Process(**self._limits)
+        return self.process
 
 
 def _fallback(job: _Job, why: str) -> Extracted:
