@@ -100,6 +100,10 @@ class Credentials:
             raise ConfigError(f"{spec.variable}: no key was given, so nothing was changed")
         self._session[spec.variable] = key
 
+    def unset(self, name: str) -> None:
+        """Take back a key that was set for this session; files and environment stay as they are."""
+        self._session.pop(self.spec(name).variable, None)
+
     def forget(self, name: str) -> list[str]:
         """Forget a key of the session and its file; return where it was found and removed."""
         spec, removed = self.spec(name), []

@@ -265,7 +265,7 @@ def test_status_shows_engines_keys_model_and_folders_but_no_key(brave_api: Any, 
     assert brave_api.key not in shown
 
 
-def test_a_key_is_read_without_echo_and_forgotten(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_read_without_echo_and_forgotten(shell: Any, monkeypatch: pytest.MonkeyPatch, offline: list[str]) -> None:
     """The prompt hides what is typed; --forget removes it; the key is in no output and no history."""
     monkeypatch.setattr("getpass.getpass", lambda prompt: " BSA-typed-secret\n")
     ran = shell.run("%websearch key brave")

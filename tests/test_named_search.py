@@ -62,3 +62,12 @@ def test_what_is_asked_is_what_was_typed_before_what_is_set() -> None:
     assert engine_to_ask(None, "brave", {}) == ("brave", ())
     assert engine_to_ask(None, "my-tavily", TOOLS) == ("my-tavily", ())
     assert engine_to_ask("", "", TOOLS) == (None, ())
+
+
+def test_the_end_of_an_options_name_will_do(engine: Any, shell: Any) -> None:
+    """The seed's "depth" means Tavily's search_depth."""
+    tavily = engine("tavily")
+    shell.run("from ipy_websearch import api")
+    shell.run("api.session().settings.search_tools = {'my-tavily': {'provider': 'tavily', 'depth': 'advanced'}}")
+    assert shell.run("%search --provider my-tavily ruby author").ok
+    assert tavily.requests[0].body["search_depth"] == "advanced"

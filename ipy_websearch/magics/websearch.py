@@ -12,6 +12,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
 from ipy_websearch.config import did_you_mean
+from ipy_websearch.credentials import KeySpec
 
 USAGE = """\
 %websearch status               engines, keys, model, folders, index
@@ -98,8 +99,21 @@ class WebSearchMagics(Magics):
             return
         value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
         credentials.set(spec.variable, value)
+        outcome = self._tried(spec)
         where = f" and saved in {credentials.save(spec.variable, value)}" if "--save" in flags else ""
-        print(f"{spec.variable} is set for this session{where}.")
+        print(f"{spec.variable} is set for this session{where}: {outcome}.")
+
+    def _tried(self, spec: KeySpec) -> str:
+        """Try a key that was just set; one that is refused is not kept."""
+        from ipy_websearch import api
+        from ipy_websearch.errors import ModelError, ProviderError
+        from ipy_websearch.key_check import check_key
+
+        try:
+            return api.run(lambda: check_key(api.session(), spec))
+        except (ModelError, ProviderError):
+            api.session().credentials.unset(spec.variable)
+            raise
 
     def _index(self, words: list[str]) -> None:
         from ipy_websearch import api

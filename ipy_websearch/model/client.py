@@ -104,6 +104,16 @@ class ModelClient:
 
     request_id: str | None = None
 
+    async def check(self) -> None:
+        """Ask for the list of models, which is free, to see whether the key is taken.
+
+        Raises:
+            ModelError: the API refused, or could not be reached.
+        """
+        client = await self._client()
+        with self._translated(client):
+            await client.models.list(limit=1)
+
     async def aclose(self) -> None:
         """Close the client of the running event loop."""
         clients = self._clients.get()

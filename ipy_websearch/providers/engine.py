@@ -70,12 +70,16 @@ class Engine:
         Raises:
             ConfigError: one of them is not known.
         """
-        for option in self.context.options:
-            if option not in self.options:
+        chosen = {}
+        for option, value in self.context.options.items():
+            # "depth" will do for Tavily's search_depth: the end of a name, where only one ends so
+            named = [known for known in self.options if known == option or known.endswith(f"_{option}")]
+            if option not in self.options and len(named) != 1:
                 known = ", ".join(self.options) or "none"
                 close = did_you_mean(option, self.options)
                 raise ConfigError(f"{self.name} has no option {option!r}{close}; it has: {known}")
-        return dict(self.context.options)
+            chosen[option if option in self.options else named[0]] = value
+        return chosen
 
     def explain(self, response: HttpResponse) -> Reason:
         """Return why the engine refused, with what to do about it; engines extend it for their own codes."""

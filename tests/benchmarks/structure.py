@@ -19,7 +19,7 @@ def structure(body: bytes, url: str, reference: str, markdown: str) -> Counts:
     """Return (kept, there) for each kind; "there" is what is in the page's main part and, by its text, in `reference`."""
     from lxml import html
 
-    parser = html.HTMLParser(encoding="utf-8", huge_tree=True)
+    parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     root = html.document_fromstring(body.decode("utf-8", "replace").encode(), parser=parser)
     for element in list(root.iter(*_CHROME)):
         if element.getparent() is not None:

@@ -1,0 +1,113 @@
+"""Keys are tried once when they are typed, and are nowhere to be seen afterwards."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipy_websearch.config import settings_dir
+from ipy_websearch.errors import ConfigError, ModelError, ProviderError
+from tests.fakes.replies import text, tool_use
+
+SECRET = "BSA-typed-very-secret-key"
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setattr("getpass.getpass", lambda prompt: value)
+
+
+def test_a_typed_key_is_tried_and_saved_for_the_owner_alone(
+    brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One search shows that it works; its file has mode 0600; forgetting removes both."""
+    monkeypatch.delenv("BRAVE_API_KEY")
+    typed(monkeypatch, f"  {brave_api.key}\n")
+    ran = shell.run("%websearch key --save brave")
+    assert ran.ok and "it works" in ran.stdout and len(brave_api.requests) == 1
+    path = settings_dir() / "brave-api-key"
+    assert path.stat().st_mode & 0o777 == 0o600 and path.read_text().strip() == brave_api.key
+    assert "%cost" in ran.stdout and len(shell.run("%cost").value) == 1
+    assert "file" in shell.run("%websearch key --forget brave").stdout or not path.exists()
+    assert not path.exists()
+
+
+def test_a_refused_key_is_not_kept(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's refusal is one line without the key, and the old state is back."""
+    brave_api.allow_refusals = True
+    monkeypatch.delenv("BRAVE_API_KEY")
+    typed(monkeypatch, SECRET)
+    ran = shell.run("%websearch key --save brave")
+    assert isinstance(ran.error, ProviderError) and SECRET not in ran.stdout + ran.stderr
+    assert "BRAVE_API_KEY            not set" in shell.run("%websearch status").stdout
+    assert not (settings_dir() / "brave-api-key").exists()
+
+
+def test_the_models_key_is_tried_on_the_list_of_models(messages_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is free; a wrong key is refused at once."""
+    messages_api.allow_refusals = True
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    typed(monkeypatch, messages_api.key)
+    assert "it works" in shell.run("%websearch key anthropic").stdout
+    typed(monkeypatch, "sk-ant-wrong-secret")
+    ran = shell.run("%websearch key anthropic")
+    assert isinstance(ran.error, ModelError) and "wrong-secret" not in ran.stdout + ran.stderr
+
+
+def test_without_a_network_the_key_is_kept_and_said_to_be_untried(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, offline: list[str]
+) -> None:
+    """No answer is no refusal."""
+    typed(monkeypatch, SECRET)
+    ran = shell.run("%websearch key brave")
+    assert ran.ok and "could not be tried" in ran.stdout and "session" in shell.run("%websearch status").stdout
+
+
+def test_a_key_with_a_line_break_inside_is_refused_without_being_shown(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP libraries would print such a key whole."""
+    typed(monkeypatch, "BSA-first\nsecond-half")
+    ran = shell.run("%websearch key brave")
+    assert isinstance(ran.error, ConfigError) and "BSA-first" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("mode", ["Plain", "Verbose"])
+def test_no_key_in_what_is_printed_logged_or_stored(
+    messages_api: Any,
+    brave_api: Any,
+    shell: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    mode: str,
+) -> None:
+    """Through searches, answers, refusals and verbose tracebacks, no key stands in output, reprs, logs, files or history."""
+    caplog.set_level(logging.DEBUG)
+    keys = [messages_api.key, brave_api.key]
+    messages_api.reply(tool_use("web_search", {"query": f"my key is {brave_api.key}"}))
+    messages_api.reply(text("Done."))
+    seen = []
+    for cell in (
+        f"%xmode {mode}",
+        "a = %ask --provider brave who wrote Ruby?",
+        "%search --provider brave ruby author",
+        "%websearch status",
+        "%cost",
+        "from ipy_websearch import api; api.session(), api.session().credentials, api.session().http",
+        "repr(api.session().__dict__)",
+    ):
+        ran = shell.run(cell)
+        seen += [ran.stdout, ran.stderr, repr(ran.value), ran.texts(), ran.texts("text/html")]
+    brave_api.fail(500, times=3)
+    ran = shell.run("%search --provider brave --fresh something else")
+    seen += [ran.stdout, ran.stderr, caplog.text, json.dumps([str(m) for m in shell.ns["a"].messages])]
+    home = tmp_path / "websearch"
+    for path in home.rglob("*"):
+        if path.is_file():
+            seen.append(path.read_bytes().decode("latin-1"))
+    question = f"my key is {brave_api.key}"
+    for text_seen in seen:
+        for key in keys:
+            assert key not in text_seen.replace(question, "")
