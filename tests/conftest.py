@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
@@ -24,6 +25,8 @@ _common: dict[str, Any] = {
 settings.register_profile("default", **_common)
 settings.register_profile("ci", derandomize=True, **_common)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+# Loaded here, since Python 3.11 can fail to compile a module ("recursion depth mismatch") deep inside a hypothesis run.
+importlib.import_module("hypothesis.strategies._internal.regex")
 
 SECRET = re.compile(
     r"(_API_KEY|_KEY|_TOKEN|_BASE_URL|_ENGINE_ID|_proxy)$"

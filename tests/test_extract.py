@@ -187,9 +187,19 @@ def test_a_streamed_page_gets_its_parts_put_in_place() -> None:
 
 def test_a_page_that_fades_in_keeps_its_text() -> None:
     """A hidden part that is the bulk of a page is shown by a script; without it nothing would be left."""
-    shown = f"<h1>Rows</h1><p>{PROSE}</p><p>{PROSE.upper()}</p><p>{PROSE.title()}</p>"
+    shown = "<h1>Rows</h1>" + "".join(f"<p>{PROSE} {n}</p>" for n in range(12))
     page = f"<body><p>Menu</p><div style='opacity:0'>{shown}</div></body>"
     assert PROSE in extract(page, url=URL, content_type="text/html").markdown
+
+
+def test_a_page_with_nothing_to_see_shows_what_it_hides() -> None:
+    """Removing the hidden part would leave nothing; but much hidden text beside some that is seen stays out."""
+    whole = f"<body><div hidden><main><h1>Rows</h1><p>{PROSE}</p><p>{PROSE.upper()}</p></main></div></body>"
+    assert PROSE in extract(whole, url=URL, content_type="text/html").markdown
+    some = f"<body><p>{PROSE}</p><div style='display:none'><p>{PROSE.upper()}</p><p>{PROSE.title()}</p></div></body>"
+    assert extract(some, url=URL, content_type="text/html").markdown == f"{PROSE}\n"
+    tiny = f"<body><p>{PROSE}</p><div style='font-size:0'>{('<p>' + PROSE.upper()) * 30}</div></body>"
+    assert extract(tiny, url=URL, content_type="text/html").markdown == f"{PROSE}\n"
 
 
 def test_a_closed_tab_that_a_control_opens_is_part_of_the_page() -> None:

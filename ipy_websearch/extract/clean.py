@@ -28,6 +28,8 @@ _NO_ALT = re.compile(
     r"|(?:the )?(?:image|photo|picture|logo|icon|avatar|placeholder|img|alt|untitled)\d*",
     re.IGNORECASE,
 )
+_NO_WORD = re.compile(r"[\W_]+")
+_COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
 # Sloppy templates close the document in its middle; libxml2 then drops all that follows, browsers do not.
 _EARLY_END = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE)
 
@@ -112,6 +114,13 @@ def absolute_links(root: Any, url: str) -> tuple[str, ...]:
         href = element.get("href")
         if href is None:
             continue
+        if href.startswith("#"):
+            # A place on this page: nothing to go to from elsewhere, and headings link to themselves or to the contents.
+            if element.getparent().tag in HEADINGS:
+                del element.attrib["href"]
+            else:
+                element.set("href", web_address(href, url) or "")
+            continue
         if href not in addresses:
             addresses[href] = web_address(href, url)
         address = addresses[href]
@@ -124,6 +133,8 @@ def absolute_links(root: Any, url: str) -> tuple[str, ...]:
 
 def web_address(href: str, base: str) -> str | None:
     """Return `href` as an absolute http(s) address, or None when it is not one (mailto:, javascript:, data:, broken)."""
+    if _COMPLETE.match(href) and href.isascii() and href.isprintable() and " " not in href:
+        return href
     href = re.sub(r"[\x00-\x1f\x7f]+", "", visible(href)).strip().replace(" ", "%20")
     try:
         address = urljoin(base, href)
@@ -148,8 +159,9 @@ def _drop_invisible_characters(body: Any) -> None:
 
 def _clean_images(body: Any) -> None:
     """Leave of each image its text alone; drop those whose text says nothing that the page does not say itself."""
-    said = _folded("".join(body.itertext()))
-    for image in list(body.iter("img")):
+    images = list(body.iter("img"))
+    said = _folded("".join(body.itertext())) if images else ""
+    for image in images:
         text = " ".join(visible(image.get("alt") or "").split())
         image.attrib.clear()
         folded = _folded(text)
@@ -161,7 +173,7 @@ def _clean_images(body: Any) -> None:
 
 
 def _folded(text: str) -> str:
-    return "".join(c for c in text.casefold() if c.isalnum())
+    return _NO_WORD.sub("", text.casefold())
 
 
 def _is_decoration(image: Any) -> bool:

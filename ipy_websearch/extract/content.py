@@ -24,13 +24,18 @@ _FIRST_MARK = 0x20000
 _MARKS = 42_000
 _BOILERPLATE_SHARE = 0.3  # of the page's text: what holds more is not boilerplate, whatever it is called
 _AREA_SHARE = 0.9
-_SMALL_PAGE = 1_500
-_LONG_PAGE = 5_000
-_PROSE_CHARACTERS = 80
+_SMALL_PAGE = 1_500  # characters; below it, what lies outside the area is too little to be told from content
+_PROSE_CHARACTERS = 80  # a run of that length that is not mostly links is a paragraph
 _PROSE_LINKED = 0.4
 _MOSTLY_LINKED = 0.6
+# trafilatura's choice is weak when it is this short or holds this little prose, and one of several like parts below the
+# third; it is an article, whatever the page says, when it is that long and nearly all prose.
+_WEAK_CHARACTERS, _WEAK_PROSE = 500, 0.3
+_PART_CHARACTERS = 5_000
+_ARTICLE_CHARACTERS, _ARTICLE_PROSE = 1_500, 0.85
 _FORUM_ADDRESS = re.compile(
-    r"/(?:forums?|threads?|topics?|questions|discussions?|showthread|viewtopic|t)[/.?-]|//(?:forums?|discuss(?:ion)?|discourse|boards)\."
+    r"/(?:forums?|threads?|topics?|questions|discussions?|showthread|viewtopic|t)[/.?-]"
+    r"|//(?:forums?|discuss(?:ion)?|discourse|boards)\."
 )
 _FORUM_KINDS = frozenset({"discussionforumposting", "qapage"})
 _ARTICLE_KINDS = frozenset({"article", "newsarticle", "blogposting", "techarticle", "report"})
@@ -51,15 +56,15 @@ def choose(root: Any, page: Page, *, url: str, kinds: frozenset[str], heavy: boo
     area = _smallest_area(page)
     size, prose = _strength(page.runs)
     main = _main_block(page)
-    if size < _LONG_PAGE and _widen(page, flags, main):
+    if size < _PART_CHARACTERS and _widen(page, flags, main):
         area = main if main is not None else _smallest_area(page)
     for run in page.runs:
         run.keep = run.keep and not flags[run.block] & BOILERPLATE
-    if size < 500 or prose < 0.3:
+    if size < _WEAK_CHARACTERS or prose < _WEAK_PROSE:
         whole = area if page.blocks[0].size > _SMALL_PAGE else 0
         _keep_area(page, flags, whole if main is None else main, NAVIGATION | BOILERPLATE | DOUBTFUL | COMMENTS)
     else:
-        article = bool(kinds & _ARTICLE_KINDS) or (size > 1500 and prose > 0.85)
+        article = bool(kinds & _ARTICLE_KINDS) or (size > _ARTICLE_CHARACTERS and prose > _ARTICLE_PROSE)
         _keep_area(page, flags, area, NAVIGATION | BOILERPLATE | DOUBTFUL | COMMENTS, strict=article)
         if article:
             _drop_dangling_headings(page)

@@ -1,9 +1,9 @@
 """What a reader of the page would not see, taken out, and what a script would bring into sight, put in its place.
 
-Hidden text is where instructions to a model are smuggled, so it goes. Three exceptions, all
-seen on many honest pages: React streams content as `<div hidden id="S:0">` and moves it into the place of
-`<template id="B:0">`; pages fade in, so that nearly all their text starts with `opacity:0`: a hidden part stays when it is
-the bulk of its page; and a closed tab or fold stays when a control on the page opens it.
+Hidden text is where instructions to a model are smuggled, so it goes. Three exceptions, all seen on many honest pages:
+React streams content as `<div hidden id="S:0">` and moves it into the place of `<template id="B:0">`; pages fade in, so that
+nearly all their text starts with `opacity:0`: a hidden part stays when it is the bulk of a page of some length; and a closed
+tab stays when a control on the page opens it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from typing import Any
 
 from ipy_websearch.extract.tree import is_short, length, remove
 
-_HIDING_STYLE = re.compile(
-    r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0?\.?0+%?\s*(?:;|!|$)"
-    r"|font-size\s*:\s*0(?:\.0+)?(?:px|pt|em|rem|%)?\s*(?:;|!|$)|(?:left|top|right|text-indent|margin-left)\s*:\s*-\d{3,}"
+# What scripts and style sheets take back when a page fades in or opens a part, and what is never shown.
+_SHOWN_LATER = re.compile(
+    r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0?\.?0+%?\s*(?:;|!|$))", re.IGNORECASE
+)
+_NEVER_SHOWN = re.compile(
+    r"(?:^|;)\s*(?:font-size\s*:\s*0(?:\.0+)?(?:px|pt|em|rem|%)?\s*(?:;|!|$)"
+    r"|(?:left|top|right|text-indent|margin-left)\s*:\s*-\d{3,}"
     r"|clip\s*:\s*rect\(\s*(?:0|1px)|clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0)"
     r"|transform\s*:\s*(?:scale\(\s*0\s*\)|translate[xy]?\(\s*-\d{3,}))",
     re.IGNORECASE,
 )
 _TINY_STYLE = re.compile(r"(?:^|;)\s*(?:max-)?(?:width|height)\s*:\s*[01](?:px)?\s*(?=;|!|$)", re.IGNORECASE)
-_BULK_CHARACTERS = 500
+_BULK_CHARACTERS = 2_000
+_BULK_SHARE = 0.6
+_EMPTY_CHARACTERS = 50
+_ALL_CHARACTERS = 300
 _DECORATION_CHARACTERS = 200
 
 
@@ -37,7 +44,7 @@ def drop_hidden(body: Any) -> None:
         if element.getparent() in gone or any(a in gone for a in element.iterancestors()) or _is_tab(element, controls):
             continue
         size = length(element)
-        if not (size > _BULK_CHARACTERS and 2 * size > total):
+        if not _is_the_page(element, size, total):
             gone.add(element)
             total -= size
     for element in gone:
@@ -53,9 +60,22 @@ def _is_hidden(element: Any) -> bool:
     return element.get("aria-hidden") == "true" and is_short(element, _DECORATION_CHARACTERS)
 
 
+def _is_the_page(element: Any, size: int, total: int) -> bool:
+    """Return whether a hidden part of `size` characters is what the page of `total` characters will show.
+
+    A few hidden words on a page of few words are not: short pages are what smuggled instructions are tried on.
+    """
+    if _NEVER_SHOWN.search(element.get("style") or ""):
+        return False
+    bulk = size > _BULK_CHARACTERS and size > _BULK_SHARE * total
+    return bulk or (size > _ALL_CHARACTERS and total - size < _EMPTY_CHARACTERS)
+
+
 def hiding_style(style: str | None) -> bool:
     """Return whether a `style` attribute hides its element."""
-    return style is not None and (_HIDING_STYLE.search(style) is not None or len(_TINY_STYLE.findall(style)) > 1)
+    if not style:
+        return False
+    return bool(_SHOWN_LATER.search(style) or _NEVER_SHOWN.search(style) or len(_TINY_STYLE.findall(style)) > 1)
 
 
 def _is_tab(element: Any, controls: set[str]) -> bool:

@@ -122,7 +122,9 @@ class _Blocks:
     def _quotation(self, element: Any) -> list[str]:
         blocks = self.of(element)
         parts = [c for c in element.iter() if c.tag in ("p", *_LISTS)]
-        # docutils indents lists with it: a quotation of nothing but a list is none
+        # docutils indents with it: what is one in a list's item, or holds nothing but a list, is no quotation
+        if element.getparent().tag in ("dd", "li") and [c.tag for c in element] == ["div"]:
+            return blocks
         if parts and parts[0].tag in _LISTS and not (element.text or "").strip() and all(b[:1] in "-*1" for b in blocks):
             return blocks
         return [_indented("\n\n".join(blocks), "> ", first="> ")] if blocks else []
