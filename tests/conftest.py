@@ -25,8 +25,6 @@ _common: dict[str, Any] = {
 settings.register_profile("default", **_common)
 settings.register_profile("ci", derandomize=True, **_common)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
-# Loaded here, since Python 3.11 can fail to compile a module ("recursion depth mismatch") deep inside a hypothesis run.
-importlib.import_module("hypothesis.strategies._internal.regex")
 
 SECRET = re.compile(
     r"(_API_KEY|_KEY|_TOKEN|_BASE_URL|_ENGINE_ID|_proxy)$"
@@ -40,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "run_notebook" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kernel)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def hypothesis_loaded() -> None:
+    """Load early what Python 3.11 can fail to compile ("recursion depth mismatch") deep inside a hypothesis run."""
+    importlib.import_module("hypothesis.strategies._internal.regex")
 
 
 @pytest.fixture(autouse=True)
