@@ -14,6 +14,7 @@ from typing import Any, get_origin
 
 from ipy_websearch.config import did_you_mean
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.loop.table import SCHEMAS, TYPES
 
 MAX_COLUMNS = 16
 """The API takes 16 unions in strict tools (platform.claude.com/docs, structured outputs, read 2026-11); each null is one."""
@@ -22,18 +23,9 @@ OWN = ("enrich_status", "enrich_error", "enrich_cost_usd")
 """The columns about a row; those about a value are `{column}_source`, `_quote` and `_confidence`."""
 
 PARTS = ("source", "quote", "confidence")
-TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "date": date, "list": list}
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _INT_RANGE = range(-(2**63), 2**63)
-_SCHEMAS: dict[type, dict[str, Any]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    date: {"type": "string", "format": "date"},
-    list: {"type": "array", "items": {"type": "string"}},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,7 @@ class Column:
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of the value with its source; the value may be null, so that none need be invented."""
-        value = {"enum": list(self.choices)} if self.choices else _SCHEMAS[self.kind]
+        value = {"enum": list(self.choices)} if self.choices else SCHEMAS[self.kind]
         if self.choices and all(isinstance(choice, str) for choice in self.choices):
             value = {"type": "string", **value}
         properties = {
@@ -154,7 +146,7 @@ def _type(name: str, kind: Any) -> tuple[type, tuple[Any, ...]]:
         if not choices or not all(isinstance(choice, str | int | float) for choice in choices):
             raise ConfigError(f"the choices of {name!r} must be texts or numbers, not {kind!r}")
         return str, choices
-    if isinstance(kind, type) and kind in _SCHEMAS:
+    if isinstance(kind, type) and kind in SCHEMAS:
         return kind, ()
     if get_origin(kind) is list:
         return list, ()

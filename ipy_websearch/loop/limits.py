@@ -13,9 +13,6 @@ from typing import Protocol
 
 from ipy_websearch.usage import Charge, LimitName, Limits, Usage
 
-MIN_ANSWER_TOKENS = 256
-"""The smallest `max_tokens` with which an answer in words is worth asking for."""
-
 ANSWER_SHARE = 0.25
 """The share of `timeout_s` that is kept for the final answer: tools get none of it."""
 

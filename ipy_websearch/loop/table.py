@@ -18,10 +18,11 @@ from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 TABLE_TOOL = "answer_table"
 SOURCE = "source"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "date": date, "list": list}
+"""The types that a column may be asked for in, by the names that people write; enrichment's columns have the same."""
 MAX_COLUMNS = 12
 """The API takes 16 unions in strict tools; each column is one, for the null."""
 
-_SCHEMAS: dict[type, dict[str, Any]] = {
+SCHEMAS: dict[type, dict[str, Any]] = {
     str: {"type": "string"},
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -66,7 +67,7 @@ def _pair(part: str) -> tuple[str, str]:
 
 
 def _type(kind: Any) -> type:
-    if isinstance(kind, type) and kind in _SCHEMAS:
+    if isinstance(kind, type) and kind in SCHEMAS:
         return kind
     name = str(kind).removesuffix("[str]")
     if name not in TYPES:
@@ -90,7 +91,7 @@ def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any]
 
 
 def _schema(columns: Mapping[str, type]) -> dict[str, Any]:
-    properties = {name: {"anyOf": [_SCHEMAS[kind], {"type": "null"}]} for name, kind in columns.items()}
+    properties = {name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in columns.items()}
     properties.setdefault(SOURCE, {"anyOf": [{"type": "string"}, {"type": "null"}]})
     return _object({"rows": {"type": "array", "items": _object(properties)}})
 
