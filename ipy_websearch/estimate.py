@@ -24,7 +24,7 @@ USUAL_CALL_TOKENS, USUAL_ANSWER_TOKENS = 150, 600
 PAGE_TOKENS = 10_000
 """What is reckoned for the page that each round may read, in the worst case."""
 
-_COMMON_SHARE = Decimal("0.55")  # the cautious count of an English prompt is about 1.8 times what it usually has
+COMMON_SHARE = Decimal("0.55")  # the cautious count of an English prompt is about 1.8 times what it usually has
 
 
 class _CountingPurse(OpenPurse):
@@ -83,7 +83,7 @@ def estimate_of(loop: AnswerLoop, purse: CeilingPurse, searching: Sequence[Charg
     works = bool(loop.means.tools or job.server_tools)
     searches = min(USUAL_SEARCHES, job.limits.max_searches) if works else 0
     max_requests = job.limits.max_steps + 1 if works else 1
-    first = int(draft.input_tokens * _COMMON_SHARE)
+    first = int(draft.input_tokens * COMMON_SHARE)
     price = _sum(searching) if loop.means.tools else Decimal(0)
     worst = _plus(_worst(job.model, draft.input_tokens, job.max_tokens, max_requests), price, job.limits.max_searches)
     if ceiling_usd is not None and worst is not None:

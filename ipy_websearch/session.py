@@ -27,7 +27,7 @@ from ipy_websearch.loop.prompts import system_prompt
 from ipy_websearch.loop.run import AnswerLoop
 from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.names import context_window, model_id
+from ipy_websearch.model.names import context_window, model_id, unknown_note
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.options import as_tuple, at_least, money, positive
 from ipy_websearch.paid_tools import native_searches, offered, search_price
@@ -206,7 +206,8 @@ class Session(Accounts):
             known_urls=frozenset(addresses_in(question).union(*(addresses_of(message) for message in history))),
         )
         purse = self.budgets.purse(name, limits.budget_usd, server_searches=native_searches(offer.server_tools))
-        notices = [*fallback, *offer.notices, *forgotten]
+        named = "" if client.platform.other_models else unknown_note(name)
+        notices = [*filter(None, [named]), *fallback, *offer.notices, *forgotten]
         loop = AnswerLoop(client, job, self.panels, purse, sleep=paid_sleep(purse), notices=notices)
         return AskRun(loop, self.booking(question), self._keep, purse)
 

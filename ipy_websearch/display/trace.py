@@ -126,13 +126,13 @@ class TraceView:
     def _folds(self) -> list[str]:
         """Return the JSON in HTML: folded and cut in an overview, open and whole for one step."""
         if self.number is not None:
-            return [_fold(name, text, STEP_BYTES, is_open=True) for name, text in self._whole()]
+            return [fold(name, text, STEP_BYTES, is_open=True) for name, text in self._whole()]
         limit = min(PART_BYTES, OVERVIEW_BYTES // max(2 * len(self._chosen), 1))
         folds = []
         for step, request in zip(self._chosen, requests_news(self.answer.trace), strict=True):
             for name, value in (("request", request), ("response", response_of(self.answer, step))):
                 title = f"{step.n} · {plain(step.name)} · {name}"
-                folds.append(_fold(title, self._json(value), limit, more=f"%trace {step.n} shows"))
+                folds.append(fold(title, self._json(value), limit, more=f"%trace {step.n} shows"))
         return folds
 
     def _whole(self) -> list[tuple[str, str]]:
@@ -163,7 +163,8 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join([*texts, *numbers]).rstrip()
 
 
-def _fold(title: str, text: str, limit: int, *, is_open: bool = False, more: str = "answer.trace has") -> str:
+def fold(title: str, text: str, limit: int, *, is_open: bool = False, more: str = "answer.trace has") -> str:
+    """Return a folded part of an output; over `limit` bytes its beginning, and `more` says what has the rest."""
     body, kept = cut_escaped(text, limit)
     rest = f"\n… <i>{escape(more)} all {len(text):,} characters</i>" if len(kept) < len(text) else ""
     return (

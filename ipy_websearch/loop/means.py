@@ -42,7 +42,7 @@ class Means:
     def draft(self, messages: list[Message], *, final: bool) -> Draft:
         """Return the next request for a history, made final or smaller as money demands; a granted one is reserved."""
         while True:
-            body = self._body(messages, final)
+            body = self.body(messages, final=final)
             tokens = estimate_tokens(body) if self.purse.bounded else 0
             granted = self.purse.grant(self.job.model, tokens, self.job.max_tokens, final=final)
             if granted:
@@ -59,7 +59,8 @@ class Means:
         """Return the user turn with the results of calls, in the form that the platform takes."""
         return {"role": "user", "content": [tool_result(call_id, output, self.platform) for call_id, output in outputs]}
 
-    def _body(self, messages: list[Message], final: bool) -> dict[str, Any]:
+    def body(self, messages: list[Message], *, final: bool = False) -> dict[str, Any]:
+        """Return the request for a history as it would be sent without a ceiling."""
         definitions = [*(tool.definition() for tool in self.tools.values()), *self.job.server_tools]
         last = {"type": "tool", "name": TABLE_TOOL} if self.job.columns else {"type": "none"}
         return build_request(

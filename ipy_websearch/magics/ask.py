@@ -45,6 +45,7 @@ class AskMagics(Magics):
     @argument("--table", metavar="COLUMNS", help='Answer with a table: "name, price: float, url" (answer.to_frame()).')
     @argument("--system", metavar="TEXT", help="Instructions of your own, added to the system prompt.")
     @argument("--estimate", action="store_true", help="Say what the question may cost, and send nothing.")
+    @argument("--context", action="store_true", help="Show what would be sent and its tokens, and send nothing.")
     @argument("--follow", action="store_true", help="Continue the last conversation.")
     @argument("--reset", action="store_true", help="Forget the conversation; without a question, do only that.")
     @FRESH
@@ -73,7 +74,7 @@ class AskMagics(Magics):
             if not question:
                 print("The conversation was forgotten.")
                 return None
-        if not question:
+        if not question and not args.context:
             raise UsageError("%ask needs a question, such as: %ask How many moons does Mars have? (%ask --help)")
         options = dict(
             model=args.model,
@@ -94,9 +95,20 @@ class AskMagics(Magics):
             estimate = session.estimate(question, **options)
             assign(self.shell, args, estimate)
             return estimate
+        if args.context:
+            return self._context(session, question, args, options)
         answer = self._watch(api.EventStream(session.start(question, **options)), session.settings.feedback, args)
         assign(self.shell, args, answer)
         return answer
+
+    def _context(self, session: Any, question: str, args: Any, options: dict[str, Any]) -> Any:
+        """Return the table of what would be sent; nothing is."""
+        from ipy_websearch.context import context
+        from ipy_websearch.display.context import context_frame
+
+        frame = context_frame(context(session, question, **options), redact=session.redact)
+        assign(self.shell, args, frame)
+        return frame
 
     def _watch(self, stream: Any, feedback: int, args: Any) -> Any:
         """Show the events as they come; return the answer."""

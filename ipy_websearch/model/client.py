@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.errors import ModelError
 from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.model.opening import open_client
+from ipy_websearch.model.names import did_you_mean
 from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at
 from ipy_websearch.text import plain, shorten
 
@@ -181,7 +182,7 @@ def _explain(status: int, detail: str, kind: str) -> str:
         case 403:
             return f"the Anthropic key may not do this (403: {detail}); check the workspace's permissions"
         case 404:
-            return f"the Anthropic API does not know that (404: {detail}); check the model's name"
+            return f"the Anthropic API does not know that (404: {detail}); check the model's name{did_you_mean(detail.removeprefix('model: '))}"
         case 413:
             return f"the question with its context is too large (413: {detail}); ask with less, or %ask --reset"
         case 429:

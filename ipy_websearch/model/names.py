@@ -6,6 +6,7 @@ Source: platform.claude.com/docs/en/about-claude/models, read 2026-11.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
 ALIASES = {
     "sonnet": "claude-sonnet-5-5",
@@ -27,6 +28,19 @@ _SMALL_WINDOW = re.compile(r"claude-(3|haiku-4|opus-4-[015]|sonnet-4-[05])")
 def is_known(name: str) -> bool:
     """Say whether a model's id looks like one of Anthropic's; others are passed on all the same."""
     return bool(_CLAUDE.search(name))
+
+
+def unknown_note(name: str) -> str:
+    """Return a note for a name that is not like Anthropic's models, with the one that it may have meant; "" for the others."""
+    if is_known(name):
+        return ""
+    return f"{name!r} is not a model that is known here; the name is passed on as it is{did_you_mean(name)}"
+
+
+def did_you_mean(name: str) -> str:
+    """Return "; did you mean …?" for a name that is near to one of ours, "" for others."""
+    near = get_close_matches(name.lower(), [*ALIASES.values(), *ALIASES], n=1, cutoff=0.7)
+    return f"; did you mean {near[0]!r}?" if near and near[0] != name else ""
 
 
 def context_window(name: str) -> int:

@@ -17,6 +17,7 @@ class Platform:
 
     `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none"
     for a last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself.
+    `other_models`: it serves models that are not Anthropic's.
     """
 
     name: str
@@ -25,10 +26,16 @@ class Platform:
     tool_choice: bool = True
     caching: bool = True
     server_tools: bool = False
+    other_models: bool = False
+
+
+def _small(name: str) -> Platform:
+    """Return a server of open models that promises text and tools only."""
+    return Platform(name, search_results=False, is_error=False, tool_choice=False, caching=False, other_models=True)
 
 
 ANTHROPIC = Platform("anthropic", server_tools=True)
-OFFLINE = Platform("offline")
+OFFLINE = Platform("offline", other_models=True)
 PLATFORMS = {
     platform.name: platform
     for platform in (
@@ -37,11 +44,11 @@ PLATFORMS = {
         Platform("bedrock"),
         Platform("vertex", server_tools=True),
         Platform("foundry"),
-        Platform("ollama", search_results=False, is_error=False, tool_choice=False, caching=False),
-        Platform("lmstudio", search_results=False, is_error=False, tool_choice=False, caching=False),
-        Platform("llamacpp", search_results=False, is_error=False, tool_choice=False, caching=False),
-        Platform("vllm", search_results=False, is_error=False, caching=False),
-        Platform("litellm"),
+        _small("ollama"),
+        _small("lmstudio"),
+        _small("llamacpp"),
+        Platform("vllm", search_results=False, is_error=False, caching=False, other_models=True),
+        Platform("litellm", other_models=True),
     )
 }
 _LOCAL_PORTS = {11434: "ollama", 1234: "lmstudio"}
