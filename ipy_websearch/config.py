@@ -128,12 +128,18 @@ def _pyproject_settings(start: Path) -> dict[str, Any]:
             break
     else:
         return {}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    if "ipy_websearch" not in text:
+        return {}  # somebody else's file is none of our business until it names us
     import tomllib
 
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("ipy_websearch", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return {}  # somebody else's file is none of our business until it names us
+        table = tomllib.loads(text).get("tool", {}).get("ipy_websearch", {})
+    except tomllib.TOMLDecodeError:
+        return {}
     for name in table:
         if name not in DISPLAY_SETTINGS:
             allowed = ", ".join(DISPLAY_SETTINGS)
