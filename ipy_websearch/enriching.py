@@ -71,8 +71,8 @@ def enrich(
     >>> import pandas as pd
     >>> planets = pd.DataFrame({"planet": ["Mars", "Saturn"]})
     >>> moons = {"moons": ("How many moons does {planet} have?", int)}
-    >>> enrich(planets, moons, model="offline", provider="local", progress=False).moons[0]
-    2
+    >>> enrich(planets, moons, model="offline", provider="local", progress=False).moons.tolist()
+    [2, 274]
 
     Raises:
         ConfigError: a question, type or option is wrong; nothing was sent. MissingKeyError: there is no key for the model.

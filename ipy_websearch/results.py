@@ -47,6 +47,9 @@ class SearchResults(Sequence[SearchResult]):
     `provider` answered; `attempts` are the engines that did not. `cost_usd` is what this search cost (0 when cached or
     free, None when the price is unknown), failed attempts that were billed included. `extra` holds what an engine
     gives beyond hits (Brave's rich data under "rich"), `raw` its whole answer for the panel.
+
+    >>> SearchResults((SearchResult("Mars", "https://example.org/mars"),), query="mars", provider="local").to_frame().shape
+    (1, 6)
     """
 
     results: tuple[SearchResult, ...]

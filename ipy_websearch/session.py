@@ -54,6 +54,10 @@ class Session(Accounts):
     """Everything that belongs together between two restarts of a kernel.
 
     Its methods are coroutines: `answer = await session.ask("…")`. The module's functions of the same names block.
+
+    >>> import asyncio
+    >>> asyncio.run(Session().search("moons of Mars", provider="local"))[0].title
+    'Mars'
     """
 
     def __init__(self, settings: WebSearch | None = None, *, folder: Path | None = None) -> None:

@@ -17,6 +17,9 @@ class Usage:
 
     `input_tokens` are those billed at the full input price: cache reads and writes are counted apart, as in the
     Messages API's `usage` object (platform.claude.com/docs, "Prompt caching", read 2026-11).
+
+    >>> (Usage(input_tokens=20, cache_read_tokens=1_000) + Usage(input_tokens=5)).total_input_tokens
+    1025
     """
 
     input_tokens: int = 0

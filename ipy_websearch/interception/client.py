@@ -31,7 +31,8 @@ def intercept(
     platforms are the only ones then. `max_uses` bounds each call (None: the tool's own, or 10). What was searched is in the
     ledger (`%cost`); the client that was given stays as it is.
 
-    >>> client = intercept(anthropic.AnthropicBedrock(), provider="brave")  # doctest: +SKIP
+    >>> import anthropic
+    >>> client = intercept(anthropic.Anthropic(api_key="…"), provider="local")
     >>> client.messages.create(tools=[{"type": "web_search_20250305", "name": "web_search"}], ...)  # doctest: +SKIP
 
     Raises:

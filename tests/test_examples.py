@@ -1,0 +1,71 @@
+"""Examples that people copy are run: those of docstrings, of the README's session and of the magics' help."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ipy_websearch
+from ipy_websearch.magics.arguments import parse_line
+from ipy_websearch.magics.extension import MAGICS
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "ipy_websearch"
+WITH_EXAMPLES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if re.search(r"^\s*>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
+)
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_the_examples_of_docstrings_give_what_they_say(name: str) -> None:
+    """Each example of a module runs, without keys and without the network, and prints what stands under it."""
+    done = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert done.attempted > 0 and done.failed == 0
+
+
+@pytest.mark.parametrize("name", sorted(ipy_websearch.__all__))
+def test_every_public_function_has_an_example(name: str) -> None:
+    """What blocks and what is a coroutine can be copied from its docstring."""
+    value = getattr(ipy_websearch, name)
+    if inspect.isfunction(value) and not name.endswith("_ipython_extension"):
+        assert ">>> " in (value.__doc__ or "")
+
+
+def readme_blocks(language: str) -> list[str]:
+    """Return the README's code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def test_the_session_of_the_readme_runs_without_a_key(offline: Any, bare_shell: Any) -> None:
+    """Its lines up to the one that asks for a key run as they stand; a list printed as a comment is what comes out."""
+    cells = readme_blocks("python")[0].split("%websearch key")[0]
+    lines = [line for line in cells.splitlines() if line.strip()]
+    assert sum(line.startswith(("%", "df")) for line in lines) >= 4
+    for n, line in enumerate(lines):
+        if line.startswith("#"):
+            continue
+        ran = bare_shell.run(line.split("   #")[0])
+        assert ran.ok, (line, ran.error)
+        said = lines[n + 1][2:] if n + 1 < len(lines) and lines[n + 1].startswith("# [") else ""
+        if said:
+            assert repr(ran.value) == said
+
+
+@pytest.mark.parametrize("name", sorted(set(MAGICS) - {"websearch"}))  # whose first word decides what follows
+def test_the_examples_in_the_help_of_a_magic_are_understood(name: str, shell: Any) -> None:
+    """Each line under "Examples:" has only options that the magic has."""
+    module, class_name, _ = MAGICS[name]
+    magic = getattr(getattr(importlib.import_module(module), class_name), name)
+    help_text = inspect.getdoc(magic) or ""
+    lines = re.findall(rf"^\s*(?:\w+ = )?%%?{name}\b(.*)$", help_text.split("Examples:")[-1], re.MULTILINE)
+    assert lines
+    for line in lines:
+        parse_line(magic, line.strip())
