@@ -64,7 +64,7 @@ async def test_one_clock_runs_over_everything(misbehaviour: Any) -> None:
     async with RawServer(misbehaviour) as server:
         began = time.perf_counter()
         assert "Connection timeout: no complete answer within 0.2 s" in await failure(server, timeout_s=0.2)
-        assert time.perf_counter() - began < 1.0
+        assert time.perf_counter() - began < 3.0
 
 
 async def test_the_clock_is_not_set_back_by_a_redirect() -> None:

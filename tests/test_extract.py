@@ -153,7 +153,59 @@ HIDDEN = [
     "<style>{}</style>",
     "<textarea>{}</textarea>",
     "<svg><text>{}</text></svg>",
+    "<dialog>{}</dialog>",
+    "<div popover>{}</div>",
+    "<noframes>{}</noframes>",
+    "<iframe srcdoc='<p>{}</p>'></iframe>",
+    "<math><mi>x</mi><annotation encoding='application/x-tex'>\\text{{{}}}</annotation></math>",
+    "<math><semantics><mi>x</mi><annotation encoding='text/plain'>{}</annotation></semantics></math>",
+    "<ruby>a<rp>{}</rp></ruby>",
+    "<pre>ls<span style='display:none'>{}</span></pre>",
+    "<p style='display:/**/n\\6fne'>{}</p>",
+    "<p style='font:0/0 a'>{}</p>",
+    "<p style='font-size:1px'>{}</p>",
+    "<p style='opacity:.01'>{}</p>",
+    "<p style='color:transparent'>{}</p>",
+    "<p style='color:#fff;background:#fefefe'>{}</p>",
+    "<div style='background:#FFFFFF'><p style='color:rgb(255, 255, 255)'>{}</p></div>",
+    "<table bgcolor=white><tr><td><font color='#fff'>{}</font></table>",
+    "<p style='color:white'>{}</p>",
+    "<div style='height:0;overflow:hidden'>{}</div>",
+    "<p style='position:absolute;left:calc(-1 * 9999px)'>{}</p>",
+    "<p style='translate:-9999px'>{}</p>",
+    "<p style='transform:scaleX(0)'>{}</p>",
+    "<p style='clip-path:polygon(0 0, 0 0, 0 0)'>{}</p>",
+    "<style>.x1{{display:none}}</style><p class=x1>{}</p>",
+    "<style>@media screen{{ article p#n1 , b {{ visibility : hidden !important }} }}</style><p id=n1>{}</p>",
+    "<style>/* a */ .a.b{{position:absolute;top:-9999em}}</style><p class='b c a'>{}</p>",
+    "<style>[data-x]{{font-size:0}}</style><p data-x=1>{}</p>",
+    "<style>.w{{color:#fff;background:#fff}}</style><p class=w>{}</p>",
 ]
+SEEN = {
+    "a gradient in letters": "<p style='background:linear-gradient(red,blue);background-clip:text;color:transparent'>{}</p>",
+    "white on black": "<div style='background:#000'><p style='color:#fff'>{}</p></div>",
+    "white on a picture": "<div style='background-image:url(x.png)'><p style='color:#fff'>{}</p></div>",
+    "white on what a style sheet says": "<link rel=stylesheet href=x.css><p style='color:#fff'>{}</p>",
+    "a centred box": "<div style='left:50%;margin-left:-300px;width:600px;transform:translate(-50%,-50%)'>{}</div>",
+    "a box that grows": "<style>.f{{width:1px;flex:1 0 0;overflow:hidden}}</style><div class=f>{}</div>",
+    "a box without blanks": "<style>.f{{font-size:0}}</style><div class=f><p>{}</p></div>",
+    "shown by another rule": "<style>.t{{display:none}} .t.on{{display:block}}</style><div class='t on'>{}</div>",
+    "shown on wide screens": "<style>.m{{display:none}}@media(min-width:9em){{.m{{display:block}}}}</style><p class=m>{}</p>",
+    "hidden on small ones": "<style>@media(max-width:9em){{.m{{display:none}}}}</style><p class=m>{}</p>",
+    "hidden in print": "<style>@media print{{.m{{display:none}}}}</style><style media=print>.m{{display:none}}</style><p class=m>{}</p>",
+    "hidden without script": "<style>.no-js .m{{display:none}}</style><div class=no-js><p class=m>{}</p></div>",
+    "hidden elsewhere": "<style>aside .m{{display:none}} p.n{{display:none}}</style><div class='m n'>{}</div>",
+    "answers to be unfolded": "<style>.a{{display:none}}</style>"
+    + "".join(f"<h2>Q{n}</h2><p class=a>{{}} {n}</p>" for n in range(4)),
+    "a picture of 1 px": "<p>{}<img style='width:1px;height:1px' src=x></p>",
+    "brackets around a reading": "<p><ruby>{}<rp>(</rp><rt>b</rt><rp>)</rp></ruby></p>",
+}
+
+
+@pytest.mark.parametrize("carrier", SEEN.values(), ids=SEEN)
+def test_text_that_a_reader_sees_is_not_taken_for_hidden(carrier: str) -> None:
+    """Honest pages do odd things with their styles."""
+    assert "the sky is blue" in markdown(carrier.format(*["Here the sky is blue and the sea is green."] * 4))
 
 
 @pytest.mark.parametrize("carrier", HIDDEN)
@@ -194,7 +246,7 @@ def test_a_page_that_fades_in_keeps_its_text() -> None:
 
 def test_a_page_with_nothing_to_see_shows_what_it_hides() -> None:
     """Removing the hidden part would leave nothing; but much hidden text beside some that is seen stays out."""
-    whole = f"<body><div hidden><main><h1>Rows</h1><p>{PROSE}</p><p>{PROSE.upper()}</p></main></div></body>"
+    whole = f"<body><div hidden><main><h1>Rows</h1><p>{PROSE}</p>{('<p>' + PROSE.upper()) * 4}</main></div></body>"
     assert PROSE in extract(whole, url=URL, content_type="text/html").markdown
     some = f"<body><p>{PROSE}</p><div style='display:none'><p>{PROSE.upper()}</p><p>{PROSE.title()}</p></div></body>"
     assert extract(some, url=URL, content_type="text/html").markdown == f"{PROSE}\n"
@@ -209,6 +261,38 @@ def test_a_closed_tab_that_a_control_opens_is_part_of_the_page() -> None:
         "<div role=tabpanel id=p3 hidden><pre>nobody opens this</pre></div>"
     )
     assert "go run ." in text and "nobody" not in text
+
+
+def test_a_tab_panel_that_names_its_tab_is_part_of_the_page() -> None:
+    """ARIA's other way round; what only pretends to have a tab in sight, or could never be shown, stays out."""
+    text = markdown(
+        "<div role=tablist><button role=tab id='t Node.js'>Node</button><button role=tab id=empty> </button></div>"
+        "<button role=tab id=gone hidden>Gone</button><p id=words>Words</p>"
+        "<div role=tabpanel aria-labelledby='t Node.js' hidden style='display:none'><ol><li>Run<ol><li>npm test</ol></ol></div>"
+        "<div role=tabpanel aria-labelledby=empty hidden>CANARY 1</div>"
+        "<div role=tabpanel aria-labelledby=gone hidden>CANARY 2</div>"
+        "<div role=tabpanel aria-labelledby=words hidden>CANARY 3</div>"
+        "<div role=tabpanel aria-labelledby='t Node.js' style='font-size:0'>CANARY 4</div>"
+        "<div role=region aria-labelledby='t Node.js' hidden>CANARY 5</div>"
+        "<div role=tabpanel aria-labelledby='t Node.js' hidden>seen<span style='left:-9999px'>CANARY 6</span></div>"
+    )
+    assert "1. Run\n   1. npm test" in text and "seen" in text and "CANARY" not in text
+
+
+def test_a_section_about_cookies_or_sharing_is_no_chrome() -> None:
+    """Ids of headings, and ids that repeat a section's heading, say what the text is about and not what it is for."""
+    text = markdown(
+        "<section id=cookies><h2>Cookies</h2><p>Read them from the request.</p></section>"
+        "<h2 id=sharing-data-between-components>Sharing data</h2><p>Lift it up.</p>"
+        "<div id=cookie-banner><h2>We value your privacy</h2><p>Accept all.</p></div>"
+    )
+    assert "## Cookies" in text and "from the request" in text and "## Sharing data" in text and "Accept" not in text
+
+
+def test_a_heading_that_leads_to_itself_is_kept() -> None:
+    """Only links to elsewhere make a heading a teaser."""
+    text = markdown("<h2 id=why><a href='#why'>Why rows?</a></h2><p>Because they are many, and they are wide, and long.</p>")
+    assert "## Why rows?\n" in text
 
 
 def test_a_page_in_one_form_is_read() -> None:
@@ -316,6 +400,22 @@ def test_a_charset_is_tried_and_never_trusted(body: bytes, content_type: str, ex
     assert decode(body, content_type) == expected
 
 
+WATER = "<html><head><title>Вода</title></head><body><p>Вода и лёд: лёд легче воды, поэтому он плавает.</p></body></html>"
+ICE = "<html><head><title>氷</title></head><body><p>氷は水より軽いので、水に浮かびます。これは日本語の文章です。</p></body></html>"
+
+
+@pytest.mark.parametrize("header", ["", "; charset=utf-8", "; charset=utf-16", "; charset=bogus-7", "; charset=base64"])
+@pytest.mark.parametrize(
+    ("text", "charset"),
+    [(WATER, c) for c in ("utf-16-le", "utf-16-be", "utf-8", "cp1251", "koi8-r")]
+    + [(ICE, c) for c in ("utf-16-le", "utf-16-be", "utf-8", "shift_jis", "euc-jp", "iso2022_jp")],
+)
+def test_a_page_is_read_whatever_the_header_says_of_its_charset(text: str, charset: str, header: str) -> None:
+    """UTF-16 without a mark, and charsets of old under a wrong or a bogus name."""
+    got = extract(text.encode(charset), url=URL, content_type=f"text/html{header}")
+    assert got.markdown.strip() in text and len(got.markdown) > 30
+
+
 def test_plain_text_and_markdown_pass_as_they_are_but_for_images() -> None:
     """A README keeps its Markdown; its images leave their texts, also where only the address says Markdown."""
     source = "# Tool\n\n![badge](https://img.example/b.svg) Does *things*.\n\n```md\n![kept](x)\n```\n"
@@ -380,17 +480,13 @@ def test_a_body_without_a_type_is_known_by_its_look() -> None:
     assert extract(b"just words", url=URL, content_type="application/octet-stream").markdown == "just words\n"
 
 
-def test_a_pdf_says_what_to_install_when_its_reader_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """pypdf is an extra; the note names the command."""
-    monkeypatch.setitem(sys.modules, "pypdf", None)
-    got = extract(b"%PDF-1.7 x", url=URL, content_type="application/pdf")
-    assert got.markdown == "" and 'pip install "ipy_websearch[pdf]"' in got.note
-
-
 HOSTILE = {
     "deep": "<div>" * 100_000 + "<p>kept</p>",
     "attributes": "<div " + " ".join(f"a{i}=1" for i in range(50_000)) + "><p>kept</p></div>",
     "tags": "<b>x</b>" * 200_000 + "<p>kept</p>",
+    "hidden by class in depth": "<style>/* */ .x, #y{display:none}</style>"
+    + "<div>" * 1000
+    + "<p>kept</p><p class='a x'>CANARY</p><p id=y>CANARY</p><p class=z>kept</p>",
     "hidden in depth": "<div>" * 1000
     + "<p>kept</p><p hidden>CANARY</p><div style='display:none'><div>CANARY</div>CANARY</div><p>kept</p>",
 }
@@ -407,7 +503,7 @@ def test_a_page_that_is_too_hard_to_parse_gives_its_words_and_says_why(page: str
 
 
 LINEAR = (
-    "<", "<a ", '<a b="', "<!--", "<script>", "</a", "<a/", "<a =", "<p>\n", "\n ", "&lt;", "<svg>", "<a b='", "[", "`",
+    "<style>.a{", "<style>.a{color:red;", "<style>a{}", "<p style='", "<", "<a ", '<a b="', "<!--", "<script>", "</a", "<a/", "<a =", "<p>\n", "\n ", "&lt;", "<svg>", "<a b='", "[", "`",
     "<a hidden ", "<title>", "<p style=", "\0<p>", "<a b=\"c'd\" ", "<p hidden>", "http://",
 )  # fmt: skip
 

@@ -38,7 +38,9 @@ class Pages:
     error: Exception | None = None
     reads: list[dict[str, Any]] = field(default_factory=list)
 
-    async def read(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
+    async def read(
+        self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False, bulk: bool = False
+    ) -> Page:
         """Return the lines of the page."""
         self.reads.append({"url": url, "offset": offset, "limit": limit, "fresh": fresh})
         if self.error:

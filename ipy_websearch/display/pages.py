@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from ipy_websearch.display import money
-from ipy_websearch.display.dates import ago_html, iso
+from ipy_websearch.display.dates import ago, ago_html, iso
 from ipy_websearch.display.links import link_html, short_address
 from ipy_websearch.display.markdown import to_html, to_plain, to_safe_markdown
 from ipy_websearch.display.markdown_writer import link_markdown, text_markdown
@@ -58,7 +58,12 @@ def _lines(page: Page) -> str:
         return f"no lines here; the page has {page.total_lines:,}"
     some = page.lines_read < page.total_lines
     words = f"{page.lines_read:,} of {page.total_lines:,} lines" if some else money.count(page.total_lines, "line")
-    return f"{words} (cached)" if page.cached else words
+    return f"{words} · {_age(page)}" if page.cached else words
+
+
+def _age(page: Page) -> str:
+    """Return since when a page has been in the cache; --fresh gets it anew."""
+    return f"cached, fetched {ago(page.fetched_at)}" if page.fetched_at is not None else "cached"
 
 
 def _cut(page: Page) -> tuple[str, str]:

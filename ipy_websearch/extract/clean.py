@@ -6,20 +6,22 @@ The page is untrusted: only http(s) addresses stay, and nothing that a reader wo
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from lxml import etree, html
 
 from ipy_websearch.extract.codeblocks import mark_code_blocks
-from ipy_websearch.extract.hidden import drop_hidden, place_streamed_parts
+from ipy_websearch.extract.hidden import drop_hidden, drop_hidden_code, place_streamed_parts
+from ipy_websearch.extract.stylesheet import stylesheet
 from ipy_websearch.extract.tree import HEADINGS, remove, replace_by_text
 from ipy_websearch.text import visible
 
 _NEVER_CONTENT = (
     "script", "style", "noscript", "template", "iframe", "object", "embed", "applet", "canvas", "svg", "audio", "video",
     "head", "title", "link", "meta", "base", "frameset", "map", "datalist", "select", "input", "textarea", "dialog",
-    "progress", "param", "source", "track",
+    "progress", "meter", "param", "source", "track", "noframes", "noembed",
 )  # fmt: skip
 _HEAD_TAGS = frozenset({"title", "meta", "link", "base", "script", "style", "noscript", "template"})
 _ANCHOR_MARKS = frozenset({"¶", "#", "§", "🔗", "\uf0c1", "link", "permalink", ""})
@@ -28,6 +30,12 @@ _NO_ALT = re.compile(
     r"|(?:the )?(?:image|photo|picture|logo|icon|avatar|placeholder|img|alt|untitled)\d*",
     re.IGNORECASE,
 )
+# Commands of TeX, with their arguments where these are names and not text.
+_COMMAND = re.compile(
+    r"\\(?:begin|end|color|textcolor|mathcolor|hspace|vspace|label|tag|class|style|cssId|operatorname\*?)\s*\{[^{}]*\}|\\[a-zA-Z]+"
+)
+_FOLDED_WORD = re.compile(r"[^\W\d_]{4,}")
+_BRACKET_CHARACTERS = 3
 _NO_WORD = re.compile(r"[\W_]+")
 _COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
 # Sloppy templates close the document in its middle; libxml2 then drops all that follows, browsers do not.
@@ -72,29 +80,43 @@ def _part_head_from_body(root: Any) -> None:
 def clean(root: Any, url: str) -> tuple[str, ...]:
     """Prepare the page in place for selection and rendering; return its http(s) links, each once, in order."""
     links = absolute_links(root, url)
+    sheet = stylesheet(root)
     body = root.find("body")
     for element in list(body.iter(*_NEVER_CONTENT)):
         if element.tag == "input" and element.get("type") == "checkbox" and element.getparent().tag in ("li", "p"):
             replace_by_text(element, "[ ] " if element.get("checked") is None else "[x] ")
         else:
             remove(element)
+    for bracket in list(body.iter("rp")):
+        if len("".join(bracket.itertext())) > _BRACKET_CHARACTERS:  # shown by browsers that know no ruby, so by none
+            remove(bracket)
     _drop_invisible_characters(body)
     write_formulas(body)
+    drop_hidden_code(body, sheet)
     mark_code_blocks(body)
-    drop_hidden(body)
+    drop_hidden(body, sheet)
     _drop_anchor_marks(body)
     _clean_images(body)
     return links
 
 
 def write_formulas(body: Any) -> None:
-    """Put the TeX source that MathML carries in its place, as `$…$`."""
+    """Put the TeX source that MathML carries in its place, as `$…$`; what nobody sees of a formula is left out."""
     for formula in list(body.iter("math")):
         notes = (n for n in formula.iter("annotation") if n.get("encoding") == "application/x-tex")
         source = next(("".join(n.itertext()) for n in notes), formula.get("alttext") or "")
-        if source.strip():
+        for unseen in list(formula.iter("annotation", "annotation-xml", "mphantom")):
+            remove(unseen)
+        if source.strip() and _says_the_same(source, "".join(formula.itertext())):
             mark = "$$" if formula.get("display") == "block" else "$"
             replace_by_text(formula, f"{mark}{' '.join(source.split())}{mark}")
+
+
+def _says_the_same(source: str, seen: str) -> bool:
+    """Return whether the words in TeX source are those of the formula that is seen: nobody sees the source itself."""
+    seen = _folded(unicodedata.normalize("NFKC", seen))
+    words = _FOLDED_WORD.findall(_COMMAND.sub(" ", source))
+    return all(word.casefold() in seen for word in words)
 
 
 def drop_navigation(body: Any) -> None:

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from ipy_websearch.extract.tree import HEADINGS
+
 NAVIGATION, BOILERPLATE, DOUBTFUL, COMMENTS = 1, 2, 4, 8
 
 _NAVIGATION_TAGS = frozenset({"nav", "footer", "aside", "menu"})
@@ -36,11 +38,23 @@ _JOINED = (("sign-up", "signup"), ("log-in", "login"), ("pop-up", "popup"), ("si
 def hints(element: Any) -> int:
     """Return the flags that fit `element` itself (not what it is in)."""
     tag, role = element.tag, element.get("role")
-    names = f"{element.get('id') or ''} {element.get('class') or ''}"
+    names = f"{_own_id(element)} {element.get('class') or ''}"
     if tag == "aside" and (role == "note" or not _NOTES.isdisjoint(_WORD.findall(names.lower()))):
         return 0
     flags = NAVIGATION if tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES else 0
     return flags if len(names) == 1 or tag in _NEVER_HINTED else flags | _named(names[:1000])
+
+
+def _own_id(element: Any) -> str:
+    """Return the id of `element`, "" when it repeats a heading: "cookies" is then the subject of a section, not its role."""
+    name = element.get("id") or ""
+    if not name or element.tag in HEADINGS:
+        return ""
+    if not _named(name[:1000]):
+        return name
+    heading = next(element.iter(*HEADINGS), None)
+    title = "".join(heading.itertext()).lower() if heading is not None else ""
+    return "" if title and all(word in title for word in _WORD.findall(name.lower()) if len(word) > 1) else name
 
 
 @lru_cache(maxsize=4096)

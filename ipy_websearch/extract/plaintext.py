@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import re
 
+from ipy_websearch.extract.css import hiding
 from ipy_websearch.extract.extracted import Extracted
-from ipy_websearch.extract.hidden import hiding_style
 from ipy_websearch.extract.scan import ATTRIBUTE, TAG
+from ipy_websearch.extract.stylesheet import hidden_names
 from ipy_websearch.text import visible
 
 MAX_CHARACTERS = 5_300_000
@@ -20,6 +21,7 @@ _BLOCKS = frozenset(
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _BULK = 0.1
 _END = {name: re.compile(f"</{name}", re.IGNORECASE) for name in _DROPPED}
+_STYLE = re.compile(r"<style\b[^>]{0,500}+>", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]{0,200}+>([^<]{0,1000}+)", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _SPACE = re.compile(r"[ \t\r\f\v\u00a0]++")
@@ -67,6 +69,7 @@ def _pieces(text: str) -> tuple[list[str], list[str]]:
     everything: list[str] = []
     position = 0
     unclosed: set[str] = set()
+    names = hidden_names(_styles(text))
     hidden, depth = "", 0  # the name of the hidden element that we are in, and how many of that name are open
     while (tag := TAG.search(text, position)) is not None:
         _add(text[position : tag.start()], shown, everything, bool(hidden))
@@ -82,7 +85,7 @@ def _pieces(text: str) -> tuple[list[str], list[str]]:
         if name == hidden:
             depth += 1 if tag["open"] else -1
             hidden = hidden if depth else ""
-        elif tag["open"] and not hidden and name not in _VOID and _hides(tag["rest"]):
+        elif tag["open"] and not hidden and name not in _VOID and _hides(tag["rest"], names):
             hidden, depth = name, 1
         if name in _DROPPED and tag["open"] and name not in unclosed:
             # Looked for once only: to look again behind each of many unclosed ones would take quadratic time.
@@ -100,12 +103,25 @@ def _add(piece: str, shown: list[str], everything: list[str], hidden: bool) -> N
         shown.append(piece)
 
 
-def _hides(attributes: str) -> bool:
-    if "hidden" not in attributes and "style" not in attributes:
+def _styles(text: str) -> str:
+    """Return what is in the page's `<style>` elements."""
+    found: list[str] = []
+    position = 0
+    while (start := _STYLE.search(text, position)) is not None and (end := _END["style"].search(text, start.end())) is not None:
+        found.append(text[start.end() : end.start()])
+        position = end.end()
+    return "\n".join(found)
+
+
+def _hides(attributes: str, names: frozenset[str]) -> bool:
+    if not names and "hidden" not in attributes and "style" not in attributes:
         return False
     for attribute in ATTRIBUTE.finditer(attributes):
         name, _, value = attribute[0].partition("=")
         name = name.strip().lower()
-        if name == "hidden" or (name == "style" and hiding_style(value.strip().strip("\"'"))):
+        if name == "hidden" or (name == "style" and hiding(value.strip().strip("\"'"))):
+            return True
+        signs = {"class": ".", "id": "#"}
+        if name in signs and not names.isdisjoint(signs[name] + word for word in value.strip().strip("\"'").split()):
             return True
     return False

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.http.address import ALLOW_VARIABLE, allow_list, check_url, shown
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ipy_websearch.extract.html import Mode
     from ipy_websearch.extract.worker import ExtractionWorker
     from ipy_websearch.http.cache import Cache
+    from ipy_websearch.http.download import Download
+    from ipy_websearch.http.robots_files import RobotsFiles
 
 LocalPage = tuple[str, str, datetime | None]
 """Title, Markdown and date of a page in the local index."""
@@ -34,6 +37,7 @@ _FIELDS = ("final_url", "title", "content", "language", "content_type", "note")
 
 
 _Key: TypeAlias = "tuple[str, Mode]"
+_FlightKey: TypeAlias = "tuple[str, Mode, bool]"
 
 
 @dataclass(slots=True)
@@ -49,7 +53,8 @@ class PageReader:
 
     `cache` keeps pages for `cache_ttl_s` seconds (None: nothing is kept). `local` gives a page of the local index, None
     when it has none under that address. `worker` extracts (None: one is started at the first page). `allow` are the
-    private addresses that may be read (None: those in IPY_WEBSEARCH_FETCH_ALLOW at the time of each read).
+    private addresses that may be read (None: those in IPY_WEBSEARCH_FETCH_ALLOW at the time of each read). `download` gets
+    the bytes (None: `http.download.download`).
     """
 
     def __init__(
@@ -63,7 +68,9 @@ class PageReader:
         allow: frozenset[str] | None = None,
         timeout_s: float = 30.0,
         max_bytes: int = 5_000_000,
+        download: Callable[..., Awaitable[Download]] | None = None,
     ) -> None:
+        self._download = download
         self._cache = cache
         self._user_agent = user_agent
         self._cache_ttl_s = cache_ttl_s
@@ -72,15 +79,24 @@ class PageReader:
         self._allow = allow
         self._timeout_s = timeout_s
         self._max_bytes = max_bytes
-        self._flights: PerLoop[dict[_Key, _Flight]] = PerLoop(dict)
+        self._robots: RobotsFiles | None = None
+        self._flights: PerLoop[dict[_FlightKey, _Flight]] = PerLoop(dict)
 
     async def read(
-        self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False, mode: Mode = "main"
+        self,
+        url: str,
+        *,
+        offset: int = 1,
+        limit: int | None = None,
+        fresh: bool = False,
+        mode: Mode = "main",
+        bulk: bool = False,
     ) -> Page:
         """Return the page, or `limit` lines of its Markdown from line `offset` (from 1) on.
 
         Past the end the content is "" and `lines_read` 0; a limit beyond the end gives all that is left; None means all.
         `fresh` skips the cache. `mode` is extraction's: "main" keeps what the page is about, "page" all that is visible.
+        `bulk` is for programs that read many pages: what they request, each host's robots.txt has to allow.
 
         Raises:
             ConfigError: `offset` or `limit` is below 1.
@@ -96,7 +112,7 @@ class PageReader:
         key = (target.url, mode)
         page = None if fresh else self._cached(key)
         if page is None:
-            page = await self._shared(key, lambda: self._load(key, allow))
+            page = await self._shared((*key, bulk), lambda: self._load(key, allow, bulk))
         return window(replace(page, url=url.strip()), offset, limit)
 
     def _from_local(self, url: str) -> Page:
@@ -109,7 +125,7 @@ class PageReader:
         text = _clean(markdown)
         return Page(url, url, plain(title), text, 0, 0, published_date=date, content_type="text/markdown")
 
-    async def _shared(self, key: _Key, load: Callable[[], Coroutine[Any, Any, Page]]) -> Page:
+    async def _shared(self, key: _FlightKey, load: Callable[[], Coroutine[Any, Any, Page]]) -> Page:
         """Return what one `load` gives to all who wait for the same key."""
         flights = self._flights.get()
         flight = flights.get(key)
@@ -127,20 +143,11 @@ class PageReader:
                 if flights.get(key) is flight:
                     del flights[key]
 
-    async def _load(self, key: _Key, allow: frozenset[str]) -> Page:
-        # aiohttp costs a tenth of a second to import, and a session that only searches locally never needs it here
-        from ipy_websearch.http.download import USER_AGENT, download
-
+    async def _load(self, key: _Key, allow: frozenset[str], bulk: bool) -> Page:
         url, mode = key
         worker = self._extraction()
         worker.warm()
-        got = await download(
-            url,
-            allow=allow,
-            user_agent=self._user_agent or USER_AGENT,
-            timeout_s=self._timeout_s,
-            max_bytes=self._max_bytes,
-        )
+        got = await (self._get_in_bulk(url, allow) if bulk else self._get(url, allow))
         content_type = f"{got.content_type}; charset={got.charset}" if got.charset else got.content_type
         try:
             extracted = await worker.extract(got.body, url=got.final_url, content_type=content_type, mode=mode)
@@ -163,6 +170,25 @@ class PageReader:
         if self._cache is not None and self._cache_ttl_s > 0:
             self._cache.put(_CACHE_KIND, f"{mode} {url}", _to_json(page))
         return page
+
+    async def _get(self, url: str, allow: frozenset[str], **more: Any) -> Download:
+        # aiohttp costs a tenth of a second to import, and a session that only searches locally never needs it here
+        from ipy_websearch.http.download import USER_AGENT, download
+
+        agent = self._user_agent or USER_AGENT
+        options = {"allow": allow, "user_agent": agent, "timeout_s": self._timeout_s, "max_bytes": self._max_bytes, **more}
+        return await (self._download or download)(url, **options)
+
+    async def _get_in_bulk(self, url: str, allow: frozenset[str]) -> Download:
+        if self._robots is None:
+            from ipy_websearch.http.download import USER_AGENT
+            from ipy_websearch.http.robots_files import RobotsFiles
+
+            agent = self._user_agent or USER_AGENT
+            self._robots = RobotsFiles(user_agent=agent, cache=self._cache, download=self._download)
+        robots = self._robots
+        async with robots.turn(urlsplit(url).netloc):
+            return await self._get(url, allow, admit=lambda target: robots.admit(target, allow))
 
     def _extraction(self) -> ExtractionWorker:
         if self._worker is None:

@@ -65,7 +65,7 @@ class Page:
                     open_blocks.append(len(self.blocks) - 1)
                 else:
                     open_blocks.pop()
-            elif tag == "a":
+            elif tag == "a" and element.get("href"):
                 links += 1 if starts else -1
             elif tag == "img" and starts:
                 self._images.append((element, len(self.runs) + bool(nodes)))

@@ -191,8 +191,9 @@ class _Desk:
 
 def _fallback(job: _Job, why: str) -> Extracted:
     from ipy_websearch.extract.charset import decode
+    from ipy_websearch.extract.formats import kind_of
     from ipy_websearch.extract.plaintext import plain_text
 
-    if "pdf" in job.header["content_type"]:
+    if kind_of(job.body, job.header["content_type"]) == "application/pdf":
         raise FetchError(f"{job.header['url']} is a PDF that cannot be read: {why}")
     return plain_text(decode(job.body, job.header["content_type"]), why)

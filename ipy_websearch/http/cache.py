@@ -3,17 +3,21 @@
 Invariant: the cache never makes a call fail. A locked file is a miss; a broken one is moved aside to
 `<name>.broken-<time>` and begun anew; where nothing can be written, entries are kept in memory. What happened is said in
 `warnings`. The file is readable by its owner alone, since it holds what was searched for. Values are JSON; entries are
-never changed, only replaced, and the oldest go when the whole is larger than `max_bytes`.
+never changed, only replaced, and the oldest go when the whole is larger than `max_bytes`. What `hold` takes is there at once
+in this process, and in the file a moment later.
 """
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import contextlib
 import json
 import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +32,9 @@ CREATE TABLE IF NOT EXISTS entry_v1 (
 );
 CREATE INDEX IF NOT EXISTS entry_v1_created ON entry_v1 (created, size);
 """
+HELD_S = 0.25
+"""Seconds for which an entry may wait for others, as a transaction takes as long for three as for one."""
+
 _BUSY_MS = 250
 _BROKEN = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
@@ -49,12 +56,12 @@ class Cache:
         self._bytes = 0
         self._pid = 0
         self._lock = threading.RLock()
+        self._held: dict[tuple[str, str], tuple[float, int, str]] = {}
+        self._held_since = 0.0
 
     def get(self, kind: str, key: str, ttl_s: float) -> tuple[Any, float] | None:
         """Return (value, age in seconds) of an entry younger than `ttl_s`, None when there is none."""
-        row = self._run(
-            lambda db: db.execute("SELECT created, value FROM entry_v1 WHERE kind = ? AND key = ?", (kind, key)).fetchone()
-        )
+        row = self._newest(kind, key)
         if row is None:
             return None
         age = self._clock() - row[0]
@@ -71,19 +78,62 @@ class Cache:
         Raises:
             TypeError: the value is not JSON.
         """
+        self._take(kind, key, value)
+        self.write_held()
+
+    def hold(self, kind: str, key: str, value: Any) -> None:
+        """Keep a JSON value as `put` does, and write it within `HELD_S` seconds, at the end of the process, or by `write_held`.
+
+        Raises:
+            TypeError: the value is not JSON.
+        """
+        is_first = not self._held
+        self._take(kind, key, value)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.write_held()
+            return
+        if is_first:
+            self._held_since = time.monotonic()
+            loop.call_later(HELD_S, self.write_held)
+            _holding.add(self)
+        elif time.monotonic() - self._held_since > HELD_S:  # the loop of the first one is busy, or gone
+            self.write_held()
+
+    def write_held(self) -> None:
+        """Write the entries that wait."""
+        with self._lock:
+            held, self._held = self._held, {}
+            if held:
+                self._run(lambda db: self._write(db, [(*place, *entry) for place, entry in held.items()]))
+
+    def _take(self, kind: str, key: str, value: Any) -> None:
         text = json.dumps(value, separators=(",", ":"))
         size = len(text) + len(key)
-        if size * 4 > self._max_bytes:
-            return
+        if size * 4 <= self._max_bytes:
+            with self._lock:
+                self._held[kind, key] = (self._clock(), size, text)
 
-        def write(db: sqlite3.Connection) -> None:
-            row = (kind, key, self._clock(), size, text)
-            db.execute("INSERT OR REPLACE INTO entry_v1 VALUES (?, ?, ?, ?, ?)", row)
-            self._bytes += size
-            if self._bytes > self._max_bytes:
-                self._bytes = _drop_oldest(db, int(self._max_bytes * 0.8))
+    def _newest(self, kind: str, key: str) -> tuple[float, str] | None:
+        """Return (created, value) of an entry, held or written."""
+        if (held := self._held.get((kind, key))) is not None:
+            return held[0], held[2]
+        query = "SELECT created, value FROM entry_v1 WHERE kind = ? AND key = ?"
+        return self._run(lambda db: db.execute(query, (kind, key)).fetchone())
 
-        self._run(write)
+    def _write(self, db: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            db.executemany("INSERT OR REPLACE INTO entry_v1 VALUES (?, ?, ?, ?, ?)", rows)
+            db.execute("COMMIT")
+        except sqlite3.Error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        self._bytes += sum(row[3] for row in rows)
+        if self._bytes > self._max_bytes:
+            self._bytes = _drop_oldest(db, int(self._max_bytes * 0.8))
 
     def clear(self, kind: str | None = None) -> int:
         """Remove the entries of one kind, or all; return how many. The file is shrunk, so nothing stays in it."""
@@ -96,10 +146,12 @@ class Cache:
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return count
 
+        self.write_held()
         return self._run(delete) or 0
 
     def stats(self) -> dict[str, Any]:
         """Return path (None: memory), entries, bytes, and `kinds`: the number of entries of each kind."""
+        self.write_held()
         rows = self._run(lambda db: db.execute("SELECT kind, COUNT(*), SUM(size) FROM entry_v1 GROUP BY kind").fetchall())
         rows = rows or []
         return {
@@ -111,6 +163,10 @@ class Cache:
 
     def close(self) -> None:
         """Close the file; the next use opens it again (what was in memory is gone)."""
+        self.write_held()
+        self._close()
+
+    def _close(self) -> None:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -153,7 +209,7 @@ class Cache:
 
     def _give_up_file(self, exc: Exception, *, move: bool) -> None:
         """Move a broken file aside, or turn to memory when it cannot be used; say so in `warnings`."""
-        self.close()
+        self._close()
         if self.path is None:
             return
         if move:
@@ -166,6 +222,15 @@ class Cache:
                 return
         self.warnings.append(f"the cache {self.path} cannot be used ({exc}); answers are kept in memory for this session")
         self.path = None
+
+
+_holding: weakref.WeakSet[Cache] = weakref.WeakSet()
+
+
+@atexit.register
+def _write_all() -> None:
+    for cache in list(_holding):
+        cache.write_held()
 
 
 def _total(db: sqlite3.Connection) -> int:

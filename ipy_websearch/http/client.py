@@ -20,13 +20,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from ipy_websearch.errors import ProviderError, RateLimitedError, WebSearchError
 from ipy_websearch.http.environment import proxy_for
 from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.http.pool import Pool, close_all
-from ipy_websearch.http.response import Explain, HttpResponse, Reason, explain_any
+from ipy_websearch.http.response import Explain, HttpResponse, JsonObject, Reason, explain_any
 from ipy_websearch.text import plain, shorten
 
 if TYPE_CHECKING:
@@ -116,14 +116,15 @@ class HttpClient:
         raise self._refusal(call, response, explain, tries)
 
     async def request_json(self, method: str, url: str, *, provider: str, **options: Any) -> Any:
-        """Return the JSON of the 2xx answer to one request; options and errors as for `request`.
+        """Return the JSON of the 2xx answer to one request, an object as a `JsonObject`; options and errors as for `request`.
 
         Raises:
             ProviderError: also when the answer is not JSON (`status` is then that of the answer).
         """
         response = await self.request(method, url, provider=provider, **options)
         try:
-            return response.json()
+            value = response.json()
+            return JsonObject(value, response.body) if isinstance(value, dict) else value
         except ValueError as exc:
             shown = f"{response.content_type or 'no content type'}, {len(response.body)} bytes"
             raise ProviderError(
@@ -197,7 +198,8 @@ async def _exchange(transport: httpx.AsyncBaseTransport, call: _Call) -> HttpRes
     """Send one request and read its answer; an error's body is cut at `max_bytes`, a success's is refused."""
     import httpx
 
-    request = httpx.Request(call.method, call.url, params=call.params or None, headers=call.headers, json=call.json)
+    url = f"{call.url}{'&' if '?' in call.url else '?'}{urlencode(call.params)}" if call.params else call.url
+    request = httpx.Request(call.method, url, headers=call.headers, json=call.json)
     # aiohttp's "connect" takes in the look-up of the name; the deadline of `request` bounds the rest.
     wait = call.connect_timeout_s
     request.extensions["timeout"] = {"connect": wait, "pool": wait}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import urljoin
@@ -28,6 +28,8 @@ from ipy_websearch.http.guard import Gate, guarded_session
 from ipy_websearch.http.inflate import DecodeError, TooMuch, decoder_for
 from ipy_websearch.http.response import retry_after
 from ipy_websearch.text import plain, shorten
+
+Admission = Callable[[SafeUrl], Awaitable[None]]
 
 USER_AGENT = "ipy_websearch (a reader for notebooks)"
 _ACCEPT = "text/html,application/xhtml+xml,text/markdown;q=0.9,text/plain;q=0.9,application/json;q=0.8,*/*;q=0.5"
@@ -72,8 +74,13 @@ async def download(
     timeout_s: float = 30.0,
     max_bytes: int = 5_000_000,
     max_redirects: int = 5,
+    cut: bool = False,
+    admit: Admission | None = None,
 ) -> Download:
     """Return what the address answers, redirects followed, within `timeout_s` seconds and `max_bytes` decoded bytes.
+
+    `cut` gives the beginning of an answer that is larger than that, instead of an error. `admit` is awaited before each
+    request, redirects included, and refuses by raising; its time counts.
 
     Raises:
         BlockedAddressError: the address, or one that it redirects to, is not the public web.
@@ -81,66 +88,80 @@ async def download(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            return await _follow(url, allow, user_agent, max_bytes, max_redirects)
+            return await _Getter(allow, user_agent, max_bytes, cut, admit).follow(url, max_redirects)
     except TimeoutError as exc:
         raise FetchError(f"Connection timeout: no complete answer within {timeout_s:g} s from {shown(url)}") from exc
 
 
-async def _follow(url: str, allow: frozenset[str], user_agent: str, max_bytes: int, max_redirects: int) -> Download:
-    target = check_url(url, allow=allow)
-    gate = Gate(allow)
-    headers = {"User-Agent": user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
-    async with guarded_session(gate, headers) as session:
-        for _ in range(max_redirects + 1):
-            gate.admit_literal(target)
-            answer = await _hop(session, url, target, max_bytes)
-            if isinstance(answer, Download):
-                return answer
-            target = check_url(answer, allow=allow)
-    raise FetchError(f"more than {max_redirects} redirects from {shown(url)}")
+@dataclass(frozen=True, slots=True)
+class _Getter:
+    allow: frozenset[str]
+    user_agent: str
+    max_bytes: int
+    cut: bool
+    admit: Admission | None
 
+    async def follow(self, url: str, max_redirects: int) -> Download:
+        target = check_url(url, allow=self.allow)
+        gate = Gate(self.allow)
+        headers = {"User-Agent": self.user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
+        async with guarded_session(gate, headers) as session:
+            for _ in range(max_redirects + 1):
+                gate.admit_literal(target)
+                if self.admit is not None:
+                    await self.admit(target)
+                answer = await self._hop(session, url, target)
+                if isinstance(answer, Download):
+                    return answer
+                target = check_url(answer, allow=self.allow)
+        raise FetchError(f"more than {max_redirects} redirects from {shown(url)}", status=HTTPStatus.FOUND)
 
-async def _hop(session: aiohttp.ClientSession, asked: str, target: SafeUrl, max_bytes: int) -> Download | str:
-    """Return the download, or the address of a redirect that is still to be judged."""
-    try:
-        async with session.get(yarl.URL(target.url, encoded=True), allow_redirects=False) as response:
-            if response.status in _REDIRECTS:
-                return _location(target, response)
-            _judge_status(target, response)
-            content_type, charset = _media_type(response.headers.get("Content-Type", ""))
-            if _UNREADABLE.match(content_type):
-                raise FetchError(f"the page is {content_type}, which has no text to read: {shown(target.url)}")
-            body = await _body(target, response, max_bytes)
-            headers = {name.lower(): shorten(plain(value), 2_000) for name, value in response.headers.items()}
-            return Download(asked, target.url, response.status, content_type, charset, body, headers)
-    except (aiohttp.ClientError, OSError, ValueError) as exc:
-        if isinstance(exc, TimeoutError):
-            raise
-        raise FetchError(f"{_reason(exc, target)}: {shown(target.url)}") from exc
-
-
-async def _body(target: SafeUrl, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    too_large = FetchError(f"the page is larger than {max_bytes / 1e6:g} MB: {shown(target.url)}")
-    decoder = decoder_for(", ".join(response.headers.getall("Content-Encoding", [])))
-    if (response.content_length or 0) > max_bytes:
-        raise too_large
-    body, on_wire = bytearray(), 0
-    async for chunk in response.content.iter_any():
-        on_wire += len(chunk)
-        if on_wire > max_bytes:
-            raise too_large
+    async def _hop(self, session: aiohttp.ClientSession, asked: str, target: SafeUrl) -> Download | str:
+        """Return the download, or the address of a redirect that is still to be judged."""
         try:
-            body += decoder.feed(chunk, max_bytes - len(body))
-        except TooMuch:
-            raise too_large from None
-    decoder.finish()
-    return bytes(body)
+            async with session.get(yarl.URL(target.url, encoded=True), allow_redirects=False) as response:
+                if response.status in _REDIRECTS:
+                    return _location(target, response)
+                _judge_status(target, response)
+                content_type, charset = _media_type(response.headers.get("Content-Type", ""))
+                if _UNREADABLE.match(content_type):
+                    raise FetchError(f"the page is {content_type}, which has no text to read: {shown(target.url)}")
+                body = await self._body(target, response)
+                headers = {name.lower(): shorten(plain(value), 2_000) for name, value in response.headers.items()}
+                return Download(asked, target.url, response.status, content_type, charset, body, headers)
+        except (aiohttp.ClientError, OSError, ValueError) as exc:
+            if isinstance(exc, TimeoutError):
+                raise
+            raise FetchError(f"{_reason(exc, target)}: {shown(target.url)}") from exc
+
+    async def _body(self, target: SafeUrl, response: aiohttp.ClientResponse) -> bytes:
+        too_large = FetchError(f"the page is larger than {self.max_bytes / 1e6:g} MB: {shown(target.url)}")
+        decoder = decoder_for(", ".join(response.headers.getall("Content-Encoding", [])))
+        if (response.content_length or 0) > self.max_bytes and not self.cut:
+            raise too_large
+        body, on_wire = bytearray(), 0
+        async for chunk in response.content.iter_any():
+            on_wire += len(chunk)
+            try:
+                body += decoder.feed(chunk, self.max_bytes - len(body))
+            except TooMuch as more:
+                if not self.cut:
+                    raise too_large from None
+                return bytes(body) + more.content
+            if on_wire > self.max_bytes:
+                if not self.cut:
+                    raise too_large
+                return bytes(body)
+        decoder.finish()
+        return bytes(body)
 
 
 def _location(target: SafeUrl, response: aiohttp.ClientResponse) -> str:
     location = response.headers.get("Location", "").strip()
     if not location:
-        raise FetchError(f"the page answered {_status(response.status)} without saying where to: {shown(target.url)}")
+        raise FetchError(
+            f"the page answered {_status(response.status)} without saying where to: {shown(target.url)}", status=response.status
+        )
     if re.search(r"[\x00-\x1f\x7f]", location):  # urljoin would drop some of these, and judge another address
         return location
     return urljoin(target.url, location)
@@ -151,7 +172,7 @@ def _judge_status(target: SafeUrl, response: aiohttp.ClientResponse) -> None:
         return
     seconds = retry_after({"retry-after": response.headers.get("Retry-After", "")})
     wait = f" (retry after {seconds:.0f} s)" if seconds is not None else ""
-    raise FetchError(f"the page answered {_status(response.status)}{wait}: {shown(target.url)}")
+    raise FetchError(f"the page answered {_status(response.status)}{wait}: {shown(target.url)}", status=response.status)
 
 
 def _status(status: int) -> str:

@@ -16,7 +16,11 @@ _KNOWN = frozenset({"gzip", "deflate", "br", "zstd", "compress"})
 
 
 class TooMuch(Exception):
-    """There is more decoded content than the cap allows."""
+    """There is more decoded content than the cap allows; `content` is what there was room for."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.content = content
 
 
 class DecodeError(ValueError):
@@ -49,7 +53,7 @@ class Identity:
 
     def feed(self, data: bytes, room: int) -> bytes:
         if len(data) > room:
-            raise TooMuch
+            raise TooMuch(data[:room])
         return data
 
     def finish(self) -> None:
@@ -78,7 +82,7 @@ class Inflate:
             while data:
                 out += self._stream.decompress(data, room - len(out) + 1)
                 if len(out) > room:
-                    raise TooMuch
+                    raise TooMuch(bytes(out[:room]))
                 data = self._stream.unconsumed_tail or self._next_member()
         except zlib.error as exc:
             raise DecodeError(f"the answer is marked as {self._coding} but cannot be decompressed") from exc

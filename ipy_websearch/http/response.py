@@ -54,6 +54,16 @@ class HttpResponse:
             raise ValueError("nested too deeply") from None
 
 
+class JsonObject(dict[str, Any]):
+    """A JSON object that knows the text it was read from. What is made of it, or with it, is a plain dict."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, value: Mapping[str, Any], body: bytes) -> None:
+        super().__init__(value)
+        self.body = body
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why a service refused: its words, and the seconds after which asking again may help (None: not said)."""
@@ -103,10 +113,14 @@ def _message(node: Any, depth: int) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header (a number or an HTTP date), None when there is none or it is odd."""
-    value = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,9}(\.\d+)?", value):
-        return float(value)
+    """Return the seconds of a Retry-After header (a number or an HTTP date), None when there is none or it is odd.
+
+    `retry-after-ms`, which the Messages API sends too, is more exact and goes first.
+    """
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if re.fullmatch(r"\d{1,9}(\.\d+)?", value):
+            return float(value) * scale
     try:
         then = parsedate_to_datetime(value)
     except (ValueError, TypeError):

@@ -36,10 +36,10 @@ class ToolOutput:
     """What a tool call gave: `passages` to cite, or `text` when there is nothing to cite (errors, "no results").
 
     `summary` is one line for people. `panel_*` describe the panel with the whole output (`panel_data`: Markdown text, or
-    a structure of plain dicts and lists that is written as YAML when somebody looks; None: no panel). `urls` are
-    addresses that the model may fetch from now on. `charges` are what the call used, also when it failed. `error_code`
-    says why it failed in the words of the API's own web tools (`max_uses_exceeded`, …; "" when that is not known), and
-    `same_as` is the id of the earlier call that this one repeats ("" when it repeats none).
+    a structure of plain dicts and lists that is written as YAML when somebody looks, or the bytes of its JSON text; None: no
+    panel). `urls` are addresses that the model may fetch from now on. `charges` are what the call used, also when it failed.
+    `error_code` says why it failed in the words of the API's own web tools (`max_uses_exceeded`, …; "" when that is not
+    known), and `same_as` is the id of the earlier call that this one repeats ("" when it repeats none).
     """
 
     summary: str

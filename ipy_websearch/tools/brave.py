@@ -166,7 +166,7 @@ def _output(tool: str, results: SearchResults, found: str) -> ToolOutput:
     return ToolOutput(
         summary=f"{found} {for_query(results.query)}{' (cached)' if results.cached else ''}",
         panel_title=f"{tool}: {results.query}",
-        panel_data=results.raw,
+        panel_data=results.body,
         urls=tuple(result.url for result in results),
         charges=results.charges,
         notices=results.notices,

@@ -75,7 +75,7 @@ def search_output(results: SearchResults, pages: Sequence[ScrapedPage]) -> ToolO
         text=whole_text(passages) or f"No results found for {results.query!r} (firecrawl).",
         panel_title=f"firecrawl_search: {results.query}",
         panel_kind="markdown" if pages else "yaml",
-        panel_data=_pages_markdown(results, pages) if pages else results.raw,
+        panel_data=_pages_markdown(results, pages) if pages else results.body,
         urls=tuple(dict.fromkeys((*(r.url for r in results), *(link for page in read.values() for link in page.links)))),
         charges=results.charges,
         notices=results.notices,

@@ -68,6 +68,8 @@ class Keeper:
 
 def _to_json(output: ToolOutput) -> dict[str, Any]:
     values = {name: getattr(output, name) for name in _FIELDS}
+    if isinstance(output.panel_data, bytes):
+        values["panel_data"] = json.loads(output.panel_data)
     values["urls"], values["notices"] = list(output.urls), list(output.notices)
     values["passages"] = [
         [p.url, p.title, list(p.paragraphs), p.published_date and p.published_date.isoformat()] for p in output.passages

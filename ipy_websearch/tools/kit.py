@@ -98,6 +98,6 @@ class Kit:
 
     def _search(self, provider: str | None) -> Any:
         async def search(request: SearchRequest) -> SearchResults:
-            return await self.router.search(request, provider=provider, fresh=self.fresh)
+            return await self.router.search(request, provider=provider, fresh=self.fresh, held=True)
 
         return search

@@ -59,18 +59,20 @@ def web_fetch_tool(
     reader: PageReader,
     *,
     fresh: bool = False,
+    bulk: bool = False,
     allowed_domains: tuple[str, ...] = (),
     blocked_domains: tuple[str, ...] = (),
 ) -> Tool:
     """Return the tool; it reads only addresses in `ToolContext.known_urls`, inside the domains that are given.
 
-    `fresh` skips the page cache. Domains are bare host names and mean their subdomains too, as in a search.
+    `fresh` skips the page cache; `bulk` keeps to each host's robots.txt. Domains are bare host names and mean their
+    subdomains too, as in a search.
     """
 
     async def call(given: WebFetchInput, context: ToolContext) -> ToolOutput:
         try:
             _judge(given.url, context, allowed_domains, blocked_domains)
-            page = await reader.read(given.url, offset=given.offset or 1, limit=given.limit, fresh=fresh)
+            page = await reader.read(given.url, offset=given.offset or 1, limit=given.limit, fresh=fresh, bulk=bulk)
             if domain_refused(page.final_url, allowed_domains, blocked_domains):
                 raise FetchError(f"it redirects to a domain that was not allowed: {shown(page.final_url)}")
         except WebSearchError as exc:
@@ -113,7 +115,9 @@ def _output(page: Page, offset: int, limit: int) -> ToolOutput:
     )
     paragraphs = blocks(part.content)
     if not paragraphs:
-        return replace(output, text=f"content: empty; lines_read: {part.lines_read}; total_lines: {page.total_lines}")
+        note = f"; note: {page.note}" if page.note else ""
+        text = f"content: empty; lines_read: {part.lines_read}; total_lines: {page.total_lines}{note}"
+        return replace(output, text=text)
     fields = _paging(part, offset, cut)
     paragraphs = (*paragraphs, fields) if fields else paragraphs
     return replace(output, passages=(Passage(page.final_url, page.title, paragraphs, page.published_date),))

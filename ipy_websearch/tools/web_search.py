@@ -94,7 +94,7 @@ def search_output(results: SearchResults) -> ToolOutput:
         passages=tuple(passage for result in results if (passage := as_passage(result)).paragraphs),
         text="" if count else f"No results found for {results.query!r} ({results.provider}).",
         panel_title=f"{results.provider}: {results.query}",
-        panel_data=results.raw if results.raw is not None else as_data(results),
+        panel_data=as_data(results) if results.body is None else results.body,
         urls=tuple(result.url for result in results),
         charges=results.charges,
         notices=results.notices,

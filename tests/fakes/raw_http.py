@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -30,20 +31,28 @@ def gzipped(body: bytes, **headers: str) -> bytes:
     return answer(gzip.compress(body), Content_Encoding="gzip", **headers)
 
 
-class RawServer:
-    """Serves `answers[path]` (bytes, or an async function that writes), "404" for the rest; keeps what it was asked."""
+Answers = dict[str, bytes | Handler] | bytes | Handler
 
-    def __init__(self, answers: dict[str, bytes | Handler] | bytes | Handler) -> None:
+
+class RawServer:
+    """Serves `answers[path]` (bytes, or an async function that writes), "404" for the rest; keeps what it was asked.
+
+    With `tls` it speaks https, and `key` and `base` are those of `host`, a name that leads to this machine.
+    """
+
+    def __init__(self, answers: Answers, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
         self.answers: Any = answers
+        self._tls = tls
+        self._host = host
         self.requests: list[str] = []
         self.connections = 0
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> RawServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
-        self.key = f"127.0.0.1:{self.port}"
-        self.base = f"http://{self.key}"
+        self.key = f"{self._host}:{self.port}"
+        self.base = f"http{'s' if self._tls else ''}://{self.key}"
         self.allow = frozenset({self.key})
         return self
 

@@ -11,6 +11,7 @@ import errno
 import ipaddress
 import socket
 from typing import Any
+from weakref import WeakKeyDictionary
 
 refused: list[str] = []
 names: dict[str, list[str]] = {}
@@ -20,7 +21,8 @@ _real = {
     name: getattr(socket, name) for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "socket")
 }
 _real_connect, _real_connect_ex = socket.socket.connect, socket.socket.connect_ex
-_real_sendto = socket.socket.sendto
+_real_sendto, _real_getpeername = socket.socket.sendto, socket.socket.getpeername
+_pretended_peers: WeakKeyDictionary[socket.socket, Any] = WeakKeyDictionary()
 
 
 def is_local(host: Any) -> bool:
@@ -46,6 +48,7 @@ def refuse_network() -> None:
     socket.gethostbyaddr = lambda host: _checked_name(host, "gethostbyaddr")
     socket.socket.connect = _connect  # type: ignore[method-assign]
     socket.socket.connect_ex = _connect_ex  # type: ignore[method-assign]
+    socket.socket.getpeername = _getpeername  # type: ignore[method-assign]
     socket.socket.sendto = _sendto  # type: ignore[method-assign,assignment]
 
 
@@ -98,7 +101,15 @@ def _target(sock: socket.socket, address: Any) -> Any:
 
 
 def _connect(self: socket.socket, address: Any) -> None:
-    return _real_connect(self, _target(self, address))
+    target = _target(self, address)
+    if target != address:
+        _pretended_peers[self] = address
+    return _real_connect(self, target)
+
+
+def _getpeername(self: socket.socket) -> Any:
+    """Return where the socket was meant to go: nobody can tell that it ended on loopback."""
+    return _pretended_peers.get(self) or _real_getpeername(self)
 
 
 def _connect_ex(self: socket.socket, address: Any) -> int:
