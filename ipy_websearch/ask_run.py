@@ -10,7 +10,7 @@ from ipy_websearch.booking import Booking
 from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.events import Event, Finished
 from ipy_websearch.loop.run import AnswerLoop
-from ipy_websearch.pricing import model_cost
+from ipy_websearch.pricing import is_at_hand, model_cost
 from ipy_websearch.purse import CeilingPurse
 from ipy_websearch.results import Answer
 from ipy_websearch.usage import Usage
@@ -44,6 +44,7 @@ class AskRun:
         self.loop = loop
         self.booking = booking
         self._purse = purse
+        booking.holds = True
         self.answer: Answer | None = None
         self._keep_in_session = keep
 
@@ -58,12 +59,15 @@ class AskRun:
         return self.loop.client.offline
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        # The first price of a model takes 0.1 s to look up: do that while the model thinks, not on the event loop.
-        asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
+        if not is_at_hand(self.loop.job.model):  # look it up while the model thinks, not on the event loop
+            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
         events = self.loop.events()
         try:
             async for event in events:
                 self.booking.take(event)
+                if isinstance(event, Finished):
+                    self.booking.written()
+                    self.booking.check()
                 yield Finished(self._keep(event.answer)) if isinstance(event, Finished) else event
         except ModelError as exc:
             if exc.partial is not None:
@@ -90,9 +94,12 @@ class AskRun:
         """Book what was sent and has not come to its end, and give back the money that was held for it."""
         if booked := self.loop.interrupted():
             self.booking.take(booked)
+        self.booking.written()
         self.booking.charges(self._purse.close(), status="interrupted")
+        self.booking.written()
 
     def _keep(self, answer: Answer) -> Answer:
-        full = replace(answer, cost_usd=self.booking.cost_usd, trace=tuple(self.booking.steps))
+        facts = {"cost_usd": self.booking.cost_usd, "replayed_from": self.booking.replayed_from}
+        full = replace(answer, trace=tuple(self.booking.steps), **facts)  # type: ignore[arg-type]
         self.answer = self._keep_in_session(self.booking, full) or full
         return self.answer

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from ipy_websearch.config import OFFLINE_MODEL
 from ipy_websearch.events import Event, ModelRequested, ModelResponded, Money, ToolFinished, ToolStarted
 from ipy_websearch.ledger import Ledger, LedgerRow
 from ipy_websearch.pricing import caching_saved, charge_cost, model_cost
 from ipy_websearch.results import Step
 from ipy_websearch.text import shorten
 from ipy_websearch.usage import Charge, Usage
+
+UNTAPED = (OFFLINE_MODEL, "local")
+"""What answers without a network, and so is on no cassette."""
 
 
 def add_money(a: Money, b: Money) -> Money:
@@ -23,17 +27,30 @@ def add_money(a: Money, b: Money) -> Money:
 
 @dataclass(slots=True)
 class Booking:
-    """Books one question (or one search outside of any). `cost_usd` is None once a price was unknown."""
+    """Books one question (or one search outside of any). `cost_usd` is None once a price was unknown.
+
+    `replayed_from` names the cassette that the calls come from: they cost nothing then, and their rows say "replayed"; `check`
+    raises what the question asked of it in vain. With `holds`, rows may wait a moment for more (see `Ledger.hold`), until
+    `written` is called.
+    """
 
     ledger: Ledger
     session: str
     question_id: str
     question: str
     notebook: str = ""
+    replayed_from: str = ""
+    check: Callable[[], None] = lambda: None
+    holds: bool = False
     cost_usd: Money = Decimal(0)
     steps: list[Step] = field(default_factory=list)
     _body: Any = None
     _started: dict[str, ToolStarted] = field(default_factory=dict)
+
+    def written(self) -> None:
+        """Have everything written that was booked with `holds`."""
+        if self.holds:
+            self.ledger.write_held()
 
     def take(self, event: Event) -> None:
         """Book an event as it happens."""
@@ -53,9 +70,9 @@ class Booking:
         """Book calls to engines and return what they cost together; what "interrupted" ones cost is the price expected."""
         total: Money = Decimal(0)
         for charge in charges:
-            cost = charge_cost(charge)
+            cost = self._due(charge_cost(charge))
             total = add_money(total, cost)
-            saved = charge_cost(replace(charge, cached=False)) if charge.cached else None
+            saved = charge_cost(replace(charge, cached=False)) if charge.cached and not self.replayed_from else None
             estimated = status == "interrupted"
             self._row(
                 kind=charge.kind,
@@ -70,7 +87,7 @@ class Booking:
         return total
 
     def _model(self, event: ModelResponded) -> None:
-        cost = model_cost(event.model, event.usage)
+        cost = self._due(model_cost(event.model, event.usage))
         self.cost_usd = add_money(self.cost_usd, cost)
         status = "ok" if event.stop_reason else "error"
         self._row(
@@ -80,7 +97,7 @@ class Booking:
             usage=event.usage,
             status=status,
             estimated=event.estimated,
-            saved=caching_saved(event.model, event.usage),
+            saved=None if self.replayed_from else caching_saved(event.model, event.usage),
         )
         self.steps.append(
             Step(
@@ -93,7 +110,7 @@ class Booking:
                 cost_usd=cost,
                 is_error=event.stop_reason is None,
                 request=self._body,
-                response=list(event.content),
+                response=event.content,
             )
         )
 
@@ -109,10 +126,14 @@ class Booking:
                 milliseconds=event.seconds * 1000,
                 cost_usd=cost,
                 is_error=event.is_error,
-                request=dict(started.input) if started else None,
+                request=started.input if started else None,
                 response=event.content,
             )
         )
+
+    def _due(self, cost: Money) -> Money:
+        """Return what a call is to be booked at."""
+        return Decimal(0) if self.replayed_from else cost
 
     def _row(
         self,
@@ -126,7 +147,8 @@ class Booking:
         estimated: bool = False,
         saved: Money = None,
     ) -> None:
-        self.ledger.book(
+        book = self.ledger.hold if self.holds else self.ledger.book
+        book(
             LedgerRow(
                 time=datetime.now(UTC),
                 session=self.session,
@@ -139,7 +161,7 @@ class Booking:
                 unit=charge.unit if charge else "",
                 cost_usd=cost,
                 cached=charge.cached if charge else False,
-                status=status,
+                status="replayed" if self.replayed_from and name not in UNTAPED else status,
                 estimated=estimated,
                 saved_usd=saved,
                 notebook=self.notebook,

@@ -76,6 +76,7 @@ class Credentials:
     _session: dict[str, str] = field(default_factory=dict, repr=False)
     _dotenv: Mapping[str, str | None] | None = field(default=None, repr=False)
     _secrets: tuple[tuple[str | None, ...], float, list[str]] | None = field(default=None, repr=False)
+    _keyring: dict[str, tuple[float, str | None]] = field(default_factory=dict, repr=False)
 
     def spec(self, name: str) -> KeySpec:
         """Return the key that `name` means: a variable name or a short name, in any case.
@@ -83,6 +84,8 @@ class Credentials:
         Raises:
             ConfigError: no key is called that; the message lists those there are.
         """
+        if name in KEYS:
+            return KEYS[name]
         wanted = name.strip()
         for spec in KEYS.values():
             if wanted.upper() == spec.variable or wanted.lower() in spec.names:
@@ -131,20 +134,10 @@ class Credentials:
         """Return (key, where it was found), or None when it is nowhere; where is one of session, environment, .env,
         file, keyring."""
         spec = self.spec(name)
-        for where, look in self._places(spec):
-            if (value := look()) and (key := clean_key(value, spec.variable)):
+        for where, look in _PLACES:
+            if (value := look(self, spec)) and (key := clean_key(value, spec.variable)):
                 return key, where
         return None
-
-    def _places(self, spec: KeySpec) -> tuple[tuple[str, Callable[[], str | None]], ...]:
-        """Return where a key may be, in the order in which the places count."""
-        return (
-            ("session", lambda: self._session.get(spec.variable)),
-            ("environment", lambda: os.environ.get(spec.variable)),
-            (".env", lambda: self._from_env_file(spec.variable)),
-            ("file", lambda: self._from_file(spec)),
-            ("keyring", lambda: _from_keyring(spec.variable)),
-        )
 
     def get(self, name: str) -> str | None:
         """Return the key, or None when it is nowhere."""
@@ -183,7 +176,7 @@ class Credentials:
             self._secrets = (state, time.monotonic() + 1.0, keys)
         return self._secrets[2]
 
-    def _from_env_file(self, variable: str) -> str | None:
+    def _from_env_file(self, spec: KeySpec) -> str | None:
         if self.env_file is None:
             return None
         if self._dotenv is None:
@@ -192,7 +185,7 @@ class Credentials:
                 from dotenv import dotenv_values
 
                 self._dotenv = dotenv_values(self.env_file, interpolate=False)
-        return self._dotenv.get(variable)
+        return self._dotenv.get(spec.variable)
 
     def _from_file(self, spec: KeySpec) -> str | None:
         path = os.path.join(self.settings_dir, spec.file_name)
@@ -203,11 +196,30 @@ class Credentials:
         except (OSError, UnicodeDecodeError):
             return None
 
+    def _from_keyring(self, spec: KeySpec) -> str | None:
+        """Return what the keyring has; it is asked once a second, since asking can take milliseconds."""
+        if not _keyring_installed():
+            return None
+        now = time.monotonic()
+        until, value = self._keyring.get(spec.variable, (0.0, None))
+        if now >= until:
+            value = _keyring_password(spec.variable)
+            self._keyring[spec.variable] = (now + 1.0, value)
+        return value
 
-def _from_keyring(variable: str) -> str | None:
+
+# Where a key may be, in the order in which the places count.
+_PLACES: tuple[tuple[str, Callable[[Credentials, KeySpec], str | None]], ...] = (
+    ("session", lambda credentials, spec: credentials._session.get(spec.variable)),
+    ("environment", lambda credentials, spec: os.environ.get(spec.variable)),
+    (".env", Credentials._from_env_file),
+    ("file", Credentials._from_file),
+    ("keyring", Credentials._from_keyring),
+)
+
+
+def _keyring_password(variable: str) -> str | None:
     """Return the key from the system keyring; a missing package, back end or entry is simply no key."""
-    if not _keyring_installed():
-        return None
     import keyring
 
     try:

@@ -49,7 +49,10 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool call ended. `summary` is one line for people; `charges` are what it used (booked even when it failed)."""
+    """A tool call ended. `summary` is one line for people; `charges` are what it used (booked even when it failed).
+
+    `content` is what the model is given: the result block of our tools, the block's content where the API ran the tool.
+    """
 
     id: str
     name: str

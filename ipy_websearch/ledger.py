@@ -7,6 +7,8 @@ are kept in memory, counted, and written later. `warnings` says so. No key ever 
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sqlite3
 import threading
 import time
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 GROUPS: tuple[GroupName, ...] = ("question", "model", "provider", "engine", "kind", "day", "notebook", "session")
 QUESTION_CHARS = 200
+HELD_S = 0.25  # seconds for which a row may wait for others
 RETRY_S = 30.0
 """Seconds after which a file that could not be written is tried again."""
 
@@ -63,7 +66,8 @@ class LedgerRow:
     `time` is aware (UTC), `name` the model's id or the engine, `units` how many `unit`s an engine billed. `cost_usd` is
     None when the price is unknown; `saved_usd` is what a cache hit would have cost or, for a model request, what its reads
     from the prompt cache saved. `estimated` counts are ours, because the answer broke off before the API said its own, or
-    the call before the engine did. `notebook` is the notebook's path or name, "" when unknown.
+    the call before the engine did. "replayed" rows come from a cassette and cost nothing. `notebook` is the notebook's path or
+    name, "" when unknown.
     """
 
     time: datetime
@@ -77,7 +81,7 @@ class LedgerRow:
     unit: str = ""
     cost_usd: Decimal | None = None
     cached: bool = False
-    status: Literal["ok", "error", "interrupted"] = "ok"
+    status: Literal["ok", "error", "interrupted", "replayed"] = "ok"
     estimated: bool = False
     saved_usd: Decimal | None = None
     notebook: str = ""
@@ -96,6 +100,9 @@ class Ledger:
         self._remembered: dict[object, int] = {}
         self._remembered_of: sqlite3.Connection | None = None
         self._warnings: list[str] = []
+        self._held: dict[int, list[LedgerRow]] = {}
+        self._held_since = 0.0
+        self._holding = threading.Lock()
 
     @property
     def path(self) -> Path | None:
@@ -124,6 +131,29 @@ class Ledger:
                     self._fail(exc)
             self._unwritten += fresh
             self._write(cast(Database, self._overflow), fresh)
+
+    def hold(self, row: LedgerRow) -> None:
+        """Take a row that may wait for others, as a transaction takes as long for three rows as for one: `HELD_S` seconds, or
+        until somebody calls `write_held` or reads. A kill of the process loses no more than these."""
+        with self._holding:
+            rows = self._held.setdefault(os.getpid(), [])  # a forked process must not write what its parent will
+            self._held_since = self._held_since if rows else time.monotonic()
+            rows.append(row)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self.write_held()
+        if len(rows) == 1:
+            loop.call_later(HELD_S, self.write_held)
+        elif time.monotonic() - self._held_since > HELD_S:  # the loop of the first one is busy, or gone
+            self.write_held()
+
+    def write_held(self) -> None:
+        """Write the rows that wait; they are safe when this returns."""
+        with self._holding:
+            rows = self._held.pop(os.getpid(), [])
+        if rows:
+            self.book_all(rows)
 
     def _fail(self, exc: sqlite3.Error) -> None:
         """Begin to keep rows in memory, where they are counted and from where they are written when that works again."""
@@ -191,10 +221,12 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
+        self.write_held()
         self._database.close()
 
     def _read(self, work: Callable[[sqlite3.Connection], list[Found]]) -> list[Found]:
         """Return what `work` finds in the file and in what could not be written to it."""
+        self.write_held()
         databases = filter(None, (self._database, self._overflow))
         return [found for database in databases for found in database.read(work)]
 

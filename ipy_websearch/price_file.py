@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class PriceFile:
     models: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
 
 
+_PLACES = ("HOME", "XDG_CONFIG_HOME")  # what, without a folder of our own, the place of the settings follows from
 _lock = threading.Lock()
 _read: dict[str, tuple[tuple[int, int], PriceFile]] = {}
 _NONE = PriceFile()
@@ -67,7 +68,8 @@ def users_own() -> PriceFile:
     Raises:
         ConfigError: the file is wrong; raised once for each state of the file, after which it counts as empty.
     """
-    path = os.path.join(settings_dir(), FILE_NAME)
+    home = os.environ.get("IPY_WEBSEARCH_HOME")
+    path = _own_path(home) if home else _own_path(*map(os.environ.get, _PLACES))
     try:
         status = os.stat(path)
     except OSError:
@@ -79,6 +81,12 @@ def users_own() -> PriceFile:
             _read[path] = (stamp, PriceFile())  # what the next caller gets when parsing fails
             _read[path] = (stamp, parse(_text(Path(path)), path))
         return _read[path][1]
+
+
+@lru_cache(maxsize=16)
+def _own_path(*_because_of: str | None) -> str:
+    """Return the path of the user's file; it is asked for at every price."""
+    return os.path.join(settings_dir(), FILE_NAME)
 
 
 def _text(path: Path) -> str:

@@ -61,6 +61,7 @@ class Rates:
         return max(self.input, written, self.cache_read or Decimal(0))
 
 
+_looked_up: set[tuple[str, bool, date]] = set()
 _Tariff = tuple[Rates, ...]  # by rising `start`; the whole request is billed at the last one its input passes
 
 
@@ -170,9 +171,15 @@ def tariff(model: str, *, batch: bool = False, at: datetime | None = None) -> tu
     return (_own_rates(own, batch),) if own else _tariff(model, batch, _utc_day(at))
 
 
+def is_at_hand(model: str) -> bool:
+    """Say whether a model's price was looked up today: the first time it takes 0.1 s."""
+    return model == OFFLINE_MODEL or (model, False, _utc_day(None)) in _looked_up
+
+
 def forget_prices() -> None:
     """Look model prices up again: genai-prices has newer ones."""
     _tariff.cache_clear()
+    _looked_up.clear()
 
 
 def _rates(model: str, input_tokens: int, batch: bool, at: datetime | None) -> Rates | None:
@@ -197,6 +204,12 @@ def _own_rates(prices: Mapping[str, Decimal], batch: bool) -> Rates:
 @lru_cache(maxsize=1024)
 def _tariff(model: str, batch: bool, day: date) -> _Tariff:
     """Return the tariff that genai-prices has for a model on a day, () when it has none."""
+    found = _found(model, batch, day)
+    _looked_up.add((model, batch, day))
+    return found
+
+
+def _found(model: str, batch: bool, day: date) -> _Tariff:
     from genai_prices import Usage as Counts
     from genai_prices import calc_price
 

@@ -5,18 +5,25 @@ How a value looks in a notebook is registered by `display` when the extension is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from ipy_websearch.packing import Attic, Packed, as_yaml
+from ipy_websearch.text import visible
 from ipy_websearch.usage import Charge, LimitName, Usage
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ipy_websearch.frames import SearchFrame
+
+
+UNPACKED_PANELS = 50
+"""How many of the newest panels of a session are kept as they are: people look at what they have just asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +47,14 @@ class Attempt:
     status: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class SearchResults(Sequence[SearchResult]):
     """The hits of one search, best first, with what is known about it.
 
     `provider` answered; `attempts` are the engines that did not. `cost_usd` is what this search cost (0 when cached or
     free, None when the price is unknown), failed attempts that were billed included. `extra` holds what an engine
-    gives beyond hits (Brave's rich data under "rich"), `raw` its whole answer for the panel.
+    gives beyond hits (Brave's rich data under "rich"), `raw` its whole answer for the panel. `body` is that answer as it is
+    kept: the bytes of its JSON text, or a structure that was put together here.
 
     >>> SearchResults((SearchResult("Mars", "https://example.org/mars"),), query="mars", provider="local").to_frame().shape
     (1, 6)
@@ -61,7 +69,38 @@ class SearchResults(Sequence[SearchResult]):
     attempts: tuple[Attempt, ...] = ()
     charges: tuple[Charge, ...] = field(default=(), repr=False)
     notices: tuple[str, ...] = ()
-    raw: Any = field(default=None, repr=False, compare=False)
+    body: Any = field(default=None, repr=False, compare=False)
+
+    def __init__(
+        self,
+        results: tuple[SearchResult, ...],
+        query: str,
+        provider: str,
+        cost_usd: Decimal | None = Decimal(0),
+        cached: bool = False,
+        extra: Mapping[str, Any] | None = None,
+        attempts: tuple[Attempt, ...] = (),
+        charges: tuple[Charge, ...] = (),
+        notices: tuple[str, ...] = (),
+        raw: Any = None,
+        body: Any = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "results", results)
+        put(self, "query", query)
+        put(self, "provider", provider)
+        put(self, "cost_usd", cost_usd)
+        put(self, "cached", cached)
+        put(self, "extra", {} if extra is None else extra)
+        put(self, "attempts", attempts)
+        put(self, "charges", charges)
+        put(self, "notices", notices)
+        put(self, "body", raw if body is None else body)
+
+    @property
+    def raw(self) -> Any:
+        """The engine's whole answer, read anew each time: a parsed one takes ten times the memory of its text."""
+        return json.loads(self.body) if isinstance(self.body, bytes) else self.body
 
     def __len__(self) -> int:
         return len(self.results)
@@ -111,37 +150,41 @@ class Page:
 class Panel:
     """The whole output of one tool call, kept in the session under an id P1, P2, …; nothing in it is cut.
 
-    `data` is Markdown text, or the structure that `content` writes as YAML when it is first looked at.
+    `source` is the output, or a `Packed` one.
     """
 
     id: str
     title: str
     kind: Literal["yaml", "markdown"]
-    data: Any = field(repr=False)
+    source: Any = field(repr=False)
     tool: str = ""
     is_error: bool = False
 
     @property
+    def data(self) -> Any:
+        """The output as it is: Markdown text, or a structure of plain JSON."""
+        return self.source.value if isinstance(self.source, Packed) else self.source
+
+    @property
     def content(self) -> str:
         """The output as text: Markdown as it came, structures as YAML (keys in their order, no line cut)."""
-        if isinstance(self.data, str):
-            return self.data
-        import yaml
-
-        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        return str(yaml.dump(self.data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=2**31 - 1))
+        data = self.data
+        return data if isinstance(data, str) else as_yaml(data)
 
 
 class PanelShelf:
-    """Numbers panels in the order in which they are added: P1, P2, …"""
+    """Numbers panels in the order in which they are added: P1, P2, … Only the newest stay in memory."""
 
     def __init__(self) -> None:
         self._panels: dict[str, Panel] = {}
+        self._attic = Attic()
 
     def add(self, title: str, kind: Literal["yaml", "markdown"], data: Any, *, tool: str = "", is_error: bool = False) -> Panel:
-        """Keep a new panel and return it with its id."""
-        panel = Panel(f"P{len(self._panels) + 1}", title, kind, data, tool, is_error)
+        """Keep a new panel and return it with its id; `data` is a text, plain JSON, or the bytes of a JSON text."""
+        panel = Panel(f"P{len(self._panels) + 1}", title, kind, Packed(data), tool, is_error)
         self._panels[panel.id] = panel
+        if old := self._panels.get(f"P{len(self._panels) - UNPACKED_PANELS}"):
+            old.source.pack(self._attic)
         return panel
 
     def get(self, panel_id: str) -> Panel | None:
@@ -194,6 +237,7 @@ class Answer:
     `stop_reason` the API's last one, `limit` the name of the limit that cut the answer short (None: none did).
     `cost_usd` sums model and searches and is None when a price is unknown; `session_cost_usd` likewise for the whole
     session up to here; `seconds` is wall-clock time. `offline` answers come from the built-in model, not from Claude.
+    `replayed_from` is the name of the cassette that an answer was replayed from, "" for a new one.
     """
 
     question: str
@@ -214,6 +258,7 @@ class Answer:
     offline: bool = False
     seconds: float = 0.0
     session_cost_usd: Decimal | None = Decimal(0)
+    replayed_from: str = ""
 
     @property
     def sources(self) -> pd.DataFrame:
@@ -250,4 +295,4 @@ class Answer:
         write_cell(self)
 
     def __str__(self) -> str:
-        return self.text
+        return visible(self.text)

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from typing import Any
 
-_TAG = re.compile(r"<(?:!--.*?-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
+_TAG = re.compile(r"<(?:!--(?:(?!-->|<!--).)*-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\u2028\u2029]+")
 
 # Soft hyphen, Mongolian separators, zero-width and bidirectional marks, invisible operators, interlinear marks, the
@@ -21,7 +21,7 @@ _INVISIBLE = re.compile(
     "\ufeff\uffa0\ufff0-\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_ANSI = re.compile(r"(?:\x1b|\u241b)\[[0-?]*[ -/]*[@-~]|\x1b\].*?(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]", re.DOTALL)
+_ANSI = re.compile(r"(?:\x1b|\u241b)\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]", re.DOTALL)
 
 
 def visible(text: str) -> str:
@@ -29,8 +29,8 @@ def visible(text: str) -> str:
 
     Line feeds and tabs stay; carriage returns become line feeds. Emoji variation (U+FE0F) stays, so that ❤️ survives.
     """
-    if text.isascii() and text.isprintable():
-        return text
+    if text.isprintable() and "\u241b" not in text:  # so there are no control characters; of the invisible ones, some
+        return text if text.isascii() else _INVISIBLE.sub("", text)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub("", _INVISIBLE.sub("", _ANSI.sub("", text)))
 
@@ -43,7 +43,12 @@ def plain(value: Any) -> str:
     """
     if not isinstance(value, str):
         return ""
-    return _SPACE.sub(" ", visible(html.unescape(_TAG.sub("", value)))).strip()
+    if value.isascii() and value.isprintable() and "<" not in value and "&" not in value:
+        return (_SPACE.sub(" ", value) if "  " in value else value).strip()
+    text = _TAG.sub("", value) if "<" in value else value
+    text = visible(html.unescape(text) if "&" in text else text)
+    # Of the printable characters only the blank is white space.
+    return (text if text.isprintable() and "  " not in text else _SPACE.sub(" ", text)).strip()
 
 
 def shorten(text: str, width: int) -> str:

@@ -81,6 +81,7 @@ FORMAT = {"format": {"type": "json_schema", "schema": OBJECT}}
 FOREIGN = {"type": "web_search_result", "url": "https://a.example/", "title": "A", "encrypted_content": "made up"}
 PAUSED = [words("Let me look."), SERVER_CALL]
 THOUGHT = {"type": "thinking", "thinking": "Let me think.", "signature": "sig1"}
+TIED = THOUGHT | {"signature": "tied"}
 CITED = words(citations=[{"type": "char_location", "cited_text": "a", "document_index": 0}])
 
 CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
@@ -133,6 +134,12 @@ CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
         talk(result("toolu_thought"), calls=[call("toolu_thought")]),
         talk(result("toolu_thought"), calls=[THOUGHT, call("toolu_thought")]),
         "left out",
+    ),
+    (
+        rules.nothing_before_thinking_has_changed,
+        body(user("ho"), said(TIED, words()), user("more")),
+        body(user("hi"), said(TIED, words()), user("more")),
+        "differs from the one",
     ),
     (
         rules.encrypted_texts_are_the_apis,
@@ -193,9 +200,15 @@ CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
     (rules_tools.tool_choice_fits_the_tools, body(tool_choice={"type": "auto"}), body(), "while providing tools"),
     (
         rules_tools.tool_choice_fits_the_tools,
-        body(tools=[tool()], tool_choice={"type": "tool", "name": "other"}),
+        body(tools=[tool()], tool_choice={"type": "tool", "name": "other"}, model="claude-haiku-5-5"),
         body(tools=[tool()], tool_choice={"type": "none"}),
         "'other' not found",
+    ),
+    (
+        rules_tools.tool_choice_fits_the_tools,
+        body(tools=[tool()], tool_choice={"type": "any"}),
+        body(tools=[tool()], tool_choice={"type": "any"}, model="claude-haiku-5-5"),
+        'type "tool" and "any" are not supported for this model',
     ),
     (
         rules_tools.thinking_fits_the_request,

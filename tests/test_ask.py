@@ -433,3 +433,24 @@ def test_the_request_is_what_it_should_be(messages_api: Any, session: Any) -> No
     assert [tool["name"] for tool in body["tools"]] == ["web_search", "web_fetch"]
     assert body["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
     assert isinstance(events[0], ModelRequested)
+
+
+def test_what_was_spent_is_on_disk_before_the_answer_is_shown(session: Any, messages_api: Any, brave_api: Any) -> None:
+    """The rows of a step are written together: while a slow search runs, the request before it is safe already."""
+    from ipy_websearch.http.cache import Cache
+    from ipy_websearch.ledger import Ledger
+
+    messages_api.reply(search("who wrote Ruby"))
+    messages_api.reply("Matz.")
+    brave_api.latency_s = 0.6
+
+    async def main() -> list[int]:
+        counts = []
+        async for event in session.start("Who wrote Ruby?", provider="brave"):
+            if type(event).__name__ in ("ToolFinished", "Finished"):
+                counts.append(len(Ledger(session.ledger.path).frame()))
+        counts.append(Cache(session.cache.path).stats()["entries"])
+        await session.aclose()
+        return counts
+
+    assert asyncio.run(main()) == [1, 3, 1]

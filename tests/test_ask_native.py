@@ -128,28 +128,49 @@ def test_a_table_has_typed_columns_nulls_and_sources(messages_api: Any, brave_ap
     assert table["strict"] is True and search_results(messages_api.bodies[1])
 
 
-def test_a_model_that_answers_in_words_is_asked_for_the_table(messages_api: Any, session: Any) -> None:
-    """The second request forces the tool."""
+@pytest.mark.parametrize(
+    ("model", "choice"),
+    [("haiku", {"type": "tool", "name": "answer_table"}), ("sonnet", None), ("opus", None), ("fable", None)],
+)
+def test_a_model_that_answers_in_words_is_asked_for_the_table(
+    messages_api: Any, session: Any, model: str, choice: dict[str, str] | None
+) -> None:
+    """The second request forces the tool where the model lets itself be forced, and asks for it in words."""
     messages_api.reply("A costs 499.")
     messages_api.reply(tool_use("answer_table", ROWS))
-    answer = ask(session, columns={"name": str, "price": float})
+    answer = ask(session, columns={"name": str, "price": float}, model=model)
     assert len(answer.to_frame()) == 2
-    assert messages_api.bodies[1]["tool_choice"] == {"type": "tool", "name": "answer_table"}
+    assert messages_api.bodies[1].get("tool_choice") == choice
+    assert "Please call answer_table" in str(messages_api.bodies[1]["messages"][-1])
     messages_api.reply("Because.")
-    assert ask(session, "Why?", follow=True).text == "Because."
+    assert ask(session, "Why?", follow=True, model=model).text == "Because."
 
 
-def test_at_a_limit_the_table_is_what_is_asked_for(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """In place of words alone, the final request forces the table."""
+@pytest.mark.parametrize("model", ["haiku", "sonnet"])
+def test_at_a_limit_the_table_is_what_is_asked_for(messages_api: Any, brave_api: Any, session: Any, model: str) -> None:
+    """In place of words alone, the final request forces the table, or asks for it."""
 
     def behave(request: dict[str, Any]) -> list[Any]:
-        if request.get("tool_choice", {}).get("type") == "tool":
+        forced = request.get("tool_choice", {}).get("type") == "tool"
+        if forced or "Please call answer_table" in str(request["messages"][-1]):
             return [tool_use("answer_table", ROWS)]
         return [tool_use("web_search", {"query": f"q {len(messages_api.requests)}"})]
 
     messages_api.behave(behave)
-    answer = ask(session, columns="name, price: float", max_searches=1)
+    answer = ask(session, columns="name, price: float", max_searches=1, model=model)
     assert answer.limit == "max_searches" and len(answer.to_frame()) == 2
+
+
+def test_a_model_that_goes_on_searching_is_asked_for_the_table_once_more(
+    messages_api: Any, brave_api: Any, session: Any
+) -> None:
+    """It cannot be forced: after the second refusal to give a table the answer ends, with a legal history."""
+    messages_api.behave(lambda request: [tool_use("web_search", {"query": f"q {len(messages_api.requests)}"})])
+    answer = ask(session, columns="name, price: float", max_searches=1)
+    assert answer.limit == "max_searches" and answer.rows is None and len(messages_api.requests) == 4
+    messages_api.behave(None)
+    messages_api.reply("Well.")
+    assert ask(session, "Why?", follow=True).text == "Well."
 
 
 @pytest.mark.parametrize("columns", ["", "a, a", "a b", "a: colour", "1st", ",".join(f"c{n}" for n in range(13))])

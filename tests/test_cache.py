@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.cache import HELD_S, Cache
 
 
 class Clock:
@@ -248,3 +251,42 @@ def test_any_json_comes_back_as_it_was(key: str, value: Any) -> None:
     found = cache.get("search", key, 900)
     cache.close()
     assert found is not None and found[0] == value
+
+
+# --- what waits a moment ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_held_is_there_at_once_and_in_the_file_a_moment_later(path: Path) -> None:
+    """This process sees it as it is; another one after a quarter of a second, or when it is asked for."""
+
+    async def held() -> list[Any]:
+        cache = Cache(path)
+        for n in range(3):
+            cache.hold("search", f"k{n}", n)
+        seen: list[Any] = [cache.get("search", "k1", 900), Cache(path).get("search", "k1", 900)]
+        await asyncio.sleep(HELD_S + 0.1)
+        seen.append(Cache(path).stats()["entries"])
+        cache.hold("search", "k1", "newer")
+        seen += [cache.get("search", "k1", 900), cache.stats()["entries"]]
+        cache.hold("search", "last", 4)
+        cache.close()
+        return [*seen, Cache(path).get("search", "last", 900)]
+
+    now, elsewhere, entries, newer, counted, last = asyncio.run(held())
+    assert now is not None and now[0] == 1 and elsewhere is None
+    assert entries == counted == 3 and newer[0] == "newer" and last[0] == 4
+
+
+def test_what_is_held_is_written_when_the_process_ends(path: Path) -> None:
+    """A script that searches and ends has paid for what it found."""
+    script = "import asyncio, sys; from pathlib import Path; from ipy_websearch.http.cache import Cache\n"
+    script += "async def main():\n    cache.hold('search', 'k', 'v')\ncache = Cache(Path(sys.argv[1])); asyncio.run(main())"
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=60)
+    found = Cache(path).get("search", "k", 900)
+    assert found is not None and found[0] == "v"
+
+
+def test_without_an_event_loop_nothing_waits(path: Path) -> None:
+    """There would be nobody to write it."""
+    Cache(path).hold("search", "k", 1)
+    assert Cache(path).stats()["entries"] == 1

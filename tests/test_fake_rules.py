@@ -17,7 +17,7 @@ from tests.fakes.examination import Call, Issued, Refused, all_rules, examine
 from tests.fakes.messages_api import MessagesAPI
 from tests.fakes.replies import WIRE, recorded, server_search, stop, text, thinking, tool_use
 from tests.fakes.shapes import ALLOWED, FIELDS
-from tests.rule_cases import CASES, JSON, PAUSED, SEARCH, THOUGHT, body, call, result, said, tool, user
+from tests.rule_cases import CASES, JSON, PAUSED, SEARCH, THOUGHT, TIED, body, call, result, said, tool, user
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,7 @@ def api() -> Iterator[MessagesAPI]:
         fake.allow_refusals = True
         fake.remember([THOUGHT])
         fake.remember([THOUGHT, call("toolu_thought")])
+        fake.remember([TIED], body=body(user("hi")))
         fake.remember(PAUSED, paused=True)
         fake.behave(lambda request: text("Good"))
         yield fake
@@ -66,6 +67,7 @@ def test_it_is_the_rule_meant_that_refuses(rule: Callable[[Call], None], broken:
     issued = Issued()
     issued.note({"content": [THOUGHT]})
     issued.note({"content": [THOUGHT, call("toolu_thought")]})
+    issued.note({"content": [TIED]}, body(user("hi")))
     for number, check in enumerate(all_rules()):
         try:
             check(Call(json.loads(json.dumps(broken)), issued))

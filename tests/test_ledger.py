@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -387,3 +388,64 @@ def test_booking_and_reporting_are_quick_and_rows_small(tmp_path: Path) -> None:
         assert time.perf_counter() - started < 0.5
     ledger.close()
     assert path.stat().st_size / 40_300 < 300
+
+
+# --- rows that wait a moment ------------------------------------------------------------------------------------------
+
+
+def test_rows_that_wait_are_written_together_and_soon(tmp_path: Path) -> None:
+    """After a quarter of a second they are in the file, all of them, without anybody asking for it."""
+    path = tmp_path / "ledger.sqlite"
+
+    async def held() -> list[int]:
+        ledger, other = Ledger(path), Ledger(path)
+        for n in range(3):
+            ledger.hold(row(question_id=f"q{n}"))
+        seen = [len(other.frame())]
+        await asyncio.sleep(ledger_module.HELD_S + 0.1)
+        return [*seen, len(other.frame())]
+
+    assert asyncio.run(held()) == [0, 3]
+
+
+def test_rows_that_wait_count_already_for_who_reads_here(tmp_path: Path) -> None:
+    """Sums, frames and the end of the ledger leave none behind."""
+    path = tmp_path / "ledger.sqlite"
+
+    async def held() -> list[Any]:
+        ledger = Ledger(path)
+        ledger.hold(row())
+        seen = [ledger.total()[0]]
+        ledger.hold(row())
+        ledger.close()
+        return [*seen, Ledger(path).total()[0]]
+
+    assert asyncio.run(held()) == [Decimal("0.01"), Decimal("0.02")]
+
+
+def test_a_row_does_not_wait_where_no_event_loop_runs(tmp_path: Path) -> None:
+    """An interrupt is booked outside of it."""
+    Ledger(tmp_path / "ledger.sqlite").hold(row())
+    assert len(Ledger(tmp_path / "ledger.sqlite").frame()) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_process_books_its_own_rows_alone(tmp_path: Path) -> None:
+    """What waits when a process forks is the parent's to write."""
+    path = tmp_path / "ledger.sqlite"
+
+    async def held() -> int:
+        ledger = Ledger(path)
+        ledger.hold(row(question_id="parent"))
+        child = os.fork()
+        if not child:
+            try:
+                ledger.book(row(question_id="child"))
+                ledger.write_held()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        ledger.write_held()
+        return len(Ledger(path).frame())
+
+    assert asyncio.run(held()) == 2

@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.errors import WebSearchError
+from ipy_websearch.errors import ReplayError, WebSearchError
 from ipy_websearch.events import Event, LimitReached, Notice, ToolFinished
 from ipy_websearch.loop.limits import Meter, Purse
 from ipy_websearch.results import Panel, PanelShelf
 from ipy_websearch.text import fold, plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import LimitName
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +35,23 @@ class Call:
     malformed: bool = False
 
 
+Render = Callable[[str, ToolOutput], dict[str, Any]]
+"""Writes the result block that the model is sent for the call of that id."""
+
+
 @dataclass(slots=True)
 class CallRunner:
-    """Runs calls for one answer; `outputs` holds what the calls of the last `run` gave, by call id."""
+    """Runs calls for one answer; `outputs` holds what the calls of the last `run` gave, by call id, and `blocks` their
+    results as `render` writes them."""
 
     tools: Mapping[str, Tool]
     context: ToolContext
     panels: PanelShelf
     purse: Purse
     meter: Meter
+    render: Render | None = None
     outputs: dict[str, ToolOutput] = field(default_factory=dict)
+    blocks: dict[str, dict[str, Any]] = field(default_factory=dict)
     _first_ids: dict[Any, str] = field(default_factory=dict)
 
     async def run(self, calls: Sequence[Call]) -> AsyncIterator[Event]:
@@ -49,7 +59,7 @@ class CallRunner:
 
         On cancellation the calls under way are cancelled too, and nothing is left running.
         """
-        self.outputs = {}
+        self.outputs, self.blocks = {}, {}
         started: dict[asyncio.Task[ToolOutput], tuple[Call, Tool, float]] = {}
         try:
             for call in calls:
@@ -61,8 +71,9 @@ class CallRunner:
                     for event in self._end(call, begun, 0.0):
                         yield event
                 else:
-                    task = asyncio.create_task(self._guarded(begun, call))
-                    started[task] = (call, begun, time.perf_counter())
+                    tool, value = begun
+                    task = asyncio.create_task(self._guarded(tool, value))
+                    started[task] = (call, tool, time.perf_counter())
             async for event in self._collect(started):
                 yield event
         finally:
@@ -73,23 +84,23 @@ class CallRunner:
 
     def refuse(self, calls: Sequence[Call], limit: LimitName) -> list[Event]:
         """Answer calls with an error that names the limit, without running them."""
-        self.outputs = {}
+        self.outputs, self.blocks = {}, {}
         events: list[Event] = self._reach(limit)
         for call in calls:
             events += self._end(call, self._limit_output(limit), 0.0)
         return events
 
-    def _begin(self, call: Call) -> Tool | ToolOutput:
-        """Return the tool to run for a call, or the output that it gets without running."""
+    def _begin(self, call: Call) -> tuple[Tool, BaseModel] | ToolOutput:
+        """Return the tool to run for a call with its checked input, or the output that it gets without running."""
         tool = self.tools.get(call.name)
         if tool is None:
             known = ", ".join(self.tools)
             return _error(f"There is no tool called {call.name!r}. Available: {known}.")
         if call.malformed:
             return _error("The input of this call was cut off; nothing was run.", "invalid_tool_input")
-        problem = _input_problem(tool, call.input)
-        if problem:
-            return _error(problem, "invalid_tool_input")
+        value = _checked(tool, call.input)
+        if isinstance(value, str):
+            return _error(value, "invalid_tool_input")
         key = (tool.name, _normal(call.input))
         if key in self._first_ids:
             first = self._first_ids[key]
@@ -101,7 +112,7 @@ class CallRunner:
         self._first_ids[key] = call.id
         if tool.counts_as_search:
             self.meter.searches += 1
-        return tool
+        return tool, value
 
     def _limit_for(self, tool: Tool) -> LimitName | None:
         if self.meter.seconds_for_tools <= 0:
@@ -123,13 +134,15 @@ class CallRunner:
         self.meter.reach(limit)
         return [LimitReached(limit, self.meter.explain(limit))] if first else []
 
-    async def _guarded(self, tool: Tool, call: Call) -> ToolOutput:
+    async def _guarded(self, tool: Tool, value: BaseModel) -> ToolOutput:
         """Run one call; whatever goes wrong in it becomes an error output, except interrupts."""
         try:
             async with asyncio.timeout(tool.timeout_s):
-                return await tool.call(tool.input_model.model_validate(dict(call.input)), self.context)
+                return await tool.call(value, self.context)
         except TimeoutError:
             return _error(f"{tool.name} did not end within {tool.timeout_s:g} s.")
+        except ReplayError:  # the model cannot do anything about it, and what it would answer is not recorded either
+            raise
         except WebSearchError as exc:
             return _error(str(exc))
         except Exception as exc:  # a bug in a tool (or a plug-in) must not cost the user the answer
@@ -159,6 +172,7 @@ class CallRunner:
     def _end(self, call: Call, output: ToolOutput, seconds: float) -> list[Event]:
         self.outputs[call.id] = output
         self.context.known_urls.update(output.urls)
+        block = None if self.render is None else self.blocks.setdefault(call.id, self.render(call.id, output))
         panel: Panel | None = None
         if output.panel_data is not None:
             title = output.panel_title or call.name
@@ -173,6 +187,7 @@ class CallRunner:
             panel=panel,
             charges=output.charges,
             results=output.results,
+            content=block,
         )
         return [*notices, finished]
 
@@ -181,18 +196,17 @@ def _error(text: str, code: str = "unavailable") -> ToolOutput:
     return ToolOutput(summary=shorten(plain(text), 200), text=text, is_error=True, error_code=code)
 
 
-def _input_problem(tool: Tool, value: Any) -> str:
-    """Return what is wrong with a call's input in words that the model can act on, "" when it fits."""
+def _checked(tool: Tool, value: Any) -> BaseModel | str:
+    """Return a call's input as the tool takes it, or what is wrong with it in words that the model can act on."""
     from pydantic import ValidationError
 
     if not isinstance(value, Mapping):
         return f"The input of {tool.name} must be a JSON object."
     try:
-        tool.input_model.model_validate(dict(value))
+        return tool.input_model.model_validate(dict(value))
     except ValidationError as exc:
         problems = (f"{'.'.join(str(part) for part in e['loc']) or 'input'}: {e['msg']}" for e in exc.errors()[:5])
         return f"Invalid input for {tool.name}: {'; '.join(problems)}."
-    return ""
 
 
 def _normal(value: Any) -> Any:

@@ -67,11 +67,42 @@ def ended_by(messages: Sequence[Message], text: str) -> list[Message]:
 
 
 def with_nudge(messages: Sequence[Message], text: str) -> list[Message]:
-    """Return the history with `text` added to the last user turn, after its results."""
+    """Return the history with `text` at the end of the last user turn, after its results; once, however often it is asked."""
     last = messages[-1]
     content = last["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    return [*messages[:-1], {**last, "content": [*blocks, {"type": "text", "text": text}]}]
+    nudge = {"type": "text", "text": text}
+    return list(messages) if blocks[-1:] == [nudge] else [*messages[:-1], {**last, "content": [*blocks, nudge]}]
+
+
+def without_thinking(messages: Sequence[Message]) -> list[Message]:
+    """Return the history without what the model thought; a turn that was thinking alone goes altogether."""
+    kept = []
+    for message in messages:
+        if message["role"] == "assistant" and not isinstance(message["content"], str):
+            blocks = [b for b in message["content"] if b.get("type") not in ("thinking", "redacted_thinking")]
+            message = {**message, "content": blocks}
+        if message["content"]:
+            kept.append(message)
+    return kept
+
+
+def same_frame(body: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bool:
+    """Say whether a request has the model, the instructions and the tools of an earlier one.
+
+    Only then does the API take back what the model thought there: a thinking block is tied to its model and to all that
+    stands before it (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11).
+    """
+    return earlier is not None and all(
+        _bare(body.get(part)) == _bare(earlier.get(part)) for part in ("model", "system", "tools")
+    )
+
+
+def _bare(value: Any) -> Any:
+    """Return a value without cache breakpoints, which are no part of what the model reads."""
+    if isinstance(value, Mapping):
+        return {name: _bare(inner) for name, inner in value.items() if name != "cache_control"}
+    return [_bare(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def turns(messages: Sequence[Message]) -> list[list[Message]]:

@@ -6,14 +6,15 @@ are left out of it. What is asked for last is words alone, or the table that the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from ipy_websearch.loop.history import Message
+from ipy_websearch.loop.history import Message, with_nudge
 from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.limits import Meter, Purse
-from ipy_websearch.loop.table import TABLE_TOOL
+from ipy_websearch.loop.table import TABLE_NUDGE, TABLE_TOOL
+from ipy_websearch.model.names import forces_tools
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import build_request, estimate_tokens, tool_result
 from ipy_websearch.tools.base import Tool, ToolOutput
@@ -38,15 +39,19 @@ class Means:
     platform: Platform
     purse: Purse
     meter: Meter
+    _definitions: list[Mapping[str, Any]] = field(default_factory=list)
 
     def draft(self, messages: list[Message], *, final: bool) -> Draft:
         """Return the next request for a history, made final or smaller as money demands; a granted one is reserved."""
         while True:
+            if final and self.job.columns and not forces_tools(self.job.model):
+                messages = with_nudge(messages, TABLE_NUDGE)
             body = self.body(messages, final=final)
             tokens = estimate_tokens(body) if self.purse.bounded else 0
             granted = self.purse.grant(self.job.model, tokens, self.job.max_tokens, final=final)
             if granted:
-                return Draft({**body, "max_tokens": granted}, final, messages, tokens)
+                body["max_tokens"] = granted
+                return Draft(body, final, messages, tokens)
             self.meter.reach("budget")
             if not final:
                 final = True
@@ -55,22 +60,25 @@ class Means:
             else:
                 return Draft(None, final, messages, tokens)
 
-    def result_message(self, outputs: Iterable[tuple[str, ToolOutput]]) -> Message:
-        """Return the user turn with the results of calls, in the form that the platform takes."""
-        return {"role": "user", "content": [tool_result(call_id, output, self.platform) for call_id, output in outputs]}
+    def result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
+        """Return the result of a call in the form that the platform takes."""
+        return tool_result(call_id, output, self.platform)
 
     def body(self, messages: list[Message], *, final: bool = False) -> dict[str, Any]:
         """Return the request for a history as it would be sent without a ceiling."""
-        definitions = [*(tool.definition() for tool in self.tools.values()), *self.job.server_tools]
-        last = {"type": "tool", "name": TABLE_TOOL} if self.job.columns else {"type": "none"}
+        if not self._definitions:
+            self._definitions = [*(tool.definition() for tool in self.tools.values()), *self.job.server_tools]
+        last: dict[str, str] | None = {"type": "none"}
+        if self.job.columns:
+            last = {"type": "tool", "name": TABLE_TOOL} if forces_tools(self.job.model) else None
         return build_request(
             model=self.job.model,
             system=self.job.system,
             messages=messages,
-            tools=definitions,
+            tools=self._definitions,
             max_tokens=self.job.max_tokens,
             platform=self.platform,
-            tool_choice=last if final and definitions else None,
+            tool_choice=last if final and self._definitions else None,
         )
 
     def _without_newest_results(self, messages: list[Message]) -> list[Message] | None:
@@ -80,4 +88,5 @@ class Means:
             return None
         reason = f"Left out: {self.meter.explain('budget')}."
         output = ToolOutput(summary=reason, text=reason, is_error=True)
-        return [*messages[:-1], self.result_message((str(b["tool_use_id"]), output) for b in content if "tool_use_id" in b)]
+        blocks = [self.result(str(block["tool_use_id"]), output) for block in content if "tool_use_id" in block]
+        return [*messages[:-1], {"role": "user", "content": blocks}]

@@ -17,7 +17,16 @@ from typing import Any
 from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.events import Event, Finished, LimitReached, ModelResponded, Notice, ToolFinished
 from ipy_websearch.loop.calls import Call, CallRunner
-from ipy_websearch.loop.history import Message, assistant_message, closed, ended_by, user_message, with_nudge
+from ipy_websearch.loop.history import (
+    Message,
+    assistant_message,
+    closed,
+    ended_by,
+    same_frame,
+    user_message,
+    with_nudge,
+    without_thinking,
+)
 from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.limits import Meter, OpenPurse, Purse
 from ipy_websearch.loop.means import Means
@@ -67,8 +76,15 @@ class AnswerLoop:
         if self.job.columns:
             tools[TABLE_TOOL] = table_tool(self.job.columns, self._keep_rows)
         context = ToolContext(known_urls=set(self.job.known_urls))
-        self.runner = CallRunner(tools, context, self.panels, self.purse, self.meter)
         self.means = Means(self.job, tools, self.client.platform, self.purse, self.meter)
+        self.runner = CallRunner(tools, context, self.panels, self.purse, self.meter, self.means.result)
+
+    def follow(self, answer: Answer) -> None:
+        """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back."""
+        earlier = [step.request for step in answer.trace if step.kind == "model"]
+        whole = len(self.job.history) == len(answer.messages)
+        if not (whole and same_frame(self.means.body(self.messages), earlier[-1] if earlier else None)):
+            self.messages = [*without_thinking(self.job.history), self.messages[-1]]
 
     async def events(self) -> AsyncIterator[Event]:
         """Answer the question; the last event is `Finished`.
@@ -186,11 +202,11 @@ class AnswerLoop:
         else:
             async for event in self.runner.run(calls):
                 yield event
-        outputs = self.runner.outputs
-        for output in outputs.values():
+        for output in self.runner.outputs.values():
             for passage in output.passages:
                 self.turn.book.know(passage.url, passage.title, passage.published_date)
-        self.messages.append(self.means.result_message([(call.id, outputs[call.id]) for call in calls]))
+        self.runner.outputs = {}
+        self.messages.append({"role": "user", "content": [self.runner.blocks[call.id] for call in calls]})
         self._final = self.meter.reached is not None
 
     def _kept(self, event: Event) -> Event:
@@ -221,7 +237,7 @@ class AnswerLoop:
     def _ask_for_text(self, reply: Reply) -> bool:
         """Say whether to ask once more: for the table that was wanted, or for words when none followed on tool results."""
         wordless = not reply.text.strip() and reply.stop_reason in ("end_turn", "tool_use", "pause_turn")
-        untabled = bool(self.job.columns) and self.rows is None and reply.stop_reason == "end_turn"
+        untabled = bool(self.job.columns) and self.rows is None and reply.stop_reason in ("end_turn", "tool_use")
         begun = len(self.messages) > len(self.job.history) + 1
         if self._nudged or not (untabled or (wordless and begun)):
             return False

@@ -128,16 +128,17 @@ class Turn:
 
     async def _read(self, body: Mapping[str, Any], reply: Reply) -> AsyncIterator[Event]:
         """Read one reply; yield its text, citations and announced calls as they arrive."""
-        stream = self.client.stream(body)
+        stream = self.client.pieces(body)
         iterator = stream.__aiter__()
         try:
             while True:
                 async with asyncio.timeout(self.meter.seconds_left):
-                    raw = await anext(iterator, None)
-                if raw is None:
+                    raws = await anext(iterator, None)
+                if raws is None:
                     break
-                for event in self._take(raw, reply):
-                    yield event
+                for raw in raws:
+                    for event in self._take(raw, reply):
+                        yield event
         finally:
             await stream.aclose()  # type: ignore[attr-defined]
             for block in reply.close():

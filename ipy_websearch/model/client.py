@@ -2,8 +2,9 @@
 
 The SDK (2.x) gives keys, headers, platforms and error classes. The stream is read as the raw server-sent events, as plain
 dicts: unknown events and blocks then pass through unharmed, bodies without `event:` lines (some proxies) are understood
-where the SDK would ignore them, and no time goes into models that the loop does not need. Retrying is the loop's
-decision (`retry`), because only the loop knows whether text has been shown and how much time is left.
+where the SDK would ignore them, and no time goes into models that the loop does not need. Nor does it go into the SDK's copy
+of every request: what needs no rewriting for its platform is sent as JSON. Retrying is the loop's decision (`retry`), because
+only the loop knows whether text has been shown and how much time is left.
 """
 
 from __future__ import annotations
@@ -11,21 +12,27 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.http.loops import PerLoop
-from ipy_websearch.model.opening import open_client
+from ipy_websearch.http.response import retry_after
 from ipy_websearch.model.names import did_you_mean
+from ipy_websearch.model.opening import CLOUDS, open_client
 from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at
 from ipy_websearch.text import plain, shorten
 
 if TYPE_CHECKING:
     import anthropic
+    import httpx2
 
+MESSAGES = "/v1/messages"
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 600.0
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
 
 
@@ -48,6 +55,7 @@ class ModelClient:
         self._platform = platform
         self._api_key = api_key
         self._redact = redact
+        self._request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
         self._clients: PerLoop[dict[tuple[Any, ...], anthropic.AsyncAnthropic]] = PerLoop(dict)
 
     @property
@@ -58,30 +66,73 @@ class ModelClient:
         return PLATFORMS[self._platform()] if self._platform() else platform_at(os.environ.get("ANTHROPIC_BASE_URL"))
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Send a Messages API request and yield its stream events as dicts, as they arrive.
+        """Send a Messages API request and yield its stream events one by one; errors as for `pieces`."""
+        async for events in self.pieces(body):
+            for event in events:
+                yield event
+
+    async def pieces(self, body: Mapping[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
+        """Send a Messages API request and yield its stream events as dicts, as they arrive: together what came together.
 
         Raises:
             ModelError: the API refused it, could not be reached, or sent an `error` event (then `status` is 200).
         """
+        async with self.opened() as client:
+            if self.platform.name == "bedrock":  # its stream is no text: only the SDK can decode it
+                async for typed in await client.messages.create(**body, stream=True, timeout=request_timeout()):
+                    yield [typed.to_dict()]
+                return
+            response = await self._send(client, {**body, "stream": True})
+            try:
+                self._request_id.set(response.headers.get("request-id"))
+                async for events in _pieces(response):
+                    error = next((event for event in events if event.get("type") == "error"), None)
+                    yield events if error is None else events[: events.index(error)]
+                    if error is not None:
+                        raise self.stream_error(error)
+            finally:
+                await response.aclose()
+
+    async def response(self, body: Mapping[str, Any]) -> httpx2.Response:
+        """Return the response, read to its end, to a Messages API request that does not ask for a stream.
+
+        Raises:
+            ModelError: the API refused it, or could not be reached.
+        """
+        async with self.opened() as client:
+            return await self._send(client, body)
+
+    async def _send(self, client: anthropic.AsyncAnthropic, body: Mapping[str, Any]) -> httpx2.Response:
+        """Return the response to a request; that of a stream is still to be read, and to be closed."""
+        import httpx2
+
+        options: Any = {"timeout": request_timeout()}
+        streamed, cloud = bool(body.get("stream")), self.platform.name in CLOUDS
+        if streamed and (cloud or _is_traced()):
+            entered: Any = client.messages.with_streaming_response.create(**body, **options)
+            return (await entered.__aenter__()).http_response
+        # A cloud's client rewrites the body; the others would only copy it, which takes longer than to write it.
+        how: Any = {"body": dict(body)} if cloud else {"content": _json(body).encode("utf-8", "replace")}
+        post: Any = client.post
+        return await post(MESSAGES, cast_to=httpx2.Response, options=options, stream=streamed, **how)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[anthropic.AsyncAnthropic]:
+        """Give the SDK's client for the key and address that are set now; it belongs to the running event loop.
+
+        Raises:
+            ModelError: whatever the SDK and its HTTP libraries raise inside.
+            ConfigError: a key, an address or a package is missing.
+        """
         client = await self._client()
         with self._translated(client):
-            if self.platform.name == "bedrock":  # its stream is no text: only the SDK can decode it
-                async for typed in await client.messages.create(**body, stream=True, timeout=_timeout()):
-                    yield typed.to_dict()
-                return
-            async with client.messages.with_streaming_response.create(**body, stream=True, timeout=_timeout()) as response:
-                self.request_id = response.headers.get("request-id")
-                if "json" in response.headers.get("content-type", ""):
-                    for event in replay_message(json.loads(await response.read())):
-                        yield event
-                    return
-                async for line in response.iter_lines():
-                    if not line.startswith("data:"):
-                        continue
-                    event = json.loads(line[5:])
-                    if event.get("type") == "error":
-                        raise self._stream_error(event)
-                    yield event
+            yield client
+
+    async def whole(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a Messages API request and return the message that answers it; see `model.whole`."""
+        from ipy_websearch.model.whole import whole_message
+
+        return await whole_message(self, body)
 
     @contextmanager
     def _translated(self, client: anthropic.AsyncAnthropic) -> Iterator[None]:
@@ -103,7 +154,10 @@ class ModelClient:
                 raise
             raise self._connection_error(exc, client) from None
 
-    request_id: str | None = None
+    @property
+    def request_id(self) -> str | None:
+        """The API's name for the newest request of the running task."""
+        return self._request_id.get()
 
     async def check(self) -> None:
         """Ask for the list of models, which is free, to see whether the key is taken.
@@ -111,8 +165,7 @@ class ModelClient:
         Raises:
             ModelError: the API refused, or could not be reached.
         """
-        client = await self._client()
-        with self._translated(client):
+        async with self.opened() as client:
             await client.models.list(limit=1)
 
     async def aclose(self) -> None:
@@ -154,7 +207,8 @@ class ModelClient:
             kind=kind if exc.response.headers.get("x-should-retry") != "false" else "do_not_retry",
         )
 
-    def _stream_error(self, event: Mapping[str, Any]) -> ModelError:
+    def stream_error(self, event: Mapping[str, Any]) -> ModelError:
+        """Return what an `error` event of a stream says, as an error."""
         error = event.get("error") or {}
         detail = shorten(self._redact(plain(error.get("message")) or "no reason given"), 300)
         kind = str(error.get("type") or "")
@@ -166,10 +220,37 @@ class ModelClient:
         )
 
 
-def _timeout() -> Any:
+@cache
+def request_timeout() -> Any:
+    """Return how long the SDK waits for a connection, and for the next bytes."""
     import httpx2
 
     return httpx2.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+
+
+def _is_traced() -> bool:
+    """Say whether the SDK would write OpenTelemetry spans, which it makes of the body."""
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        return False
+    configured = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return configured or trace.get_current_span().get_span_context().is_valid
+
+
+async def _pieces(response: httpx2.Response) -> AsyncIterator[list[dict[str, Any]]]:
+    """Yield the events of a streamed response, as many at once as have come."""
+    from ipy_websearch.model.frames import FrameReader
+
+    if "json" in response.headers.get("content-type", ""):
+        yield replay_message(json.loads(await response.aread()))
+        return
+    reader = FrameReader()
+    async for piece in response.aiter_bytes():
+        if events := reader.feed(piece):
+            yield events
+    if events := reader.end():
+        yield events
 
 
 def _explain(status: int, detail: str, kind: str) -> str:
@@ -182,7 +263,8 @@ def _explain(status: int, detail: str, kind: str) -> str:
         case 403:
             return f"the Anthropic key may not do this (403: {detail}); check the workspace's permissions"
         case 404:
-            return f"the Anthropic API does not know that (404: {detail}); check the model's name{did_you_mean(detail.removeprefix('model: '))}"
+            meant = did_you_mean(detail.removeprefix("model: "))
+            return f"the Anthropic API does not know that (404: {detail}); check the model's name{meant}"
         case 413:
             return f"the question with its context is too large (413: {detail}); ask with less, or %ask --reset"
         case 429:
@@ -191,22 +273,6 @@ def _explain(status: int, detail: str, kind: str) -> str:
             return f"the Anthropic API is overloaded or failing ({status}: {detail}); ask again in a moment"
         case _:
             return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds a response asks to wait (`retry-after-ms`, `retry-after` in seconds or as a date), or None."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return max(0.0, float(headers.get(name, "")) * scale)
-        except ValueError:
-            continue
-    if date := headers.get("retry-after"):
-        import time
-        from email.utils import mktime_tz, parsedate_tz
-
-        if parsed := parsedate_tz(date):
-            return max(0.0, mktime_tz(parsed) - time.time())
-    return None
 
 
 def replay_message(message: Mapping[str, Any]) -> list[dict[str, Any]]:

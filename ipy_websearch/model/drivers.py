@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import anthropic
@@ -16,7 +16,9 @@ import httpx2
 
 from ipy_websearch.model.client import replay_message
 from ipy_websearch.model.driving import LOST, Block, Driver, Event, Run, error_event
-from ipy_websearch.model.frames import Parsed, frame
+from ipy_websearch.model.frames import FrameReader, Parsed, frame
+
+Written = Callable[[list[Event]], Sequence[Any]]
 
 
 class Blocking(Driver):
@@ -38,9 +40,9 @@ class Blocking(Driver):
 
     def _streamed(self, response: Any) -> Any:
         if self.wants_bytes:
-            frames = self._events(response, frame)
+            frames = self._events(response, _framed)
             return self.response(stream=_Body(frames, frames))
-        events = self._events(response, Parsed)
+        events = self._events(response, _parsed)
         return self.response(events, stream=_Body((), events))
 
     def _whole(self) -> Any:
@@ -52,7 +54,7 @@ class Blocking(Driver):
             self.run.message(json.loads(response.http_response.read()))
             if self.run.taken(response.headers.get("request-id")):
                 self._block(self.run.run_calls)
-        return self.response(content=self.finished())
+        return self.response(message=self.run.final())
 
     def _send(self, request: Any) -> Any:
         attempt = 0
@@ -71,24 +73,23 @@ class Blocking(Driver):
                     return response
             time.sleep(wait)
 
-    def _events(self, response: Any, written: Callable[[Event], Any]) -> Iterator[Any]:
+    def _events(self, response: Any, written: Written) -> Iterator[Any]:
         try:
             while response is not None:
                 self.begin()
                 try:
-                    for raw in _events(response):
-                        for event in self.feed(raw):
-                            yield written(event)
+                    for raws in _pieces(response):
+                        yield from written(self.feed(raws))
                 except LOST as exc:
                     self.lost(exc)
                 wait, calls = self.taken(response)
                 if calls:
                     self._block(self.run.run_calls)
-                yield from map(written, self.rest())
+                yield from written(self.rest())
                 response.http_response.close()
                 time.sleep(wait or 0)
                 response = self._next()
-            yield from map(written, self.closing())
+            yield from written(self.closing())
         finally:
             self.run.close()
             if response is not None:
@@ -124,9 +125,9 @@ class Awaiting(Driver):
 
     def _streamed(self, response: Any) -> Any:
         if self.wants_bytes:
-            frames = self._events(response, frame)
+            frames = self._events(response, _framed)
             return self.response(stream=_AsyncBody(frames, frames))
-        events = self._events(response, Parsed)
+        events = self._events(response, _parsed)
         return self.response(events, stream=_AsyncBody(None, events))
 
     async def _whole(self) -> Any:
@@ -138,7 +139,7 @@ class Awaiting(Driver):
             self.run.message(json.loads(await response.http_response.aread()))
             if self.run.taken(response.headers.get("request-id")):
                 await self.run.run_calls()
-        return self.response(content=self.finished())
+        return self.response(message=self.run.final())
 
     async def _send(self, request: Any) -> Any:
         attempt = 0
@@ -157,26 +158,27 @@ class Awaiting(Driver):
                     return response
             await asyncio.sleep(wait)
 
-    async def _events(self, response: Any, written: Callable[[Event], Any]) -> AsyncIterator[Any]:
+    async def _events(self, response: Any, written: Written) -> AsyncIterator[Any]:
         try:
             while response is not None:
                 self.begin()
                 try:
-                    async for raw in _aevents(response):
-                        for event in self.feed(raw):
-                            yield written(event)
+                    async for raws in _apieces(response):
+                        for item in written(self.feed(raws)):
+                            yield item
                 except LOST as exc:
                     self.lost(exc)
                 wait, calls = self.taken(response)
                 if calls:
                     await self.run.run_calls()
-                for event in self.rest():
-                    yield written(event)
+                for item in written(self.rest()):
+                    yield item
                 await response.http_response.aclose()
-                await asyncio.sleep(wait or 0)
+                if wait:
+                    await asyncio.sleep(wait)
                 response = await self._next()
-            for event in self.closing():
-                yield written(event)
+            for item in written(self.closing()):
+                yield item
         finally:
             self.run.close()
             if response is not None:
@@ -197,28 +199,49 @@ class Awaiting(Driver):
         return response
 
 
-def _whole(response: Any) -> bool:
-    """Say whether a server answered JSON although a stream was asked for."""
-    return "json" in response.headers.get("content-type", "")
+def _framed(events: list[Event]) -> list[bytes]:
+    """Return events as text, in one piece."""
+    return [b"".join(map(frame, events))] if events else []
 
 
-def _events(response: Any) -> Iterator[Event]:
-    if _whole(response):
-        yield from replay_message(json.loads(response.http_response.read()))
-        return
-    for event in response._client._make_sse_decoder().iter_bytes(response.http_response.iter_bytes()):
-        if event.data:
-            yield json.loads(event.data)
+def _parsed(events: list[Event]) -> list[Parsed]:
+    return list(map(Parsed, events))
 
 
-async def _aevents(response: Any) -> AsyncIterator[Event]:
-    if _whole(response):
-        for whole in replay_message(json.loads(await response.http_response.aread())):
-            yield whole
-        return
-    async for event in response._client._make_sse_decoder().aiter_bytes(response.http_response.aiter_bytes()):
-        if event.data:
-            yield json.loads(event.data)
+def _kind(response: Any) -> str:
+    """Return how a reply comes: whole (some servers answer JSON although a stream was asked for), as text, or in frames."""
+    content_type = response.headers.get("content-type", "")
+    return "whole" if "json" in content_type else "frames" if "vnd.amazon.eventstream" in content_type else "text"
+
+
+def _pieces(response: Any) -> Iterator[list[Event]]:
+    """Yield the events of a reply, as many at once as have come."""
+    http, kind = response.http_response, _kind(response)
+    if kind == "whole":
+        yield replay_message(json.loads(http.read()))
+    elif kind == "frames":  # only the SDK can read them
+        for event in response._client._make_sse_decoder().iter_bytes(http.iter_bytes()):
+            yield [json.loads(event.data)] if event.data else []
+    else:
+        reader = FrameReader()
+        for piece in http.iter_bytes():
+            yield reader.feed(piece)
+        yield reader.end()
+
+
+async def _apieces(response: Any) -> AsyncIterator[list[Event]]:
+    """The same for async clients."""
+    http, kind = response.http_response, _kind(response)
+    if kind == "whole":
+        yield replay_message(json.loads(await http.aread()))
+    elif kind == "frames":
+        async for event in response._client._make_sse_decoder().aiter_bytes(http.aiter_bytes()):
+            yield [json.loads(event.data)] if event.data else []
+    else:
+        reader = FrameReader()
+        async for piece in http.aiter_bytes():
+            yield reader.feed(piece)
+        yield reader.end()
 
 
 class _Body(httpx2.SyncByteStream):

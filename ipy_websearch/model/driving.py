@@ -7,24 +7,25 @@ begun, what cannot be mended ends it with an `error` event, as the API's own str
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import anthropic
 import httpx2
 
 from ipy_websearch.errors import ModelError
-from ipy_websearch.model.client import retry_after
-from ipy_websearch.model.frames import EventClient
+from ipy_websearch.http.response import retry_after
+from ipy_websearch.model.frames import EventClient, WholeResponse, parse_now
 from ipy_websearch.model.retry import MAX_RETRIES, retry_wait_s
 
 Event = dict[str, Any]
 Block = Callable[[Callable[[], Any]], None]
 
 _RAW = "x-stainless-raw-response"
+_OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
 
-LOST = (anthropic.AnthropicError, httpx2.HTTPError, OSError)
-"""What a connection raises when it breaks in the middle of a reply."""
+LOST = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError)
+"""What is raised when a connection breaks in the middle of a reply, or when what comes is no JSON."""
 
 
 class Run(Protocol):
@@ -104,11 +105,16 @@ class Driver:
         self._broken = None
         self.run.begin()
 
-    def feed(self, raw: Event) -> list[Event]:
-        """Take an event of a reply; return the events for the caller."""
-        if raw.get("type") == "error":
-            self._broken = self._broken or dict(raw)
-        return [] if self._broken else self.run.event(raw)
+    def feed(self, raws: Iterable[Event]) -> list[Event]:
+        """Take the next events of a reply; return the events for the caller."""
+        events: list[Event] = []
+        for raw in raws:
+            if raw.get("type") == "error":
+                self._broken = self._broken or dict(raw)
+            if self._broken:
+                break
+            events += self.run.event(raw)
+        return events
 
     def lost(self, exc: BaseException) -> None:
         """Say that the reply broke off."""
@@ -150,16 +156,19 @@ class Driver:
         headers = self.request.headers
         return any(name.lower() == _RAW for name in headers)
 
-    def response(self, events: Any = None, **body: Any) -> Any:
-        """Return the SDK's response with the first one's headers and another body, which for a stream are `events` or bytes."""
+    def response(self, events: Any = None, *, stream: Any = None, message: dict[str, Any] | None = None) -> Any:
+        """Return the SDK's response with the first one's headers and another body: a message, or a stream (of `events`)."""
         original = self.first.http_response
-        headers = original.headers.copy()
-        for name in ("content-encoding", "content-length", "transfer-encoding"):
-            headers.pop(name, None)
-        headers["content-type"] = "text/event-stream; charset=utf-8" if self.request.stream else "application/json"
-        client = self.first._client
-        return type(self.first)(
-            raw=httpx2.Response(original.status_code, headers=headers, request=original.request, **body),
+        headers = [(name, value) for name, value in original.headers.raw if name.lower() not in _OF_THE_BODY]
+        headers.append((b"content-type", b"text/event-stream; charset=utf-8" if self.request.stream else b"application/json"))
+        client, status, request = self.first._client, original.status_code, original.request
+        raw: httpx2.Response
+        if message is None:
+            raw = httpx2.Response(status, headers=headers, request=request, stream=stream)
+        else:
+            raw = WholeResponse(message, status, headers, request)
+        made = type(self.first)(
+            raw=raw,
             cast_to=self.request.cast_to,
             client=EventClient(client, events) if self.request.stream else client,
             stream=self.request.stream,
@@ -167,10 +176,9 @@ class Driver:
             options=self.first._options,
             retries_taken=self.first.retries_taken,
         )
-
-    def finished(self) -> bytes:
-        """Return the caller's message as JSON."""
-        return json.dumps(self.run.final(), ensure_ascii=False).encode("utf-8", "replace")
+        if message is not None:
+            parse_now(made)
+        return made
 
 
 def with_body(request: Any, body: dict[str, Any]) -> Any:

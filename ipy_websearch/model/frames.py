@@ -1,5 +1,6 @@
-"""Server-sent events as we write them, and what lets the SDK read them without writing them first.
+"""Server-sent events as we read and write them, and what lets the SDK read ours without writing them first.
 
+A stream is read in the pieces in which it comes, many events at once; the SDK's own decoder takes one line at a time.
 A caller that streams gets its events as they are; only one that wants the raw response gets them as text. So a client whose
 platform streams something else than text (Bedrock's binary frames) reads ours all the same.
 """
@@ -8,15 +9,89 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
-from anthropic import _streaming
+import anthropic
+import httpx2
+from anthropic import _response, _streaming
+
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Returns a value as JSON; kept, since `json.dumps` makes an encoder anew for each call with options."""
 
 
 def frame(event: Mapping[str, Any]) -> bytes:
     """Return one event as the bytes of a server-sent event."""
-    data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-    return f"event: {event['type']}\ndata: {data}\n\n".encode("utf-8", "replace")
+    return f"event: {event['type']}\ndata: {encode(event)}\n\n".encode("utf-8", "replace")
+
+
+class FrameReader:
+    """Reads server-sent events out of the pieces of a stream, wherever these begin and end."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[dict[str, Any]]:
+        """Return the events that the stream's next piece has completed.
+
+        Raises:
+            ValueError: the data of an event is not JSON.
+        """
+        data = self._rest + piece
+        if b"\r" in data:
+            cut = data.endswith(b"\r")  # the other half of a line's end may follow
+            data = data[: len(data) - cut].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * cut
+        *frames, self._rest = data.split(b"\n\n")
+        return [event for text in frames if (event := _event(text)) is not None]
+
+    def end(self) -> list[dict[str, Any]]:
+        """Return the event at the end of a stream that lacks its empty line, if it is whole."""
+        try:
+            event = _event(self._rest.replace(b"\r", b"\n"))
+        except ValueError:
+            event = None
+        return [] if event is None else [event]
+
+
+def _event(frame: bytes) -> dict[str, Any] | None:
+    data = [line[5:] for line in frame.split(b"\n") if line.startswith(b"data:")]
+    if not data or data == [b" [DONE]"]:
+        return None
+    event = json.loads(b"\n".join(data).decode("utf-8", "replace"))
+    return event if isinstance(event, dict) else None
+
+
+class WholeResponse(httpx2.Response):
+    """A response that is a message; it becomes JSON text only for somebody who wants the text."""
+
+    def __init__(self, message: dict[str, Any], status: int, headers: Any, request: Any) -> None:
+        super().__init__(status, headers=headers, request=request, stream=httpx2.ByteStream(b""))
+        self.is_closed = self.is_stream_consumed = True
+        self._message = message
+
+    @cached_property
+    def _content(self) -> bytes:  # type: ignore[override]
+        return encode(self._message).encode("utf-8", "replace")
+
+    def json(self, **options: Any) -> Any:
+        """Return the message."""
+        return super().json(**options) if options else self._message
+
+
+def parse_now(response: Any) -> None:
+    """Let a response of the SDK hold its parsed message, so that `parse()` does not read it as text first.
+
+    What this needs of the SDK's inside is looked for: where it is not there, `parse()` reads the text.
+    """
+    kept, ids = getattr(response, "_parsed_by_type", None), getattr(_response, "add_response_ids", None)
+    if kept is None or ids is None:
+        return
+    parsed = response._parse()
+    if callable(after := response._options.post_parser):
+        parsed = after(parsed)
+    if isinstance(parsed, anthropic.BaseModel):
+        ids(parsed, request_id=response.request_id, workspace_id=response.workspace_id)
+    kept[response._cast_to] = parsed
 
 
 class EventClient:

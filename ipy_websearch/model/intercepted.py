@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import anthropic
+import httpx2
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.drivers import Awaiting, Blocking
@@ -130,7 +131,10 @@ class SearchMiddleware(anthropic.Middleware):
             return None
         if request.retries_taken and (kept := self._kept.pop(str(request.options.idempotency_key), None)):
             return kept
-        return self._interceptor.begin(body, self._platform, forced=self._lacks_search)
+        run = self._interceptor.begin(body, self._platform, forced=self._lacks_search)
+        if run is not None and body.get("thread"):
+            raise thread_refusal(request)
+        return run
 
     def _refused(self, response: Any, request: Any) -> bool:
         """Say whether a server that nobody knows may have refused the API's own tools."""
@@ -151,6 +155,19 @@ class SearchMiddleware(anthropic.Middleware):
             self._kept[str(request.options.idempotency_key)] = run
             while len(self._kept) > _KEPT_RUNS:
                 self._kept.popitem(last=False)
+
+
+def thread_refusal(request: Any) -> anthropic.BadRequestError:
+    """Return the API's own refusal of a conversation that the server is to keep (`thread`).
+
+    The server would keep the calls of our tools, and the caller's next turn could not go on from them. The SDK's tool runner
+    understands it and goes on with whole histories (anthropic 2.11 `lib/threads/_thread_state.py`, read 2026-11).
+    """
+    message = "a conversation kept by the server (thread) cannot be searched for here; send the whole history instead"
+    details = {"error_code": "thread_unsupported_request", "unsupported": ["web_search"]}
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message, "details": details}}
+    response = httpx2.Response(400, json=body, request=httpx2.Request("POST", "http://localhost" + _path(request)))
+    return anthropic.BadRequestError(message, response=response, body=body)
 
 
 def _path(request: Any) -> str:

@@ -30,6 +30,23 @@ def is_known(name: str) -> bool:
     return bool(_CLAUDE.search(name))
 
 
+_VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2}))?(?!\d)")
+
+
+def forces_tools(name: str) -> bool:
+    """Say whether a request may force a model to call a tool (`tool_choice` "any" or "tool").
+
+    From Fable and Mythos 5.1, Opus and Sonnet 5.5 on the API answers 400 to that; Haiku takes it up to 5.5
+    (platform.claude.com/docs/en/models/…/whats-new, "Forced tool use is not supported", read 2026-11). What came later is
+    taken not to: "auto" with a request in words works everywhere.
+    """
+    found = _VERSION.search(name)
+    if not found:
+        return True
+    version = (int(found[2]), int(found[3] or 0))
+    return version <= (5, 5) if found[1] == "haiku" else version < (5, 1)
+
+
 def unknown_note(name: str) -> str:
     """Return a note for a name that is not like Anthropic's models, with the one that it may have meant; "" for the others."""
     if is_known(name):

@@ -29,12 +29,7 @@ def open_client(platform: str, key: str | None) -> Any:
     import anthropic
 
     if platform == "offline":
-        from ipy_websearch.model.offline.transport import offline_transport
-
-        http_client = anthropic.DefaultAsyncHttpxClient(transport=offline_transport())
-        return anthropic.AsyncAnthropic(
-            api_key=OFFLINE_MODEL, base_url="http://offline.invalid", http_client=http_client, max_retries=0
-        )
+        return open_in_process()
     if platform in CLOUDS:
         return _open_cloud(platform)
     token = os.environ.get("ANTHROPIC_AUTH_TOKEN")
@@ -43,6 +38,18 @@ def open_client(platform: str, key: str | None) -> Any:
     # A local server wants no key, but the SDK wants one to be given.
     return anthropic.AsyncAnthropic(
         api_key=key if key or token else "none", http_client=anthropic.DefaultAioHttpClient(), max_retries=0
+    )
+
+
+def open_in_process(**options: Any) -> Any:
+    """Return the SDK's client for a Messages API inside this process; the options are those of `offline_transport`."""
+    import anthropic
+
+    from ipy_websearch.model.offline.transport import offline_transport
+
+    http_client = anthropic.DefaultAsyncHttpxClient(transport=offline_transport(**options))
+    return anthropic.AsyncAnthropic(
+        api_key=OFFLINE_MODEL, base_url="http://offline.invalid", http_client=http_client, max_retries=0
     )
 
 

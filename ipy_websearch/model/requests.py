@@ -31,15 +31,15 @@ def build_request(
     platform: Platform,
     tool_choice: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the body of a request (without `stream`); `messages` are left untouched."""
+    """Return the body of a request (without `stream`); `messages` and `tools` are shared with it, and left untouched."""
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": max_tokens,
         "system": [{"type": "text", "text": system}],
-        "messages": [dict(message) for message in messages],
+        "messages": list(messages),
     }
     if tools and (platform.tool_choice or tool_choice is None):
-        body["tools"] = [dict(tool) for tool in tools]
+        body["tools"] = tools
         if tool_choice is not None:
             body["tool_choice"] = dict(tool_choice)
     if platform.caching:
@@ -52,10 +52,12 @@ def _mark_newest(messages: list[dict[str, Any]]) -> None:
     """Put cache breakpoints on the last block of the newest user messages; the older one is where the next request,
     whose prefix it shares, finds the cache again even when more than 20 blocks were added since."""
     marked = 0
-    for message in reversed(messages):
+    for n in range(len(messages) - 1, -1, -1):
+        message = messages[n]
         if message["role"] != "user" or isinstance(message["content"], str) or not message["content"]:
             continue
-        message["content"] = [*message["content"][:-1], {**message["content"][-1], "cache_control": CACHE_CONTROL}]
+        *blocks, newest = message["content"]
+        messages[n] = {**message, "content": [*blocks, {**newest, "cache_control": CACHE_CONTROL}]}
         marked += 1
         if marked == MESSAGE_BREAKPOINTS:
             return

@@ -84,8 +84,7 @@ class Upstream:
         return isinstance(body, Mapping) and self._interceptor.begin(body, self.platform) is not None
 
     async def _intercepted(self, path: str, query: str, headers: list[tuple[str, str]], body: Any) -> httpx2.Response:
-        given: dict[str, Any] = {"Authorization": anthropic.Omit()}
-        given |= {_spelt(name): value for name, value in headers if name.lower() not in _OURS}
+        given: dict[str, Any] = {"Authorization": anthropic.Omit(), **_joined(headers)}
         streamed = bool(body.get("stream"))
         options = anthropic.RequestOptions(headers={**given, _RAW: "stream"})
         try:
@@ -102,8 +101,14 @@ class Upstream:
         return _as_read(response.http_response)  # type: ignore[attr-defined]
 
 
-def _spelt(name: str) -> str:
-    return "Authorization" if name.lower() == "authorization" else name
+def _joined(headers: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the caller's headers that go on; one that came several times (`anthropic-beta`) is one with all values."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        name = "Authorization" if name.lower() == "authorization" else name.lower()
+        if name not in _OURS:
+            found[name] = f"{found[name]},{value}" if name in found else value
+    return found
 
 
 def _as_read(response: httpx2.Response) -> httpx2.Response:

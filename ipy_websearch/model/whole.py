@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ipy_websearch.errors import ModelError
-from ipy_websearch.model.client import ModelClient, _timeout
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.frames import FrameReader
 from ipy_websearch.model.reply import Reply
-
-PATH = "/v1/messages"
 
 
 async def whole_message(client: ModelClient, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,28 +21,24 @@ async def whole_message(client: ModelClient, body: Mapping[str, Any]) -> dict[st
     Raises:
         ModelError: the API refused it, could not be reached, or answered with something that is no message.
     """
-    import httpx2
-
-    sdk = await client._client()
-    with client._translated(sdk):
-        # Not `messages.create`: it copies and checks the whole body once more, which is a fifth of a request's processor time.
-        response = await sdk.post(PATH, cast_to=httpx2.Response, body=dict(body), options={"timeout": _timeout()})
-        streamed = "event-stream" in response.headers.get("content-type", "")
-        message = _from_stream(client, response.text) if streamed else json.loads(response.content)
+    response = await client.response(body)
+    streamed = "event-stream" in response.headers.get("content-type", "")
+    try:
+        message = _from_stream(client, response.content) if streamed else json.loads(response.content)
+    except ValueError:
+        message = None
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
         raise ModelError("the model's answer is no message of the Messages API; is ANTHROPIC_BASE_URL right?", status=200)
     return message
 
 
-def _from_stream(client: ModelClient, text: str) -> dict[str, Any]:
+def _from_stream(client: ModelClient, content: bytes) -> dict[str, Any]:
     """Return the message of a stream, which some servers send whether or not one was asked for."""
-    reply = Reply()
-    for line in text.split("\n"):
-        if line.startswith("data:"):
-            event = json.loads(line[5:])
-            if event.get("type") == "error":
-                raise client._stream_error(event)
-            reply.apply(event)
+    reply, reader = Reply(), FrameReader()
+    for event in (*reader.feed(content), *reader.end()):
+        if event.get("type") == "error":
+            raise client.stream_error(event)
+        reply.apply(event)
     if not reply.complete:
         raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
     facts = {"stop_reason": reply.stop_reason, "stop_details": reply.stop_details, "usage": reply.usage_fields}

@@ -18,6 +18,7 @@ from ipy_websearch.config import base_url
 from ipy_websearch.credentials import Credentials
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.http.client import HttpClient
+from ipy_websearch.providers.place import NOWHERE, Place
 from ipy_websearch.results import SearchResults
 
 SafeSearch = Literal["off", "moderate", "strict"]
@@ -33,7 +34,8 @@ class SearchRequest:
 
     `query` is 2 characters or more. `freshness` is pd, pw, pm or py (past day, week, month, year; the words are
     understood too) or "YYYY-MM-DDtoYYYY-MM-DD". `country` and `language` are two-letter codes, "" for the engine's
-    default. Domains are bare host names; only one of the two lists may be given. `goggles` are addresses or inline rules.
+    default; `place` says more than a country where an engine takes it. Domains are bare host names; only one of the two lists
+    may be given. `goggles` are addresses or inline rules.
 
     Raises:
         ConfigError: on construction, when a value is not of that form; the message says what is.
@@ -48,6 +50,7 @@ class SearchRequest:
     allowed_domains: tuple[str, ...] = ()
     blocked_domains: tuple[str, ...] = ()
     goggles: tuple[str, ...] = ()
+    place: Place = NOWHERE
 
     def __post_init__(self) -> None:
         put = object.__setattr__

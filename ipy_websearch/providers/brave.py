@@ -18,6 +18,7 @@ from ipy_websearch.providers.base import ProviderInfo, SearchRequest
 from ipy_websearch.providers.brave_context import context_parameters, context_results
 from ipy_websearch.providers.brave_wire import error_of, rate_limit, shared_parameters, wrong_parameters
 from ipy_websearch.providers.engine import Engine
+from ipy_websearch.providers.place import place_headers
 from ipy_websearch.providers.registry import PROVIDERS
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.usage import Charge
@@ -49,7 +50,7 @@ class BraveProvider(Engine):
         count, fewer = self.count(request, MAX_COUNT)
         notices += fewer
         params = web_parameters(request, query, count) | self.chosen_options()
-        raw = self.readable(await self._ask("/res/v1/web/search", params, TIMEOUT_S))
+        raw = self.readable(await self._ask("/res/v1/web/search", params, TIMEOUT_S, request=request))
         if altered := parsing.text(parsing.mapping(raw.get("query")).get("altered"), 200):
             notices.append(f"brave searched for {altered!r}")
         extra: dict[str, Any] = {}
@@ -82,13 +83,23 @@ class BraveProvider(Engine):
         """
         query, notices = self.clipped(request.query, MAX_CHARS, MAX_WORDS)
         params = context_parameters(request, query, maximum_number_of_tokens, context_threshold_mode)
-        raw = self.readable(await self._ask("/res/v1/llm/context", params, TIMEOUT_S))
+        raw = self.readable(await self._ask("/res/v1/llm/context", params, TIMEOUT_S, request=request))
         results = list(context_results(raw))
         charges = (Charge("brave", "context"),)
         return self.answer(request, results, raw=raw, notices=notices, charges=charges)
 
-    async def _ask(self, path: str, params: Mapping[str, Any], timeout_s: float, retries: int = 2) -> Any:
-        """Return the JSON of an endpoint: by GET, or by POST when inline goggles are too long for a request line."""
+    async def _ask(
+        self,
+        path: str,
+        params: Mapping[str, Any],
+        timeout_s: float,
+        retries: int = 2,
+        request: SearchRequest | None = None,
+    ) -> Any:
+        """Return the JSON of an endpoint: by GET, or by POST when inline goggles are too long for a request line.
+
+        The place of `request` goes along.
+        """
         goggles = params.get("goggles") or []
         long = sum(map(len, goggles)) > _LONG_GOGGLES
         pairs = [(name, value) for name, value in params.items() if name != "goggles"]
@@ -99,7 +110,7 @@ class BraveProvider(Engine):
             provider=self.name,
             params=None if long else [*pairs, *(("goggles", goggle) for goggle in goggles)],
             json=body,
-            headers={"X-Subscription-Token": self.key()},
+            headers={"X-Subscription-Token": self.key(), **(place_headers(request.place, request.country) if request else {})},
             timeout_s=timeout_s,
             retries=retries,
             explain=self.explain,
@@ -112,7 +123,7 @@ class BraveProvider(Engine):
         except ProviderError as exc:
             notices.append(f"the rich result could not be had: {exc}")
             return None
-        return answer if isinstance(answer, dict) and answer.get("results") else None
+        return dict(answer) if isinstance(answer, dict) and answer.get("results") else None
 
     def explain(self, response: HttpResponse) -> Reason:
         """Return why Brave refused: a refused key, which rate limit was passed, or which parameter is wrong."""

@@ -13,7 +13,7 @@ from ipy_websearch.config import did_you_mean
 from ipy_websearch.credentials import Credentials
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.http.response import HttpResponse, Reason, explain_any
+from ipy_websearch.http.response import HttpResponse, JsonObject, Reason, explain_any
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest
 from ipy_websearch.results import SearchResult, SearchResults
@@ -151,12 +151,13 @@ class Engine:
             extra=dict(extra or {}),
             charges=tuple(charges),
             notices=tuple(notices),
-            raw=raw,
+            body=raw.body if isinstance(raw, JsonObject) else raw,
         )
 
 
 _ASKED: dict[str, Callable[[SearchRequest], bool]] = {
     "goggles": lambda request: bool(request.goggles),
+    "place": lambda request: bool(request.place),
     "freshness": lambda request: bool(request.freshness),
     "country": lambda request: bool(request.country),
     # English is the language that is set when nobody chose one, moderate the filter.
@@ -168,6 +169,8 @@ _ASKED: dict[str, Callable[[SearchRequest], bool]] = {
 def permitted(results: Iterable[SearchResult], request: SearchRequest) -> list[SearchResult]:
     """Return the results on the allowed domains (all when none are named) that are not on a blocked one."""
     allowed, blocked = request.allowed_domains, request.blocked_domains
+    if not allowed and not blocked:
+        return list(results)
     return [
         result
         for result in results

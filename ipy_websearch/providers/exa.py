@@ -44,7 +44,7 @@ class ExaProvider(Engine):
         """
         query, notices = self.clipped(request.query, MAX_CHARS)
         count, fewer = self.count(request, MAX_COUNT)
-        notices += [*fewer, *self.unsupported(request, "goggles", "language")]
+        notices += [*fewer, *self.unsupported(request, "goggles", "place", "language")]
         raw = self.readable(
             await self.http.request_json(
                 "POST",

@@ -15,6 +15,7 @@ from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import ProviderInfo, SearchRequest
 from ipy_websearch.providers.engine import Engine
 from ipy_websearch.providers.firecrawl_pages import ScrapedPage, SiteMap, map_links, scraped_page
+from ipy_websearch.providers.place import place_words
 from ipy_websearch.providers.registry import PROVIDERS
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.usage import Charge
@@ -154,6 +155,8 @@ def firecrawl_body(request: SearchRequest, query: str, count: int) -> dict[str, 
         body["excludeDomains"] = list(request.blocked_domains)
     if (country := request.country.upper()) not in ("", "ALL"):
         body["country"] = {"UK": "GB"}.get(country, country)
+    if words := place_words(request.place, request.country):
+        body["location"] = words
     return body
 
 

@@ -43,7 +43,7 @@ class PerplexityProvider(Engine):
         """
         query, notices = self.clipped(request.query, MAX_CHARS)
         count, fewer = self.count(request, MAX_COUNT)
-        notices += [*fewer, *self.unsupported(request, "goggles", "safe_search")]
+        notices += [*fewer, *self.unsupported(request, "goggles", "place", "safe_search")]
         if (given := len(request.allowed_domains or request.blocked_domains)) > MAX_DOMAINS:
             notices.append(f"perplexity filters by {MAX_DOMAINS} domains, not {given}; results of others are left out here")
         raw = self.readable(

@@ -78,10 +78,13 @@ class SearchRouter:
         self._down_until: dict[str, float] = {}
         self._flights: Flights[SearchResults] = Flights()
 
-    async def search(self, request: SearchRequest, *, provider: str | None = None, fresh: bool = False) -> SearchResults:
+    async def search(
+        self, request: SearchRequest, *, provider: str | None = None, fresh: bool = False, held: bool = False
+    ) -> SearchResults:
         """Return the results of one search.
 
-        `provider` names one engine (None or "": the chain). `fresh` asks again even if the cache has an answer.
+        `provider` names one engine (None or "": the chain). `fresh` asks again even if the cache has an answer. With `held`,
+        the answer may wait a moment before it is written to the cache's file (see `Cache.hold`).
 
         Raises:
             MissingKeyError: the engine asked for by name has no key.
@@ -90,7 +93,7 @@ class SearchRouter:
                 by those that failed.
         """
         if provider:
-            return await self._ask(self._by_name(provider), request, fresh)
+            return await self._ask(self._by_name(provider), request, fresh, held)
         attempts: list[Attempt] = []
         empty: SearchResults | None = None
         for engine in self._available():
@@ -98,7 +101,7 @@ class SearchRouter:
                 attempts.append(Attempt(engine.name, f"not asked again before {_clock_time(down)}: it could not be reached"))
                 continue
             try:
-                results = await self._ask(engine, request, fresh)
+                results = await self._ask(engine, request, fresh, held)
             except ProviderError as exc:
                 attempts.append(Attempt(engine.name, str(exc), exc.status))
                 continue
@@ -189,15 +192,15 @@ class SearchRouter:
             raise ConfigError(f"{engine.info.label} cannot be used: {why}")
         return replace(engine, name=engine.name or engine.info.name)
 
-    async def _ask(self, engine: _Asked, request: SearchRequest, fresh: bool) -> SearchResults:
+    async def _ask(self, engine: _Asked, request: SearchRequest, fresh: bool, held: bool) -> SearchResults:
         """Return one engine's answer: from the cache, from the same search in flight, or by asking."""
         key = json.dumps([engine.name, engine.info.address(), engine.options, request_key(request)], default=str)
         if not fresh and engine.info.name != _LOCAL and (stored := self._read(key)) is not None:
             return stored
-        results, paid = await self._flights.share(key, lambda: self._send(engine, request, key))
+        results, paid = await self._flights.share(key, lambda: self._send(engine, request, key, held))
         return results if paid else _free(results)
 
-    async def _send(self, engine: _Asked, request: SearchRequest, key: str) -> SearchResults:
+    async def _send(self, engine: _Asked, request: SearchRequest, key: str, held: bool) -> SearchResults:
         try:
             results = await self._engine(engine).search(request)
         except ProviderError as exc:
@@ -212,7 +215,7 @@ class SearchRouter:
         if engine.info.name not in PROVIDERS:  # an engine of another package may not have kept to the domain lists
             results = replace(results, results=tuple(permitted(results, request)))
         if self._cache is not None and self._ttl_s() > 0 and engine.info.name != _LOCAL:
-            self._cache.put(_KIND, key, to_json(results))
+            (self._cache.hold if held else self._cache.put)(_KIND, key, to_json(results))
         return replace(results, cost_usd=_cost(results))
 
     def _engine(self, engine: _Asked) -> Provider:

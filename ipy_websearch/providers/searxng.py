@@ -8,7 +8,6 @@ found because the engines behind it did not answer, that is a failure and not an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, ClassVar
 
 from ipy_websearch.http.response import HttpResponse, Reason
@@ -31,7 +30,7 @@ class SearxngProvider(Engine):
 
     name: ClassVar[str] = "searxng"
     info: ClassVar[ProviderInfo] = PROVIDERS["searxng"]
-    price = (Charge("searxng", "search", usd=Decimal(0)),)
+    price = (Charge("searxng", "search"),)  # free by the price table; one's own prices.toml may say what a server costs
     options: ClassVar[tuple[str, ...]] = ("categories", "engines", "pageno")
 
     async def search(self, request: SearchRequest) -> SearchResults:
@@ -42,7 +41,7 @@ class SearxngProvider(Engine):
             ProviderError: the server refused, failed or could not be reached, or none of its engines answered.
         """
         query, notices = self.clipped(request.query, MAX_CHARS)
-        notices += self.unsupported(request, "goggles", *(() if request.language else ("country",)))
+        notices += self.unsupported(request, "goggles", "place", *(() if request.language else ("country",)))
         if request.freshness and request.freshness not in _PERIODS:
             notices.append("searxng knows the past day, week, month and year, but no range of dates; ignored")
         raw = self.readable(

@@ -26,11 +26,15 @@ def request_key(request: SearchRequest) -> tuple[Any, ...]:
         request.safe_search,
         *(tuple(sorted(set(domains))) for domains in (request.allowed_domains, request.blocked_domains)),
         request.goggles,
+        *((request.place.city, request.place.region, request.place.timezone) if request.place else ()),
     )
 
 
 def to_json(results: SearchResults) -> dict[str, Any]:
     """Return the results as JSON; what belongs to one call alone (attempts, cost, cached) is left out."""
+    # The engine's answer is kept as the text that it came as: to write it anew would take longer than all the rest.
+    text = _text(results.body)
+    answer = {"raw": results.raw} if text is None else {"body": text}
     return {
         "query": results.query,
         "provider": results.provider,
@@ -41,13 +45,21 @@ def to_json(results: SearchResults) -> dict[str, Any]:
         "charges": [[c.provider, c.kind, str(c.units), c.unit, None if c.usd is None else str(c.usd)] for c in results.charges],
         "notices": results.notices,
         "extra": dict(results.extra),
-        "raw": results.raw,
+        **answer,
     }
+
+
+def _text(body: Any) -> str | None:
+    try:
+        return body.decode() if isinstance(body, bytes) else None
+    except UnicodeDecodeError:
+        return None
 
 
 def from_json(value: Any) -> SearchResults | None:
     """Return results that `to_json` made, None for anything else (an entry of another version)."""
     try:
+        body = value["body"].encode() if "body" in value else value["raw"]
         return SearchResults(
             results=tuple(
                 SearchResult(title, url, words, date and datetime.fromisoformat(date), tuple(more), score)
@@ -61,7 +73,7 @@ def from_json(value: Any) -> SearchResults | None:
                 for provider, kind, units, unit, usd in value["charges"]
             ),
             notices=tuple(value["notices"]),
-            raw=value["raw"],
+            body=body,
         )
-    except (LookupError, TypeError, ValueError, ArithmeticError):
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
         return None

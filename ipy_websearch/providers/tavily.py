@@ -50,7 +50,7 @@ class TavilyProvider(Engine):
         """
         query, notices = self.clipped(request.query, MAX_CHARS)
         count, fewer = self.count(request, MAX_COUNT)
-        notices += [*fewer, *self.unsupported(request, "goggles", "language", "safe_search")]
+        notices += [*fewer, *self.unsupported(request, "goggles", "place", "language", "safe_search")]
         options = self.chosen_options()
         country = country_name(request.country)
         if request.country and not country:

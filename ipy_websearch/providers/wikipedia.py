@@ -61,7 +61,7 @@ class WikipediaProvider(Engine):
             ProviderError: Wikipedia refused, failed or could not be reached.
         """
         language = _language(request.language)
-        notices = self.unsupported(request, "goggles", "freshness", "country", "safe_search")
+        notices = self.unsupported(request, "goggles", "place", "freshness", "country", "safe_search")
         if request.allowed_domains and not parsing.host_matches(_page_address(language, "X"), request.allowed_domains):
             notices.append(f"wikipedia has no pages of {', '.join(request.allowed_domains)}")
             return self.answer(request, (), raw=None, notices=notices)

@@ -37,10 +37,16 @@ class Issued:
     encrypted: set[str] = field(default_factory=set)
     paused: list[list[str]] = field(default_factory=list)
     thinking_before: dict[str, list[str]] = field(default_factory=dict)
+    bound_to: dict[str, str] = field(default_factory=dict)
 
-    def note(self, message: dict[str, Any]) -> None:
-        """Keep the signatures, encrypted texts and paused turns of a message that is being sent."""
+    def note(self, message: dict[str, Any], body: dict[str, Any] | None = None) -> None:
+        """Keep the signatures, encrypted texts and paused turns of a message that is being sent as the answer to `body`."""
         before: list[str] = []
+        if body is not None:
+            sent = [block for turn in Call(body, self).turns for _, block in turn.blocks]
+            for at, block in enumerate(message["content"]):
+                if sign := block.get("signature") if block["type"] == "thinking" else block.get("data"):
+                    self.bound_to[sign] = prefix(body, [*sent, *message["content"][:at]])
         for block in message["content"]:
             if block["type"] == "thinking":
                 self.thinking[block["signature"]] = block["thinking"]
@@ -130,6 +136,20 @@ def examine(call: Call) -> None:
     for check in all_rules():
         if call.version >= NEWEST or check not in SINCE_2026_10_21:
             check(call)
+
+
+def prefix(body: dict[str, Any], blocks: list[dict[str, Any]]) -> str:
+    """Return what a thinking block is tied to: the instructions, the tools and all blocks before it."""
+    return json.dumps(_bare([body.get("system"), body.get("tools"), blocks]), sort_keys=True)
+
+
+def _bare(value: Any) -> Any:
+    """Return a value without cache breakpoints and fields that are null."""
+    if isinstance(value, dict):
+        return {
+            name: _bare(inner) for name, inner in value.items() if inner is not None and name not in ("cache_control", "caller")
+        }
+    return [_bare(inner) for inner in value] if isinstance(value, list) else value
 
 
 def plain(block: dict[str, Any]) -> str:

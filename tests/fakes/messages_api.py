@@ -30,7 +30,7 @@ from tests.fakes.answers import (
     request_headers,
     stream,
 )
-from tests.fakes.batches import Batches, serve
+from tests.fakes.batches import MAX_BATCH_BYTES, Batches, serve
 from tests.fakes.examination import NEWEST, VERSIONS, Call, Issued, Refused, examine, refuse
 from tests.fakes.prompt_cache import PromptCache, prefixes
 from tests.fakes.rendering import Ready, render
@@ -75,9 +75,9 @@ class MessagesAPI(Server):
         """Let a function from the request's JSON to parts answer whenever the queue is empty."""
         self._behaviour = function
 
-    def remember(self, content: Sequence[dict[str, Any]], *, paused: bool = False) -> None:
-        """Take blocks for sent by this API: for tests that begin with a history they did not fetch here."""
-        self.issued.note({"content": list(content), "stop_reason": "pause_turn" if paused else None})
+    def remember(self, content: Sequence[dict[str, Any]], *, paused: bool = False, body: dict[str, Any] | None = None) -> None:
+        """Take blocks for sent by this API, as the answer to `body`: for tests that begin with a history of their own."""
+        self.issued.note({"content": list(content), "stop_reason": "pause_turn" if paused else None}, body)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that send the package here."""
@@ -153,9 +153,9 @@ class MessagesAPI(Server):
             refuse("Invalid bearer token", 401, "authentication_error")
         return version
 
-    async def _json(self, request: web.Request) -> dict[str, Any]:
+    async def _json(self, request: web.Request, most: int = MAX_BYTES) -> dict[str, Any]:
         raw = await request.read()
-        if len(raw) > MAX_BYTES:
+        if len(raw) > most:
             refuse("Request exceeds the maximum size", 413, "request_too_large")
         try:
             body = json.loads(raw)
@@ -212,7 +212,7 @@ class MessagesAPI(Server):
             counts, store = self.cache.lookup(received.body)
             message["usage"] = counts | message["usage"]
             store()
-        self.issued.note(message)
+        self.issued.note(message, received.body)
         received.status, received.answer = 200, message
         return message
 
@@ -230,7 +230,8 @@ class MessagesAPI(Server):
     async def _batches(self, request: web.Request) -> web.StreamResponse:
         try:
             self._admit(request)
-            body = await self._json(request) if request.method == "POST" and "id" not in request.match_info else None
+            creates = request.method == "POST" and "id" not in request.match_info
+            body = await self._json(request, MAX_BATCH_BYTES) if creates else None
             return await serve(self.batches, request, self.url, body)
         except Refused as refused:
             return error_answer(refused.status, refused.kind, refused.message)

@@ -7,7 +7,9 @@ elsewhere it is ours, and a test should only look at the status and the error's 
 
 from __future__ import annotations
 
-from tests.fakes.examination import NEWEST, Call, encrypted_texts, plain, refuse, rule, since_2026_10_21
+from typing import Any
+
+from tests.fakes.examination import NEWEST, Call, encrypted_texts, plain, prefix, refuse, rule, since_2026_10_21
 from tests.fakes.shapes import check_blocks, check_fields, is_filled
 
 SAMPLING = ("temperature", "top_p", "top_k")
@@ -169,6 +171,18 @@ def thinking_comes_back_unchanged(call: Call) -> None:
         if block["type"] == "redacted_thinking" and block["data"] not in call.issued.thinking:
             refuse(f"{path}: Invalid `data` in `redacted_thinking` block")
     _nothing_dropped(call)
+
+
+@rule
+def nothing_before_thinking_has_changed(call: Call) -> None:
+    """A thinking block comes back behind the instructions, tools and messages that it was thought after."""
+    before: list[dict[str, Any]] = []
+    for turn in call.turns:
+        for path, block in turn.blocks:
+            sign = block.get("signature") if block["type"] == "thinking" else block.get("data")
+            if sign in call.issued.bound_to and call.issued.bound_to[sign] != prefix(call.body, before):
+                refuse(f"{path}: the conversation before this `thinking` block differs from the one that it was produced in")
+            before.append(block)
 
 
 def _nothing_dropped(call: Call) -> None:

@@ -12,6 +12,8 @@ from tests.fakes.shapes import check_fields, words
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+UNFORCED = re.compile(r"claude-(opus-5-5|sonnet-5-5|fable-5-[12]|mythos-5-[12])$")
+"""Models that cannot be forced to call a tool (platform.claude.com/docs, "What's new" of each, read 2026-11)."""
 MAX_STRICT, MAX_OPTIONAL, MAX_UNIONS, MAX_BREAKPOINTS = 20, 24, 16, 4
 
 CUSTOM = words(
@@ -140,6 +142,8 @@ def tool_choice_fits_the_tools(call: Call) -> None:
         choice, "", f"tool_choice.{kind}", fields=fields.get(kind, ("type", "disable_parallel_tool_use"))
     ):
         refuse(problem)
+    if kind in ("any", "tool") and UNFORCED.search(call.body["model"]):
+        refuse('tool_choice: type "tool" and "any" are not supported for this model.')
     if kind == "tool" and choice.get("name") not in [tool["name"] for _, tool in tools_of(call)]:
         refuse(f"Tool '{choice.get('name')}' not found in provided tools")
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import httpx2
 
+from ipy_websearch.errors import ModelError
 from ipy_websearch.model.offline import wire
-from ipy_websearch.model.offline.brain import reply_to
+from ipy_websearch.model.offline.brain import Reply, reply_to
 from ipy_websearch.model.offline.checks import check_request
 from ipy_websearch.model.offline.tool_checks import Refused
 
@@ -30,19 +31,24 @@ MODEL = {
 }
 
 
-def offline_transport(pace_s: float = 0.0) -> httpx2.AsyncBaseTransport:
+Replies = Callable[[Mapping[str, Any]], Reply]
+"""Gives the reply to a valid request; a `ModelError` that it raises becomes the API's refusal with that status."""
+
+
+def offline_transport(pace_s: float = 0.0, reply: Replies = reply_to) -> httpx2.AsyncBaseTransport:
     """Return a transport for `anthropic.DefaultAsyncHttpxClient(transport=…)` that answers without a network.
 
     `pace_s` is how many seconds pass between two pieces of a streamed reply, so that streaming can be watched.
     """
-    return OfflineTransport(pace_s=pace_s)
+    return OfflineTransport(pace_s=pace_s, reply=reply)
 
 
 class OfflineTransport(httpx2.AsyncBaseTransport):
     """Serves POST /v1/messages (JSON and streaming), POST /v1/messages/count_tokens and GET /v1/models."""
 
-    def __init__(self, *, pace_s: float = 0.0) -> None:
+    def __init__(self, *, pace_s: float = 0.0, reply: Replies = reply_to) -> None:
         self.pace_s = pace_s
+        self._reply = reply
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Return the API's response to a request; a wrong request gets the API's refusal."""
@@ -53,6 +59,8 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
             return self._serve(request.method, request.url.path.rstrip("/"), content, headers)
         except Refused as exc:
             return _json(400, wire.error("invalid_request_error", str(exc), name), headers)
+        except ModelError as exc:
+            return _json(exc.status or 500, wire.error(exc.kind or "api_error", str(exc), name), headers)
         except Exception as exc:  # a fault of ours must reach the user as an error of the model, not as a lost connection
             return _json(500, wire.error("api_error", f"the offline model failed: {type(exc).__name__}: {exc}", name), headers)
 
@@ -77,7 +85,7 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
 
     def _message(self, body: Any, headers: Mapping[str, str]) -> httpx2.Response:
         check_request(body)
-        whole = wire.message(body, wire.within(reply_to(body), body["max_tokens"]))
+        whole = wire.message(body, wire.within(self._reply(body), body["max_tokens"]))
         if not body.get("stream"):
             return _json(200, whole, headers)
         stream = _Events(whole, self.pace_s)
