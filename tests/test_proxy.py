@@ -24,7 +24,7 @@ from ipy_websearch.interception import WebSearchInterceptor  # noqa: E402
 from ipy_websearch.proxy.__main__ import main  # noqa: E402
 from ipy_websearch.proxy.app import build_app  # noqa: E402
 from ipy_websearch.session import Session  # noqa: E402
-from tests.fakes.replies import error, hang_up, text, thinking, tool_use  # noqa: E402
+from tests.fakes.replies import error, hang_up, slow, text, thinking, tool_use  # noqa: E402
 
 MODEL = "claude-sonnet-5-5"
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
@@ -110,6 +110,70 @@ def test_the_request_form_of_claude_code_is_served(proxy: str, messages_api: Any
     heads = {"x-api-key": messages_api.key, "anthropic-version": "2023-06-01"}
     assert httpx2.post(f"{proxy}/v1/messages", headers=heads, json=ASKED).status_code == 200
     assert "authorization" not in {name.lower() for name in messages_api.requests[-1].headers}
+
+
+def test_what_claude_code_sends_along_goes_on(proxy: str, messages_api: Any) -> None:
+    """System blocks with breakpoints, metadata, several betas, a count with `?beta=true`, bodies of megabytes."""
+    system = [{"type": "text", "text": "x" * 3_000_000}, {"type": "text", "text": "y", "cache_control": {"type": "ephemeral"}}]
+    body = {**ASKED, "system": system, "metadata": {"user_id": "u"}}
+    heads = [("x-api-key", messages_api.key), ("anthropic-version", "2023-06-01"), ("x-app", "cli")]
+    heads += [("anthropic-beta", "claude-code-20250219"), ("anthropic-beta", "interleaved-thinking-2025-05-14")]
+    script(messages_api)
+    answered = httpx2.post(f"{proxy}/v1/messages?beta=true", headers=heads, json=body, timeout=30)
+    assert answered.status_code == 200 and answered.json()["usage"]["server_tool_use"]["web_search_requests"] == 1
+    for request in messages_api.requests:
+        assert request.body["system"] == system and request.body["metadata"] == {"user_id": "u"}
+        got = {name.lower(): value for name, value in request.headers.items()}
+        assert got["anthropic-beta"].replace(" ", "") == "claude-code-20250219,interleaved-thinking-2025-05-14"
+        assert got["x-app"] == "cli" and request.params == {"beta": "true"}
+    counted = {name: body[name] for name in ("model", "messages", "tools")}
+    count = httpx2.post(f"{proxy}/v1/messages/count_tokens?beta=true", headers=heads, json=counted)
+    assert count.json()["input_tokens"] > 0
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_errors_come_through_with_what_a_client_needs(proxy: str, messages_api: Any, brave_api: Any, stream: bool) -> None:
+    """Status, `request-id` and `retry-after`; once something was searched, the client is told not to begin anew."""
+    heads = {"x-api-key": messages_api.key, "anthropic-version": "2023-06-01"}
+    busy = error(429, headers={"retry-after": "9"})
+    messages_api.reply(busy)
+    response = httpx2.post(f"{proxy}/v1/messages", headers=heads, json={**ASKED, "stream": stream})
+    assert response.status_code == 429 and response.headers["retry-after"] == "9" and response.headers["request-id"]
+    assert response.json()["error"]["type"] == "rate_limit_error" and len(messages_api.requests) == 1
+    messages_api.reply(tool_use("ipy_web_search", {"query": "ruby author"}))
+    for _ in range(3):
+        messages_api.reply(error(529))
+    response = httpx2.post(f"{proxy}/v1/messages", headers=heads, json={**ASKED, "stream": stream}, timeout=30)
+    if stream:
+        assert response.status_code == 200 and '"overloaded_error"' in response.text.splitlines()[-2]
+    else:
+        assert response.status_code == 529 and response.headers["x-should-retry"] == "false"
+    assert brave_api.queries == ["ruby author"]
+
+
+def test_a_tool_runner_behind_it_goes_on_with_whole_histories(client: Any, messages_api: Any) -> None:
+    """The refusal of a thread reaches the SDK in the form that it understands."""
+
+    @anthropic.beta_tool
+    def get_weather() -> str:
+        """Return the weather."""
+        return "Sunny."
+
+    messages_api.reply(tool_use("ipy_web_search", {"query": "rome weather"}), tool_use("get_weather", {}))
+    messages_api.reply("Sunny.")
+    message = client.beta.messages.tool_runner(**{**ASKED, "tools": [SEARCH, get_weather]}).until_done()
+    assert message.content[-1].text == "Sunny." and len(messages_api.requests) == 2
+
+
+def test_a_client_that_goes_away_ends_the_request(proxy: str, messages_api: Any, brave_api: Any) -> None:
+    """The server behind it is not kept writing, and is not asked again."""
+    heads = {"x-api-key": messages_api.key, "anthropic-version": "2023-06-01"}
+    words = "one two three four five six seven eight nine ten eleven twelve"
+    messages_api.reply(words, tool_use("ipy_web_search", {"query": "ruby author"}), slow(0.3))
+    with httpx2.stream("POST", f"{proxy}/v1/messages", headers=heads, json={**ASKED, "stream": True}) as response:
+        next(response.iter_lines())
+    messages_api.wait(lambda fake: not fake.active, timeout_s=1.0)
+    assert brave_api.queries == [] and len(messages_api.requests) == 1
 
 
 def test_everything_else_passes_as_it_came(client: Any, messages_api: Any) -> None:

@@ -23,7 +23,7 @@ def intercept(
     It takes every client of the anthropic SDK: Anthropic, Bedrock, Vertex, Foundry, blocking and async; `create`, `stream`,
     `parse`, the raw responses and `beta.messages`. A request is answered here when it has a tool whose type begins with
     `web_search_` or `web_fetch_`, or that is called `ipy_web_search`, `litellm_web_search`, `web_search` or (without a schema)
-    `WebSearch`. `max_uses`, domains, country and `citations` of the tool hold.
+    `WebSearch`. `max_uses`, domains, `user_location` (as far as the engine can) and `citations` of the tool hold.
 
     `provider` names the engine (None: the setting, then the chain), `search_tool_name` one of the setting `search_tools`
     (one that is not there is the first there is). Where the platform has a search of its own, that one is used, unless

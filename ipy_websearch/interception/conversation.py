@@ -12,13 +12,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ipy_websearch.interception.detection import FETCH_NAME, NATIVE_NAMES, SEARCH_NAME, UPSTREAM_NAMES, Bounds, Wanted
-from ipy_websearch.interception.shape import Block, Sources, result_block, server_id, server_tool_use, summed
+from ipy_websearch.interception.reading import error_output, given_output
+from ipy_websearch.interception.shape import (
+    Block,
+    may_cite,
+    result_block,
+    server_id,
+    server_tool_use,
+    summed,
+    upstream_result,
+)
+from ipy_websearch.interception.sources import Sources
 from ipy_websearch.loop.calls import Call, CallRunner
 from ipy_websearch.loop.history import Message, assistant_message, with_nudge
 from ipy_websearch.loop.prompts import FINAL_NUDGE
+from ipy_websearch.model.names import forces_tools
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.reply import Reply
-from ipy_websearch.model.requests import CACHE_CONTROL, tool_result
+from ipy_websearch.model.requests import CACHE_CONTROL
 from ipy_websearch.tools.base import ToolOutput
 
 MAX_REQUESTS = 10
@@ -27,6 +38,7 @@ MAX_REQUESTS = 10
 MAX_BREAKPOINTS = 4
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
 _LET_GO = ("tool", "any")
+_THINKING = ("thinking", "redacted_thinking")
 
 Grant = Callable[[Mapping[str, Any], bool], int]
 
@@ -105,9 +117,11 @@ class Conversation:
             return {"type": "none"} if self.platform.tool_choice else None
         if not isinstance(choice, Mapping):
             return None
-        if self.requests and choice.get("type") in _LET_GO:
-            return {"type": "auto", **{k: v for k, v in choice.items() if k == "disable_parallel_tool_use"}}
         kind = self.wanted.names.get(str(choice.get("name"))) if choice.get("type") == "tool" else None
+        # Claude Code forces its search on every model; those that cannot be forced are left the choice.
+        ours = kind or (choice.get("type") == "any" and not self.wanted.others)
+        if choice.get("type") in _LET_GO and (self.requests or (ours and not forces_tools(str(self.body.get("model"))))):
+            return {"type": "auto", **{k: v for k, v in choice.items() if k == "disable_parallel_tool_use"}}
         return {**choice, "name": SEARCH_NAME if kind == "search" else FETCH_NAME} if kind else choice
 
     def _marked(self) -> list[Message]:
@@ -149,12 +163,14 @@ class Conversation:
     def give(self, outputs: Mapping[str, ToolOutput]) -> dict[str, Block]:
         """Take the outputs of the calls; return the native result of each, by the call's id."""
         self._outputs.update(outputs)
-        refused = False
+        refused, given = False, dict[str, ToolOutput]()
         for call in self.calls:
-            output = self._outputs.get(outputs[call.id].same_as) or outputs[call.id]
+            same_as = outputs[call.id].same_as
+            output = self._outputs.get(same_as) or outputs[call.id]
             kind = UPSTREAM_NAMES[call.name]
-            self.sources.know(kind, output)
-            self.results[call.id] = result_block(kind, server_id(call.id, self.requests), output, self.bounds)
+            native = result_block(kind, server_id(call.id, self.requests), output, self.bounds, same_as)
+            self.results[call.id] = native
+            given[call.id] = given_output(output, native, same_as)
             if output.error_code == "max_uses_exceeded":
                 refused = True
             elif not output.is_error and output is outputs[call.id]:
@@ -164,29 +180,32 @@ class Conversation:
         if self._handed_back():
             self.done = True
         else:
-            self._answer(outputs)
+            self._answer(given)
             # Other tools may still be needed after the limit; a second call beyond it is one too many.
             self._final = refused and (not self.wanted.others or self._refused)
             self._refused = self._refused or refused
         return self.results
 
     def _answer(self, outputs: Mapping[str, ToolOutput]) -> None:
-        if turn := assistant_message(self._reply.content):
-            self.messages.append(turn)
-        results = [tool_result(call.id, outputs[call.id], self.platform) for call in self.calls]
-        self.messages.append({"role": "user", "content": results})
+        turn = assistant_message(self._reply.content)
+        cited = may_cite(self.body)
+        results = [upstream_result(call.id, outputs[call.id], self.platform, cited=cited) for call in self.calls]
+        added = [*([turn] if turn else []), {"role": "user", "content": results}]
+        self.sources.count(added)
+        self.messages += added
 
     def _handed_back(self) -> bool:
         return any(b.get("type") == "tool_use" and not _is_own(b) for b in self._reply.content)
 
     def _refuse(self, block: Mapping[str, Any], code: str) -> None:
         """Give a call its error without running it, so that no call is left without a result."""
-        output = ToolOutput(summary=code, text=code, is_error=True, error_code=code)
-        kind = UPSTREAM_NAMES[str(block["name"])]
-        self.results[str(block["id"])] = result_block(kind, server_id(str(block["id"]), self.requests), output, self.bounds)
+        kind, own_id = UPSTREAM_NAMES[str(block["name"])], server_id(str(block["id"]), self.requests)
+        self.results[str(block["id"])] = result_block(kind, own_id, error_output(code), self.bounds)
 
     def _keep_content(self) -> None:
         for block in self._reply.content:
+            if self.hides(block):
+                continue
             if _is_own(block):
                 self.content += [server_tool_use(block, self.requests), self.results[str(block["id"])]]
             else:
@@ -194,12 +213,19 @@ class Conversation:
 
     def _ask_for_words(self) -> bool:
         """Ask once more when results were followed by nothing at all; say whether that was done."""
-        empty = not any(b.get("type") not in ("thinking", "redacted_thinking") for b in self._reply.content)
+        empty = not any(b.get("type") not in _THINKING for b in self._reply.content)
         if not (empty and self._reply.stop_reason == "end_turn" and self.results_given) or self._nudged:
             return False
         self._nudged = True
         self.messages = with_nudge(self.messages, FINAL_NUDGE)
         return True
+
+    def hides(self, block: Mapping[str, Any]) -> bool:
+        """Whether the caller does not get a block: thinking after the request for words, which the caller never saw.
+
+        The API ties thinking to all that stood before it, and would refuse it where that request is missing.
+        """
+        return self._nudged and block.get("type") in _THINKING
 
     @property
     def results_given(self) -> bool:

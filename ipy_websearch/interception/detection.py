@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.platforms import Platform
+from ipy_websearch.providers.place import NOWHERE, Place
 
 Kind = Literal["search", "fetch"]
 
@@ -31,16 +32,18 @@ _NAMES: dict[str, Kind] = {
 }
 _WITHOUT_SCHEMA: dict[str, Kind] = {"WebSearch": "search", "WebFetch": "fetch"}
 _VERTEX_TYPE = "web_search_20250305"
+_LOCATION_CHARACTERS = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a caller's tool definition allows: uses (None: not said), domains, country, cited pages."""
+    """What a caller's tool definition allows: uses (None: not said), domains, where the user is, cited pages."""
 
     max_uses: int | None = None
     allowed_domains: tuple[str, ...] = ()
     blocked_domains: tuple[str, ...] = ()
     country: str = ""
+    place: Place = NOWHERE
     citations: bool = True
 
 
@@ -119,11 +122,25 @@ def _bounds(tool: Mapping[str, Any], kind: Kind) -> Bounds:
     allowed, blocked = _domains(tool, "allowed_domains"), _domains(tool, "blocked_domains")
     if allowed and blocked:
         raise ConfigError(f"{tool.get('name')!r} has allowed_domains and blocked_domains; give one of the two")
-    place = tool.get("user_location")
-    country = str(place.get("country") or "").lower() if isinstance(place, Mapping) else ""
+    country, place = _location(tool)
     cited = tool.get("citations")
     citations = kind == "search" or (isinstance(cited, Mapping) and bool(cited.get("enabled")))
-    return Bounds(uses, allowed, blocked, country, citations)
+    return Bounds(uses, allowed, blocked, country, place, citations)
+
+
+def _location(tool: Mapping[str, Any]) -> tuple[str, Place]:
+    """Return country and place of `user_location`, which the API takes as {"type": "approximate", "city": …}."""
+    value = tool.get("user_location")
+    if value is None:
+        return "", NOWHERE
+    if not isinstance(value, Mapping) or value.get("type", "approximate") != "approximate":
+        raise ConfigError(f"user_location of {tool.get('name')!r} is {value!r}; it must be an object of type 'approximate'")
+    parts = [value.get(name) or "" for name in ("country", "city", "region", "timezone")]
+    if not all(isinstance(part, str) and len(part) <= _LOCATION_CHARACTERS for part in parts):
+        most = f"texts of at most {_LOCATION_CHARACTERS} characters"
+        raise ConfigError(f"user_location of {tool.get('name')!r} must have country, city, region and timezone as {most}")
+    country, *rest = (" ".join(part.split()) for part in parts)
+    return country.lower(), Place(*rest)
 
 
 def _domains(tool: Mapping[str, Any], field: str) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from ipy_websearch.interception.conversation import Conversation, Grant
 from ipy_websearch.interception.detection import NATIVE_NAMES, Bounds, Kind, Wanted, capped, wanted_tools
 from ipy_websearch.interception.replay import expanded, has_native, has_own
 from ipy_websearch.interception.run import InterceptedRun
-from ipy_websearch.interception.shape import Sources
+from ipy_websearch.interception.shape import may_cite
+from ipy_websearch.interception.sources import Sources
 from ipy_websearch.interception.tools import bare_domains, fetch_tool, search_tool
 from ipy_websearch.loop.calls import CallRunner
 from ipy_websearch.loop.history import Message
@@ -30,7 +31,7 @@ from ipy_websearch.results import PanelShelf
 from ipy_websearch.session import Session
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.base import Tool, ToolContext
-from ipy_websearch.usage import Limits
+from ipy_websearch.usage import Charge, Limits
 
 MAX_USES = 10
 """Searches that one call may make when nobody says how many: the API's own loop makes as many before it pauses."""
@@ -64,6 +65,7 @@ class WebSearchInterceptor:
         self._max_uses = max_uses
         self._enabled = None if enabled_platforms is None else frozenset(map(_platform_name, enabled_platforms))
         self._named = bool(provider or search_tool_name)
+        self._prices: dict[tuple[str | None, int, str], tuple[Charge, ...]] = {}
         self._provider = provider or self._search_tool(search_tool_name)
         if self._provider:
             self.session.router.check(self._provider)
@@ -83,7 +85,7 @@ class WebSearchInterceptor:
         `forced` runs the web tools here although the platform is taken to have its own.
 
         Raises:
-            ConfigError: a web tool is not defined as the API would take it; nothing was sent.
+            ConfigError: a web tool is not defined as the API would take it, or a cassette is replayed; nothing was sent.
         """
         messages = body.get("messages")
         if not isinstance(messages, list):
@@ -95,8 +97,12 @@ class WebSearchInterceptor:
                 return None
             if not wanted.others:
                 body = {**body, "tool_choice": {"type": "none"}}
-        foreign = platform.server_tools and not forced and not self._named
-        return self._run(body, wanted, expanded(messages, platform, keep_foreign=foreign), platform)
+        if tape := self.session.replayed_from:  # the requests are the caller's own: they are not recorded, and cost money
+            raise ConfigError(f"calls of an intercepted client are not on {tape}; `%websearch stop` ends the replay")
+        keep = platform.server_tools and not forced and not self._named
+        sources = Sources()
+        turns = expanded(messages, platform, keep_foreign=keep, sources=sources, cited=may_cite(body))
+        return self._run(body, wanted, turns, platform, sources)
 
     def _wanted(self, body: Mapping[str, Any], platform: Platform, forced: bool) -> Wanted | None:
         tools = body.get("tools")
@@ -106,18 +112,19 @@ class WebSearchInterceptor:
             return wanted_tools(tools, platform, forced=True) if platform.name in self._enabled or forced else None
         return wanted_tools(tools, platform, forced=forced or self._named)
 
-    def _run(self, body: Mapping[str, Any], wanted: Wanted, messages: list[Message], platform: Platform) -> InterceptedRun:
+    def _run(
+        self, body: Mapping[str, Any], wanted: Wanted, messages: list[Message], platform: Platform, sources: Sources
+    ) -> InterceptedRun:
         session = self.session
         bounds = {kind: capped(b, self._max_uses) for kind, b in wanted.bounds.items()}
         purse = session.budgets.purse(str(body.get("model")), None)
-        tools = tuple(self._tool(kind, bound) for kind, bound in bounds.items())
+        tools = [self._tool(session, kind, bound, purse.bounded) for kind, bound in bounds.items()]
         known = _addresses(messages) if "fetch" in bounds else set()
         meter = Meter(Limits(max_searches=_most(bounds.get("search")), timeout_s=TOOLS_TIMEOUT_S))
         runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), PanelShelf(), purse, meter)
         fetch = bounds.get("fetch", Bounds())
-        sources = Sources(cite_pages=fetch.citations)
-        _know(sources, body["messages"])
-        grant = None if session.budgets.room() is None else _grant(purse, body)
+        sources.cite_pages = fetch.citations
+        grant = _grant(purse, body) if purse.bounded else None
         conversation = Conversation(body, wanted, messages, platform, runner, fetch, sources, grant)
         return InterceptedRun(conversation, session.booking(_question(body["messages"])), purse, self._spent)
 
@@ -125,21 +132,29 @@ class WebSearchInterceptor:
         """Add what a call has cost to the session's sum."""
         self.session.spent_usd = add_money(self.session.spent_usd, usd)
 
-    def _tool(self, kind: Kind, bounds: Bounds) -> Tool:
-        session = self.session
+    def _tool(self, session: Session, kind: Kind, bounds: Bounds, bounded: bool) -> Tool:
         if kind == "fetch":
             return fetch_tool(session.reader, bounds)
         allowed, blocked = bare_domains(bounds)
         settings, router = session.settings, session.router
         provider, _ = engine_to_ask(self._provider, settings.provider, settings.search_tools)
-        options = {"allowed_domains": allowed, "blocked_domains": blocked, "country": bounds.country or None}
-        defaults = session.search_request("placeholder", **options)
+        given = {"country": bounds.country or None, "place": bounds.place or None}
+        defaults = session.search_request("placeholder", allowed_domains=allowed, blocked_domains=blocked, **given)
 
         async def search(request: Any) -> Any:
-            return await router.search(request, provider=provider)
+            return await router.search(request, provider=provider, held=True)
 
-        price = search_price(router, provider, defaults.count, worst=session.budgets.room() is not None)
-        return search_tool(search, defaults, bounds, price)
+        return search_tool(search, defaults, bounds, self._price(session, provider, defaults.count, bounded))
+
+    def _price(self, session: Session, provider: str | None, count: int, bounded: bool) -> tuple[Charge, ...]:
+        """Return what a search is expected to be billed; without a ceiling, that of a named engine is looked up once."""
+        key = (provider, count, str(session.settings.search_tools.get(provider or "")))
+        if bounded or not provider or key not in self._prices:
+            price = search_price(session.router, provider, count, worst=bounded)
+            if bounded or not provider:
+                return price
+            self._prices[key] = price
+        return self._prices[key]
 
     def _search_tool(self, name: str | None) -> str | None:
         """Return the engine for a named search tool; one that is not there is the first there is (seed 004)."""
@@ -197,16 +212,6 @@ def _text(part: Any) -> str:
     inner = part.get("content")
     parts = inner if isinstance(inner, list) else ()
     return " ".join([str(part.get("text") or ""), *map(_text, parts)])
-
-
-def _know(sources: Sources, messages: Sequence[Any]) -> None:
-    """Remember the results of earlier calls: the model may cite them again."""
-    for message in messages:
-        content = message.get("content") if isinstance(message, Mapping) else None
-        for block in content if isinstance(content, list) else ():
-            hits = block.get("content") if block.get("type") == "web_search_tool_result" else None
-            for hit in hits if isinstance(hits, list) else ():
-                sources.searched[str(hit.get("url"))] = str(hit.get("title") or "")
 
 
 def _question(messages: Sequence[Any]) -> str:

@@ -1,27 +1,29 @@
 """Takes replies in the native shape apart again, into turns that a model without web tools of its own understands. Pure.
 
 What was searched here comes back as it was: real calls with real results, in the rounds in which they were made, so that
-nothing is searched twice and thinking stays where it was. Calls that the API itself once ran are told as text, since their
-results cannot be read by anybody else. Calls of the caller's own tools stay open for the results that the caller sends.
+nothing is searched twice and thinking stays where it was. Results that only look like ours (made up, altered, or from
+another installation) are none: what was asked and the titles that were named are all the model is told. Calls that the API
+itself once ran are told as text, since their results cannot be read by anybody else. Calls of the caller's own tools stay
+open for the results that the caller sends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ipy_websearch.interception.detection import FETCH_NAME, SEARCH_NAME
-from ipy_websearch.interception.opaque import MARK, unpack
-from ipy_websearch.interception.shape import own_call
+from ipy_websearch.interception.opaque import MARK
+from ipy_websearch.interception.reading import read_result, told
+from ipy_websearch.interception.shape import own_call, upstream_result
+from ipy_websearch.interception.sources import Sources
 from ipy_websearch.loop.history import Message
 from ipy_websearch.model.platforms import Platform
-from ipy_websearch.model.requests import tool_result
-from ipy_websearch.text import plain
-from ipy_websearch.tools.base import Passage, ToolOutput
-from ipy_websearch.tools.blocks import blocks
 
 Block = Mapping[str, Any]
 _RESULTS = ("web_search_tool_result", "web_fetch_tool_result")
+_THINKING = ("thinking", "redacted_thinking")
 
 
 def has_native(messages: Sequence[Block]) -> bool:
@@ -38,37 +40,55 @@ def has_own(messages: Sequence[Block]) -> bool:
     )
 
 
-def expanded(messages: Sequence[Block], platform: Platform, *, keep_foreign: bool) -> list[Message]:
-    """Return a history in which every call that was made here is a real call with its result.
+def expanded(
+    messages: Sequence[Block], platform: Platform, *, keep_foreign: bool, sources: Sources, cited: bool = True
+) -> list[Message]:
+    """Return a history in which every call that was made here is a real call with its result; `sources` counts it.
 
-    `keep_foreign` leaves the API's own calls as they are, for the API; otherwise they become text.
+    `keep_foreign` leaves the API's own calls as they are, for the API; otherwise they become text. `cited` False gives results
+    that may not be cited.
     """
-    if not has_native(messages):
-        return [dict(message) for message in messages]
-    result: list[Message] = []
+    history = _History(platform, keep_foreign, sources, cited)
+    if not has_native(messages) and not any(_cites(block) for m in messages for block in _assistant_blocks(m)):
+        history.add([dict(message) for message in messages])
+        return history.messages
     pending: list[Block] = []
     for message in messages:
         if pending:
-            message = _with_results(message, pending, result)
-            pending = []
+            message = history.with_results(message, pending)
         parts = _assistant_blocks(message)
-        if any(_is_native(block) for block in parts):
-            pending = _Turns(result, platform, keep_foreign).take(parts)
-        elif message:
-            result.append(dict(message))
+        pending = _Turns(history).take(parts) if parts else []
+        if not parts and message:
+            history.add([dict(message)])
     if pending:
-        result.append({"role": "user", "content": pending})
-    return result
+        history.add([{"role": "user", "content": pending}])
+    return history.messages
 
 
-def _with_results(message: Block, pending: Sequence[Block], result: list[Message]) -> Message:
-    """Return the turn after calls with their results at its head; where it is no user's turn, the results get their own."""
-    if message.get("role") != "user":
-        result.append({"role": "user", "content": list(pending)})
-        return dict(message)
-    content = message.get("content")
-    rest = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-    return {**message, "content": [*pending, *rest]}
+@dataclass(slots=True)
+class _History:
+    """The history as far as it is taken apart. `altered` says that it is no longer what the model was sent."""
+
+    platform: Platform
+    keep_foreign: bool
+    sources: Sources
+    cited: bool = True
+    altered: bool = False
+    messages: list[Message] = field(default_factory=list)
+
+    def add(self, messages: list[Message]) -> None:
+        """Add messages, and count what can be cited in them."""
+        self.sources.count(messages)
+        self.messages += messages
+
+    def with_results(self, message: Block, pending: Sequence[Block]) -> Message:
+        """Return the turn after calls with their results at its head; one that is no user's turn leaves them their own."""
+        if message.get("role") != "user":
+            self.add([{"role": "user", "content": list(pending)}])
+            return dict(message)
+        content = message.get("content")
+        rest = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+        return {**message, "content": [*pending, *rest]}
 
 
 def _assistant_blocks(message: Block) -> Sequence[Block]:
@@ -82,20 +102,18 @@ def _is_native(block: Block) -> bool:
     kind = block.get("type")
     if kind == "server_tool_use":
         return block.get("name") in ("web_search", "web_fetch")
-    return kind in _RESULTS or (kind == "text" and any(_is_web(c) for c in block.get("citations") or ()))
+    return kind in _RESULTS or (kind == "text" and any(c.get("encrypted_index") for c in block.get("citations") or ()))
 
 
-def _is_web(citation: Block) -> bool:
-    return citation.get("type") in ("web_search_result_location", "char_location")
+def _cites(block: Block) -> bool:
+    return block.get("type") == "text" and bool(block.get("citations"))
 
 
 class _Turns:
-    """Builds the turns of one reply; they are added to `result`."""
+    """Takes one reply apart into the turns that it was made of; they are added to the history."""
 
-    def __init__(self, result: list[Message], platform: Platform, keep_foreign: bool) -> None:
-        self._result = result
-        self._platform = platform
-        self._keep_foreign = keep_foreign
+    def __init__(self, history: _History) -> None:
+        self._history = history
         self._turn: list[Block] = []
         self._results: list[Block] = []
         self._round: int | None = None
@@ -115,23 +133,24 @@ class _Turns:
             else:
                 self._plain(block)
         if self._turn:
-            self._result.append({"role": "assistant", "content": self._turn})
+            self._history.add([{"role": "assistant", "content": self._turn}])
         return self._results
 
     def _flush(self) -> None:
         if self._results:
-            self._result.append({"role": "assistant", "content": self._turn})
-            self._result.append({"role": "user", "content": self._results})
+            turn, results = {"role": "assistant", "content": self._turn}, {"role": "user", "content": self._results}
+            self._history.add([turn, results])
             self._turn, self._results = [], []
 
     def _call(self, block: Block, answered: bool) -> None:
         own = own_call(block.get("id"))
+        self._asked[str(block.get("id"))] = block
         if own is None:
-            self._asked[str(block.get("id"))] = block
-            if self._keep_foreign:
+            if self._history.keep_foreign:
                 self._plain(block)
             return
         if not answered:
+            self._history.altered = True
             return
         if own[0] != self._round:
             self._flush()
@@ -140,17 +159,25 @@ class _Turns:
         self._turn.append({"type": "tool_use", "id": own[1], "name": name, "input": block.get("input") or {}})
 
     def _give(self, block: Block) -> None:
-        own = own_call(block.get("tool_use_id"))
+        call_id = str(block.get("tool_use_id"))
+        asked, own = self._asked.get(call_id, {}), own_call(call_id)
         if own is not None:
-            self._results.append(tool_result(own[1], _output(block), self._platform))
-        elif self._keep_foreign:
+            output, same = read_result(asked, block)
+            self._history.altered = self._history.altered or not same
+            cited = self._history.cited
+            self._results.append(upstream_result(own[1], output, self._history.platform, cited=cited))
+        elif self._history.keep_foreign:
             self._plain(block)
         else:
-            self._plain({"type": "text", "text": _told(self._asked.get(str(block.get("tool_use_id")), {}), block)})
+            self._history.altered = True
+            self._plain({"type": "text", "text": told(asked, block)})
 
     def _plain(self, block: Block) -> None:
         self._flush()
-        if block.get("type") == "text":
+        kind = block.get("type")
+        if kind in _THINKING and self._history.altered:
+            return  # the API ties it to what stood before it
+        if kind == "text":
             if not str(block.get("text") or "").strip():
                 return
             if block.get("citations"):
@@ -158,48 +185,17 @@ class _Turns:
         self._turn.append(block)
 
     def _with_citations(self, block: Block) -> Block:
-        """Return a text block without the citations that point to results the model cannot see in that form."""
-        kept = [c for c in block["citations"] if not _is_web(c) or (self._keep_foreign and not _is_own(c))]
+        """Return a text block with its citations as the model wrote them, without those that point to nothing any more."""
+        kept = [found for citation in block["citations"] if (found := self._citation(citation)) is not None]
         block = {name: value for name, value in block.items() if name != "citations"}
         return {**block, "citations": kept} if kept else block
 
-
-def _is_own(citation: Block) -> bool:
-    return str(citation.get("encrypted_index") or "").startswith(MARK)
-
-
-def _output(block: Block) -> ToolOutput:
-    """Return what a call gave, out of its result block; what was altered on the way counts as lost."""
-    content = block.get("content")
-    if isinstance(content, Mapping) and content.get("error_code"):
-        text = f"Not done: {content['error_code']}."
-        return ToolOutput(summary=text, text=text, is_error=True)
-    if isinstance(content, Mapping):
-        document = content.get("content") or {}
-        text = str((document.get("source") or {}).get("data") or "")
-        page = Passage(str(content.get("url")), str(document.get("title") or ""), blocks(text))
-        return ToolOutput(summary="", passages=(page,)) if page.paragraphs else ToolOutput(summary="", text="content: empty")
-    passages = tuple(filter(None, (_passage(hit) for hit in content or () if isinstance(hit, Mapping))))
-    return ToolOutput(summary="", passages=passages, text="" if passages else "No results.")
-
-
-def _passage(hit: Block) -> Passage | None:
-    packed = unpack(hit.get("encrypted_content"))
-    url, title = str(hit.get("url") or ""), plain(hit.get("title"))
-    if packed is None or packed.get("u") != url:
-        return Passage(url, title, (title,)) if title else None
-    paragraphs = tuple(str(text) for text in packed.get("p") or () if str(text).strip()) or ((title,) if title else ())
-    return Passage(url, title, paragraphs) if paragraphs else None
-
-
-def _told(call: Block, block: Block) -> str:
-    """Return in words what a call that the API ran once gave."""
-    asked = call.get("input") or {}
-    what = plain(asked.get("query")) or plain(asked.get("url")) or "the web"
-    content = block.get("content")
-    if isinstance(content, Mapping):
-        if content.get("error_code"):
-            return f"[Looked up {what!r}: {content['error_code']}]"
-        return f"[Read {content.get('url') or what}]"
-    hits = [f"{plain(hit.get('title'))} ({hit.get('url')})" for hit in content or () if isinstance(hit, Mapping)]
-    return f"[Searched the web for {what!r}; found: {'; '.join(hits) or 'nothing'}]"
+    def _citation(self, citation: Block) -> Block | None:
+        index = citation.get("encrypted_index")
+        own = isinstance(index, str) and index.startswith(MARK)
+        if index is not None and not own:
+            return citation if self._history.keep_foreign else None
+        lost = own and (self._history.altered or not self._history.cited)
+        found = None if lost else self._history.sources.upstream(citation)
+        self._history.altered = self._history.altered or found is None
+        return found

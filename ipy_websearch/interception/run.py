@@ -6,7 +6,11 @@ and nothing here knows how a request is sent.
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -20,12 +24,17 @@ from ipy_websearch.ledger import Ledger, LedgerRow
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.purse import CeilingPurse
 
-KEPT_S = 2.0
+KEPT_S = 1.0
 """Seconds for which rows wait for more of the same call; a kill of the process loses no more than these."""
+
+_timers: weakref.WeakKeyDictionary[Ledger, threading.Timer] = weakref.WeakKeyDictionary()
 
 
 class Rows:
-    """Keeps a call's rows for the ledger for a moment: one transaction takes as long for three rows as for one."""
+    """Keeps a call's rows until its end: one transaction takes as long for three rows as for one.
+
+    On an event loop they wait a moment longer for those of other calls (`Ledger.hold`).
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -41,10 +50,29 @@ class Rows:
             self.write()
 
     def write(self) -> None:
-        """Write what was taken."""
+        """Write what was taken, or hand it to the loop."""
         rows, self._rows = self._rows, []
-        if rows:
+        if not rows:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
             self._ledger.book_all(rows)
+            return
+        for row in rows:
+            self._ledger.hold(row)
+        timer = _timers.get(self._ledger)
+        if timer is None or not timer.is_alive():  # the loop may end before it comes to writing
+            timer = _timers[self._ledger] = threading.Timer(KEPT_S, self._ledger.write_held)
+            timer.daemon = True
+            timer.start()
+
+
+@atexit.register
+def _write_held() -> None:
+    """Write what still waits when the process ends."""
+    for ledger in list(_timers):
+        ledger.write_held()
 
 
 class InterceptedRun:
@@ -170,7 +198,9 @@ class InterceptedRun:
     def _book(self, request_id: str | None) -> None:
         reply = self._reply
         self._open = False
-        self._purse.settle(reply.usage)
+        bounded, before = self._purse.bounded, self.booking.cost_usd
+        if bounded:
+            self._purse.settle(reply.usage)
         self.booking.take(
             ModelResponded(
                 step=self.conversation.requests,
@@ -183,3 +213,7 @@ class InterceptedRun:
                 estimated=not reply.complete,
             )
         )
+        after = self.booking.cost_usd
+        if not bounded and after is not None and before is not None:  # nothing was reserved, and the price is known now
+            for ceiling in self._purse.ceilings:
+                ceiling.settle(Decimal(0), after - before)

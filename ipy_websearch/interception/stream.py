@@ -27,19 +27,22 @@ class EventWriter:
         self._indices: dict[Any, int] = {}
         self._calls: dict[Any, str] = {}
         self._held: list[Event] = []
+        self._hidden: set[Any] = set()
         self._holding = False
         self._waiting: str | None = None
         self.written = False
 
     def begin(self) -> None:
         """Say that a new reply begins."""
-        self._indices, self._calls, self._held = {}, {}, []
+        self._indices, self._calls, self._held, self._hidden = {}, {}, [], set()
         self._holding, self._waiting, self.written = False, None, False
 
     def feed(self, raw: Event) -> list[Event]:
         """Take an event of a reply; return those that the caller gets now."""
         kind = raw.get("type")
-        if kind == "content_block_delta" and not self._holding and raw["delta"].get("type") != "citations_delta":
+        if raw.get("index") in self._hidden or self._hides(raw):
+            return []
+        if kind == "content_block_delta" and not self._holding and (raw.get("delta") or {}).get("type") != "citations_delta":
             self.written, place = True, raw.get("index")  # nearly all events are of this kind: it is kept short
             index = self._indices.get(place, 0)
             return [raw if index == place else {**raw, "index": index}]
@@ -52,6 +55,13 @@ class EventWriter:
             self._held += _pieces(raw)
             return []
         return [event for piece in _pieces(raw) for event in self._write(piece)]
+
+    def _hides(self, raw: Event) -> bool:
+        """Say whether an event begins a block that the caller does not get."""
+        hides = raw.get("type") == "content_block_start" and self._conversation.hides(raw.get("content_block") or {})
+        if hides:
+            self._hidden.add(raw.get("index"))
+        return bool(hides)
 
     def results(self) -> list[Event]:
         """Return what was held back, each call followed by its result."""

@@ -10,6 +10,7 @@ the first piece of text. `--litellm` names the Python of an environment that has
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import statistics
@@ -27,8 +28,8 @@ from tests.benchmarks.report import write_section
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 7
 ABOUT = (
-    "One search and an answer of forty pieces, on a server in another process. `hand` is the loop of `hand_loop.py`, without a "
-    "ledger, a cache, limits or the native shape."
+    "One search and an answer of forty pieces, on a server in another process; same transports, turn about. `hand` is "
+    "the loop of `hand_loop.py`, without a ledger, a cache, limits or the native shape."
 )
 MODEL = "claude-sonnet-5-5"
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
@@ -175,7 +176,9 @@ async def intercepted_streaming(url: str) -> tuple[Ask, Callable[[], Awaitable[N
 
     async def ask(text: str) -> str:
         async with client.messages.stream(**_asked(text)) as stream:
-            return "".join([piece async for piece in stream.text_stream])
+            text = "".join([piece async for piece in stream.text_stream])
+            assert len((await stream.get_final_message()).content) == 3
+            return text
 
     return ask, client.close
 
@@ -216,19 +219,27 @@ asyncio.run(main())
 """
 
 
-async def measure(make: Any, url: str, count: int, at_once: int) -> float:
-    """Return the CPU milliseconds of one question: the median of several rounds of `count`."""
-    ask, close = await make(url)
-    for n in range(5):
-        await ask(question(n))
-    took = []
-    for _ in range(ROUNDS):
-        begin = time.process_time()
-        for start in range(0, count, at_once):
-            await asyncio.gather(*(ask(question(start + n)) for n in range(at_once)))
-        took.append((time.process_time() - begin) / count * 1000)
-    await close()
-    return statistics.median(took)
+async def measure(url: str, count: int, at_once: int) -> dict[str, float]:
+    """Return the CPU milliseconds of one question by contender: the median of several rounds of `count`.
+
+    The contenders take turns in one process, each round in the other order, so that what else the machine does meets all.
+    """
+    made = {name: await make(url) for name, make in CONTENDERS.items()}
+    for ask, _ in made.values():
+        for n in range(10):
+            await ask(question(n))
+    took: dict[str, list[float]] = {name: [] for name in made}
+    for turn in range(ROUNDS):
+        for name in list(made)[:: 1 if turn % 2 else -1]:
+            ask = made[name][0]
+            gc.collect()
+            begin = time.process_time()
+            for start in range(0, count, at_once):
+                await asyncio.gather(*(ask(question(start + n)) for n in range(at_once)))
+            took[name].append((time.process_time() - begin) / count * 1000)
+    for _, close in made.values():
+        await close()
+    return {name: statistics.median(figures) for name, figures in took.items()}
 
 
 async def serve() -> None:
@@ -240,15 +251,15 @@ async def serve() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure every contender in a process of its own and print a table."""
+    """Measure the contenders side by side and print a table."""
     if arguments[:1] == ["serve"]:
         asyncio.run(serve())
         return
     if arguments[:1] == ["one"]:
-        _, name, url, count, at_once = arguments
+        _, url, count, at_once = arguments
         with tempfile.TemporaryDirectory() as home:
             os.environ["IPY_WEBSEARCH_HOME"] = home
-            print(asyncio.run(measure(CONTENDERS[name], url, int(count), int(at_once))))
+            print(json.dumps(asyncio.run(measure(url, int(count), int(at_once)))))
         return
     count = arguments[0] if arguments and arguments[0].isdigit() else "100"
     here = [sys.executable, "-m", "tests.benchmarks.intercept"]
@@ -256,13 +267,16 @@ def main(arguments: list[str]) -> None:
     assert server.stdin is not None and server.stdout is not None
     url = f"http://127.0.0.1:{int(server.stdout.readline())}"
     try:
-        lines = ["| CPU ms a question | 1 at a time | 50 at once |", "|---|---|---|"]
+        lines = ["| CPU ms a question | 1 at a time | × hand | 50 at once | × hand |", "|---|---|---|---|---|"]
+        few, many = (json.loads(_run([*here, "one", url, count, at_once])) for at_once in ("1", "50"))
         for name in CONTENDERS:
-            figures = [_run([*here, "one", name, url, count, at_once]) for at_once in ("1", "50")]
-            lines.append(f"| {name} | {float(figures[0]):.2f} | {float(figures[1]):.2f} |")
+            hand = name.replace("intercept", "hand")
+            cells = [f"{figures[name]:.2f} | {figures[name] / figures[hand]:.2f}" for figures in (few, many)]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
         if "--litellm" in arguments:
             python = arguments[arguments.index("--litellm") + 1]
-            lines.append(f"| LiteLLM 1.106.2 | {float(_run([python, '-c', LITELLM, url, count]).split()[0]):.2f} | – |")
+            took = float(_run([python, "-c", LITELLM, url, count]).split()[0])
+            lines.append(f"| LiteLLM 1.106.2 | {took:.2f} | {took / few['hand']:.2f} | – | – |")
         print("\n".join(lines))
         if "--write" in arguments:
             write_section("Interception", f"{ABOUT}\n\n" + "\n".join(lines), "`python -m tests.benchmarks.intercept`")

@@ -1,0 +1,147 @@
+"""What the model is given for a call: the same, byte for byte, when the reply is sent back as when the call was made. Pure.
+
+The API ties thinking to everything that stands before it, so a history that is taken apart must give the requests that were
+sent. Results that were packed here give their own text; for all else (errors, nothing found, a call that repeats another)
+the words follow from what the native block says. What was not packed here is told in words, and is no longer the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+from ipy_websearch.interception.opaque import pack, unpack
+from ipy_websearch.text import plain, shorten
+from ipy_websearch.tools.base import Passage, ToolOutput
+
+Block = Mapping[str, Any]
+
+NOTHING_FOUND, NO_TEXT = "No results.", "content: empty"
+_TOLD_HITS, _TOLD_WIDTH = 20, 200
+_SEARCHED = "Search unavailable. Please answer from your knowledge."
+_ERRORS = {
+    "max_uses_exceeded": "Not run: the tool was used as often as it may be. Answer from what there is.",
+    "invalid_tool_input": "Not run: the input is not as the tool's schema wants it, or it was cut off.",
+    "query_too_long": "Not run: the query is too long. Use a few words.",
+    "too_many_requests": f"{_SEARCHED} (too many requests)",
+    "request_too_large": f"{_SEARCHED} (the request was too large)",
+    "unavailable": f"{_SEARCHED} (no engine answered)",
+    "url_not_in_prior_context": "Not read: only addresses that the user gave, or that results or pages contained, can be read.",
+    "url_not_allowed": "Not read: this address is not allowed.",
+    "url_not_accessible": "Not read: the page could not be had.",
+    "unsupported_content_type": "Not read: there is no text to read.",
+    "content_too_large": "Not read: the page is too large.",
+}
+
+
+def error_output(code: str) -> ToolOutput:
+    """Return what the model is given for a call that failed with one of the API's codes."""
+    text = _ERRORS.get(code, f"Not done: {plain(code)}.")
+    return ToolOutput(summary=text, text=text, is_error=True, error_code=code)
+
+
+def repeat_output(first: str) -> ToolOutput:
+    """Return what the model is given for a call that repeats the call `first` of the same reply."""
+    return ToolOutput(summary="already asked", text=f"Same call as {first}; its result is given there.", same_as=first)
+
+
+def given_output(output: ToolOutput, native: Block, same_as: str) -> ToolOutput:
+    """Return what the model is given for an output whose native block has the content `native`."""
+    if isinstance(native.get("content"), Mapping) and (code := native["content"].get("error_code")):
+        return error_output(str(code))
+    if same_as and output.passages:
+        return repeat_output(same_as)
+    if output.passages:
+        return output
+    fetched = native.get("type") == "web_fetch_tool_result"
+    return replace(output, text=NO_TEXT if fetched else NOTHING_FOUND, passages=())
+
+
+def packed_hit(passage: Passage, same_as: str) -> str:
+    """Return a result's text as opaque text; `same_as` names the call that this one repeats, "" when it repeats none."""
+    return pack({"u": passage.url, "t": passage.title, "p": passage.paragraphs, **({"s": same_as} if same_as else {})})
+
+
+def packed_page(url: str, text: str, passage: Passage | None, same_as: str) -> str:
+    """Return opaque text that proves that a page with this text was read here, and how it was cut into paragraphs."""
+    facts = {"u": url, "h": _hash(text), **({"s": same_as} if same_as else {})}
+    if passage is None:
+        return pack({**facts, "n": []})
+    return pack({**facts, "v": passage.url, "t": passage.title, "n": [len(p) for p in passage.paragraphs if p.strip()]})
+
+
+def read_result(call: Block, block: Block) -> tuple[ToolOutput, bool]:
+    """Return what the model is given for a native result, and whether that is just what it was given then."""
+    content = block.get("content")
+    if isinstance(content, Mapping):
+        if content.get("error_code"):
+            return error_output(str(content["error_code"])), True
+        return _read_page(content) or (_in_words(call, block), False)
+    hits = [hit for hit in content or () if isinstance(hit, Mapping)]
+    read = [_packed(hit) for hit in hits]
+    known = [packed for packed in read if packed is not None]
+    if hits and not known:
+        return _in_words(call, block), False
+    whole = len(known) == len(hits)
+    if known and (first := known[0].get("s")) and whole:
+        return repeat_output(str(first)), True
+    passages = tuple(passage for packed in known if (passage := _passage(packed)).paragraphs)
+    return ToolOutput(summary="", passages=passages, text="" if passages else NOTHING_FOUND), whole
+
+
+def _packed(hit: Block) -> dict[str, Any] | None:
+    packed = unpack(hit.get("encrypted_content"))
+    return packed if packed is not None and "p" in packed and packed.get("u") == hit.get("url") else None
+
+
+def _passage(packed: Mapping[str, Any]) -> Passage:
+    return Passage(str(packed["u"]), str(packed.get("t") or ""), tuple(str(p) for p in packed["p"] if str(p).strip()))
+
+
+def _read_page(content: Block) -> tuple[ToolOutput, bool] | None:
+    document = content.get("content")
+    source = document.get("source") if isinstance(document, Mapping) else None
+    text = str(source.get("data") or "") if isinstance(source, Mapping) else ""
+    packed = unpack(content.get("signature"))
+    if packed is None or packed.get("h") != _hash(text) or packed.get("u") != content.get("url"):
+        return None
+    if packed.get("s"):
+        return repeat_output(str(packed["s"])), True
+    paragraphs, at = [], 0
+    for length in packed["n"]:
+        paragraphs.append(text[at : at + length])
+        at += length + 2
+    if not paragraphs:
+        return ToolOutput(summary="", text=NO_TEXT), True
+    page = Passage(str(packed.get("v")), str(packed.get("t") or ""), tuple(paragraphs))
+    return ToolOutput(summary="", passages=(page,)), True
+
+
+def _in_words(call: Block, block: Block) -> ToolOutput:
+    text = told(call, block)
+    return ToolOutput(summary=text, text=text)
+
+
+def told(call: Block, block: Block) -> str:
+    """Return in words what a call gave whose results cannot be read here."""
+    asked = call.get("input")
+    asked = asked if isinstance(asked, Mapping) else {}
+    what = _line(asked.get("query")) or _line(asked.get("url")) or "the web"
+    content = block.get("content")
+    if isinstance(content, Mapping):
+        if content.get("error_code"):
+            return f"[Looked up {what!r}: {plain(content['error_code'])}]"
+        return f"[Read {_line(content.get('url')) or what}]"
+    hits = [hit for hit in content or () if isinstance(hit, Mapping)][:_TOLD_HITS]
+    named = "; ".join(f"{_line(hit.get('title'))} ({_line(hit.get('url'))})" for hit in hits)
+    return f"[Searched the web for {what!r}; found: {named or 'nothing'}]"
+
+
+def _line(value: Any) -> str:
+    return shorten(plain(value), _TOLD_WIDTH)
+
+
+def _hash(text: str) -> str:
+    return blake2b(text.encode("utf-8", "replace"), digest_size=20).hexdigest()
