@@ -47,10 +47,11 @@ def test_trace_shows_every_step_with_its_figures(asked: Any) -> None:
     assert list(frame.kind) == ["model", "tool", "tool", "model"]
     for form in ("text/html", "text/markdown", "text/plain"):
         shown = ran.texts(form)
-        for words in ("who wrote them?", "web_search", "claude-sonnet-5-5", "tool_use", "end_turn", "cache read", "in all"):
+        for words in ("who wrote them?", "web_search", "claude-sonnet-5-5", "tool_use", "end_turn", "output", "in all"):
             assert words.replace("_", "\\_") in shown or words in shown, (form, words)
         assert "77" in shown and " USD" in shown and "$" not in shown.replace("$ref", "")
     assert f"{asked.ns['a'].trace[0].usage.input_tokens:,}" in ran.texts()
+    assert "cache read" in ran.texts() and "cache read" not in ran.html, "a column of zeros takes room on a narrow page"
 
 
 def test_an_overview_folds_the_json_and_names_what_is_repeated(asked: Any) -> None:
@@ -177,7 +178,7 @@ def test_unknown_costs_stay_unknown(asked: Any) -> None:
 def test_a_step_that_does_not_exist_is_said_in_one_line(asked: Any, line: str) -> None:
     """The error names the numbers there are."""
     error = asked.run(line).error
-    assert type(error) is UsageError and "1 to 4" in str(error)
+    assert isinstance(error, UsageError) and "1 to 4" in str(error)
 
 
 def test_without_an_answer_there_is_nothing_to_trace(shell: Any) -> None:

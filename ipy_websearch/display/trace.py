@@ -82,8 +82,12 @@ class TraceView:
 
     def html(self) -> str:
         """Return the trace as HTML."""
-        head = "".join(f"<th{LEFT if n < 3 else NUMBER}>{name}</th>" for n, name in enumerate(COLUMNS))
-        body = "".join(_row_html(cells) for cells in self._rows())
+        rows = self._rows()
+        shown = [
+            n for n, name in enumerate(COLUMNS) if not name.startswith("cache") or any(row[n] not in ("", "0") for row in rows)
+        ]
+        head = "".join(f"<th{LEFT if n < 3 else NUMBER}>{COLUMNS[n]}</th>" for n in shown)
+        body = "".join(_row_html([cells[n] for n in shown]) for cells in rows)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         note = f"<div><small>{escape(self.note)}</small></div>" if self.note else ""
         return framed(f"<div><b>{escape(self.title)}</b></div>", table, *self._folds(), note)

@@ -1,0 +1,144 @@
+// The trace widget: an answer's steps on a timeline, one of them in full. Every text comes from outside (a model, a page) and
+// goes into the page as textContent only; nothing is fetched.
+
+const make = (tag, name, text) => {
+  const node = document.createElement(tag);
+  if (name) node.className = name;
+  if (text !== undefined) node.textContent = text;
+  return node;
+};
+
+const button = (text, label) => {
+  const node = make("button", "ipyws-t-button", text);
+  node.type = "button";
+  node.title = label;
+  node.setAttribute("aria-label", label);
+  return node;
+};
+
+const seconds = (ms) => (ms >= 10000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms).toLocaleString("en")} ms`);
+
+const kindOf = (step) => (step.error ? "error" : step.kind === "model" ? "model" : "tool");
+
+function timelineRow(step, whole, choose) {
+  const row = make("button", `ipyws-t-row ipyws-t-${kindOf(step)}`);
+  row.type = "button";
+  row.append(make("span", "ipyws-t-n", String(step.n)), make("span", "ipyws-t-name", step.name));
+  const lane = make("span", "ipyws-t-lane");
+  const bar = make("span", "ipyws-t-bar");
+  const left = whole > 0 ? (100 * step.start) / whole : 0;
+  bar.style.marginLeft = `${Math.min(left, 99)}%`;
+  bar.style.width = `${whole > 0 ? Math.max((100 * step.ms) / whole, 0.7) : 100}%`;
+  lane.append(bar);
+  row.append(lane, make("span", "ipyws-t-number", seconds(step.ms)), make("span", "ipyws-t-number", step.cost));
+  row.addEventListener("click", () => choose(step.n));
+  return row;
+}
+
+function card(entry) {
+  const box = make("details", `ipyws-t-card ipyws-t-who-${/^[a-z]+$/.test(entry.who) ? entry.who : "other"}`);
+  box.open = entry.open;
+  const head = make("summary");
+  head.append(make("b", "", entry.who), document.createTextNode(entry.kind ? ` · ${entry.kind}` : ""));
+  const body = make("pre", "", entry.text);
+  if (entry.more) body.append(make("i", "", `\n… ${entry.more.toLocaleString("en")} more characters`));
+  box.append(head, body);
+  return box;
+}
+
+function detail(step) {
+  const box = make("div", "ipyws-t-detail");
+  const facts = make("div", "ipyws-t-facts");
+  const what = step.kind === "model" ? "request to the model" : "tool call";
+  const parts = [`${what} ${step.name}`, seconds(step.ms), ...step.tokens.map(([name, count]) => `${count} ${name}`), step.cost];
+  facts.append(make("span", "", parts.join(" · ")));
+  box.append(facts, make("div", step.error ? "ipyws-t-outcome ipyws-t-failed" : "ipyws-t-outcome", step.detail));
+  for (const [title, entries] of [["What went out", step.sent], ["What came back", step.got]]) {
+    if (!entries.length) continue;
+    box.append(make("div", "ipyws-t-heading", title), ...entries.map(card));
+  }
+  return box;
+}
+
+function render({ model, el }) {
+  const root = make("div", "ipyws-t mathjax_ignore tex2jax_ignore");
+  root.tabIndex = 0;
+  root.setAttribute("role", "group");
+  root.setAttribute("aria-label", "Trace of an answer: arrow keys go from step to step");
+  root.setAttribute("data-lm-suppress-shortcuts", "true");
+  el.append(root);
+
+  const count = () => model.get("steps").length;
+  const choose = (n) => {
+    model.set("step", Math.max(1, Math.min(count(), n)));
+    model.save_changes();
+  };
+  const move = (by) => choose(model.get("step") + by);
+
+  const head = make("div", "ipyws-t-title");
+  const rows = make("div", "ipyws-t-rows");
+  const bar = make("div", "ipyws-t-controls");
+  const first = button("|◀", "First step (Home)");
+  const back = button("◀ back", "One step back (left arrow)");
+  const next = button("next ▶", "One step forward (right arrow)");
+  const last = button("▶|", "Last step (End)");
+  const place = make("span", "ipyws-t-place");
+  place.setAttribute("aria-live", "polite");
+  const pane = make("div", "ipyws-t-pane");
+  bar.append(first, back, next, last, place);
+  root.append(head, rows, bar, pane);
+  first.addEventListener("click", () => choose(1));
+  back.addEventListener("click", () => move(-1));
+  next.addEventListener("click", () => move(1));
+  last.addEventListener("click", () => choose(count()));
+
+  const draw = () => {
+    const steps = model.get("steps");
+    const at = Math.max(1, Math.min(steps.length, model.get("step")));
+    const step = steps[at - 1];
+    [...rows.children].forEach((row, index) => {
+      row.classList.toggle("ipyws-t-later", index + 1 > at);
+      row.classList.toggle("ipyws-t-now", index + 1 === at);
+      index + 1 === at ? row.setAttribute("aria-current", "step") : row.removeAttribute("aria-current");
+    });
+    first.disabled = back.disabled = at <= 1;
+    next.disabled = last.disabled = at >= steps.length;
+    place.textContent = step ? `step ${at} of ${steps.length} · so far ${seconds(step.until)}, ${step.so_far}` : "no steps";
+    pane.replaceChildren(...(step ? [detail(step)] : []));
+  };
+
+  const build = () => {
+    const steps = model.get("steps");
+    const whole = Math.max(0, ...steps.map((step) => step.start + step.ms));
+    head.textContent = model.get("title");
+    rows.replaceChildren(...steps.map((step) => timelineRow(step, whole, choose)));
+    draw();
+  };
+
+  root.addEventListener("keydown", (event) => {
+    const moves = { ArrowLeft: () => move(-1), ArrowRight: () => move(1), Home: () => choose(1), End: () => choose(count()) };
+    if (!moves[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    moves[event.key]();
+  });
+
+  // The page without scripts stands above, for when the notebook is opened again without this widget's state.
+  const hidePage = () => {
+    const mark = model.get("mark");
+    if (!/^ipyws-[a-z0-9]+$/.test(mark)) return;
+    for (const page of document.getElementsByClassName(mark)) (page.closest(".jp-OutputArea-child") || page).style.display = "none";
+  };
+  hidePage();
+  setTimeout(hidePage, 500);
+
+  build();
+  model.on("change:step", draw);
+  model.on("change:steps", build);
+  return () => {
+    model.off("change:step", draw);
+    model.off("change:steps", build);
+  };
+}
+
+export default { render };
