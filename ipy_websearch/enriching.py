@@ -43,12 +43,15 @@ def enrich(
     model: str | None = None,
     concurrency: int = 16,
     max_searches: int = 1,
+    max_fetches: int = 0,
     budget_usd: Decimal | float | str | None = None,
     resume: bool = True,
     sources: bool = True,
     sample: int | None = None,
     progress: bool = True,
     provider: str | None = None,
+    mode: str | None = None,
+    cluster: Any = None,
 ) -> pd.DataFrame:
     """Return the frame with columns filled from the web: n rows in, the same n rows, order and index out.
 
@@ -63,10 +66,21 @@ def enrich(
     dollars of this call; rows with equal inputs are asked once, and the first has the cost). `attrs["report"]` sums it up.
 
     `model` None is the setting `enrich_model`; "offline" is the built-in one. `concurrency` requests run at once, fewer when
-    the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain).
+    the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain),
+    and reads at most `max_fetches` pages, whose addresses stand in the row or in results, as their robots.txt allows.
     `budget_usd` is US dollars that this call may cost; it is never passed. Rows that were filled before come from the store;
     `resume=False` asks them again. `sample=5` tries the first five distinct rows, leaves the others' new columns missing, and
     says what the whole would take. An interrupt stops the run and returns the frame as far as it is.
+
+    `mode="batch"` hands the rows in to the Message Batches API: half the price of tokens, done within a day (mostly an hour),
+    with the API's own web search, which gives sources but no quotes. An interrupt, or the end of the kernel, leaves what was
+    handed in at the API, where it goes on; the same call later collects it.
+
+    `cluster` is a `dask.distributed` client, a cluster or a scheduler's address: the rows are asked for on its workers, with
+    one concurrency, one rate and one budget for all of them, and kept in this computer's store. The workers get the session's
+    keys and addresses for the time of the run. A Dask DataFrame as `frame` is enriched on its own cluster (that of the default
+    client, or `cluster`; in this process without either), at once and with its equal rows asked once; what comes back is a
+    Dask DataFrame with the same partitions and index, whose new columns are there already.
 
     >>> import pandas as pd
     >>> planets = pd.DataFrame({"planet": ["Mars", "Saturn"]})
@@ -84,11 +98,14 @@ def enrich(
         model=model,
         concurrency=concurrency,
         max_searches=max_searches,
+        max_fetches=max_fetches,
         budget_usd=budget_usd,
         resume=resume,
         sources=sources,
         sample=sample,
         provider=provider,
+        mode=mode,
+        cluster=cluster,
     )
     drive(work, progress)
     if progress:

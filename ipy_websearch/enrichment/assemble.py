@@ -37,7 +37,7 @@ def assemble(
     data["enrich_error"] = pd.array([(row.error or None) if row is not None else None for row in rows], dtype="string")
     data["enrich_cost_usd"] = pd.array(_costs(place, outcomes), dtype="Float64")
     added = pd.DataFrame({name: data[name] for name in added_names(columns, sources)}, index=frame.index)
-    return _joined(frame, added)
+    return joined(frame, added)
 
 
 def _values(column: Column, values: list[Any]) -> Any:
@@ -61,8 +61,8 @@ def _costs(place: array[int], outcomes: Sequence[Outcome | None]) -> list[float 
     return costs
 
 
-def _joined(frame: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
-    """Return both side by side; columns of an earlier enrichment give way to the new ones of the same name."""
+def joined(frame: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with added columns beside its own; those of an earlier enrichment give way to new ones of their name."""
     import pandas as pd
 
     kept = frame.loc[:, [str(name) not in added.columns for name in frame.columns]]

@@ -1,8 +1,11 @@
-"""The progress bar: rows done, failed and from the store, cost, rate and time left; drawn by tqdm."""
+"""The progress bar: rows done, failed and from the store, cost, rate and time left; drawn by tqdm.
+
+It is text in notebooks too: a bar made of widgets is gone when the notebook is opened again.
+"""
 
 from __future__ import annotations
 
-import warnings
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +14,20 @@ from ipy_websearch.enrichment.report import money
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of a run as they stand, in distinct rows; written by the run, read by whoever shows them."""
+    """The counts of a run as they stand, in distinct rows; written by the run, read by whoever shows them.
+
+    `note` says what the run is waiting for, "" when rows come in by themselves; `name` is the bar's, `kept_in` where rows
+    come from that need no asking.
+    """
 
     total: int = 0
     done: int = 0
     failed: int = 0
     cached: int = 0
     cost_usd: float = 0.0
+    note: str = ""
+    name: str = "enrich"
+    kept_in: str = "the store"
 
     @property
     def finished(self) -> int:
@@ -32,11 +42,11 @@ class Bar:
         self._tally = tally
         self._bar: Any = None
         if show:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # tqdm warns where ipywidgets is missing, and then draws text
-                from tqdm.auto import tqdm
+            from tqdm import tqdm
 
-                self._bar = tqdm(total=tally.total, desc="enrich", unit="row", mininterval=0.2)
+            # Lab paints what comes on standard error like an error.
+            where = sys.stdout if "ipykernel" in sys.modules else None
+            self._bar = tqdm(total=tally.total, desc=tally.name, unit="row", mininterval=0.2, file=where)
 
     def update(self) -> None:
         """Draw the tally as it stands."""
@@ -44,8 +54,9 @@ class Bar:
             return
         if self._bar.total != self._tally.total:
             self._bar.total = self._tally.total
-        facts = f"{self._tally.failed} failed, {self._tally.cached} from the store, {money(self._tally.cost_usd)}"
-        self._bar.set_postfix_str(facts, refresh=False)
+        facts = f"{self._tally.failed} failed, {self._tally.cached} from {self._tally.kept_in}, {money(self._tally.cost_usd)}"
+        note = f", {self._tally.note}" if self._tally.note else ""
+        self._bar.set_postfix_str(f"{facts}{note}", refresh=bool(note))
         self._bar.update(self._tally.finished - self._bar.n)
 
     def close(self) -> None:

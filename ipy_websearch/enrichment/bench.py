@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.events import Money
+from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.providers.base import SearchRequest
@@ -30,6 +31,8 @@ class Bench:
     ceilings: tuple[Ceiling, ...]
     timeout_s: float
     spent: Callable[[Money], None]
+    replayed_from: str = ""
+    reader: PageReader | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +43,4 @@ class Options:
     max_searches: int = 1
     resume: bool = True
     sources: bool = True
+    max_fetches: int = 0

@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ipy_websearch.enrichment.asking import NUDGE, RECORD, Evidence, cells_of, record_tool, request_body, row_text
+from ipy_websearch.enrichment.asking import (
+    NO_COLUMNS,
+    NUDGE,
+    RECORD,
+    Evidence,
+    cells_of,
+    has_columns,
+    record_tool,
+    request_body,
+    row_text,
+    stop_failure,
+)
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.outcome import Cell
 from ipy_websearch.enrichment.sender import Account, Sender
@@ -22,7 +33,8 @@ from ipy_websearch.loop.limits import Meter, OpenPurse
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import tool_result
 from ipy_websearch.results import PanelShelf
-from ipy_websearch.tools.base import Tool, ToolContext
+from ipy_websearch.tools.addresses import addresses_in
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web_search import UNAVAILABLE
 from ipy_websearch.usage import Limits
 
@@ -43,10 +55,12 @@ class Recipe:
     system: str
     search: Tool | None
     max_searches: int
+    fetch: Tool | None = None
+    max_fetches: int = 0
 
     def tools(self, columns: Sequence[Column]) -> list[Mapping[str, Any]]:
         """Return the definitions of the tools for these columns."""
-        return [*([self.search.definition()] if self.search else ()), record_tool(columns)]
+        return [*(tool.definition() for tool in (self.search, self.fetch) if tool), record_tool(columns)]
 
 
 class Chain:
@@ -59,6 +73,8 @@ class Chain:
         self._columns = columns
         self._tools = tools
         self._messages: list[dict[str, Any]] = [user_message(row_text(columns, values))]
+        self._known = addresses_in(" ".join(value for value in values.values() if value))
+        self._fetches = 0
         self._evidence = Evidence()
         self._runner: CallRunner | None = None
         self._nudged = False
@@ -72,7 +88,7 @@ class Chain:
             tools=self._tools,
             platform=self._recipe.platform,
             columns=len(self._columns),
-            final=self._nudged or self._searches_left <= 0,
+            final=self._nudged or (self._searches_left <= 0 and self._fetches_left <= 0),
         )
 
     async def run(self, sender: Sender, account: Account) -> tuple[Cell, ...]:
@@ -82,11 +98,12 @@ class Chain:
             RowError: the model or a search gave nothing to fill the row with.
             ModelError: the API refused, or failed too often. OutOfFunds: the money is used up.
         """
-        for _ in range(self._recipe.max_searches + 3):
+        for _ in range(self._recipe.max_searches + self._recipe.max_fetches + 3):
             message = await sender.send(self.body(), account)
             calls = [block for block in message["content"] if isinstance(block, dict) and block.get("type") == "tool_use"]
             record = next((call.get("input") for call in calls if call.get("name") == RECORD), None)
-            self._refuse(message)
+            if failure := stop_failure(message):
+                raise RowError(failure)
             if record is not None:
                 return self._cells(record)
             if turn := assistant_message(message["content"]):
@@ -103,22 +120,22 @@ class Chain:
             return 0
         return self._recipe.max_searches - (self._runner.meter.searches if self._runner else 0)
 
-    def _cells(self, record: Any) -> tuple[Cell, ...]:
-        if not isinstance(record, Mapping) or not any(column.key in record for column in self._columns):
-            raise RowError("the model's record has none of the columns")
-        return cells_of(record, self._columns, self._evidence)
+    @property
+    def _fetches_left(self) -> int:
+        return self._recipe.max_fetches - self._fetches if self._recipe.fetch is not None else 0
 
-    def _refuse(self, message: Mapping[str, Any]) -> None:
-        match message.get("stop_reason"):
-            case "refusal":
-                category = (message.get("stop_details") or {}).get("category")
-                raise RowError(f"the model declined to answer{f' ({category})' if category else ''}")
-            case "max_tokens":
-                raise RowError("the model's record was cut off at max_tokens; ask for fewer columns at a time")
-            case "model_context_window_exceeded":
-                raise RowError("the model's context window is full; ask for fewer columns at a time")
-            case _:
-                pass
+    async def _fetch(self, given: Any, context: ToolContext) -> ToolOutput:
+        """Read a page, unless the row has read as many as it may."""
+        if self._recipe.fetch is None or self._fetches_left <= 0:
+            text = f"Not run: max_fetches = {self._recipe.max_fetches} pages are read."
+            return ToolOutput(summary=text, text=text, is_error=True)
+        self._fetches += 1
+        return await self._recipe.fetch.call(given, context)
+
+    def _cells(self, record: Any) -> tuple[Cell, ...]:
+        if not has_columns(record, self._columns):
+            raise RowError(NO_COLUMNS)
+        return cells_of(record, self._columns, self._evidence)
 
     def _ask_again(self, after_text: bool) -> None:
         if self._nudged:
@@ -148,6 +165,7 @@ class Chain:
 
     def _new_runner(self) -> CallRunner:
         limits = Limits(max_searches=self._recipe.max_searches, timeout_s=SEARCH_TIMEOUT_S)
-        tools = {self._recipe.search.name: self._recipe.search} if self._recipe.search else {}
+        search, fetch = self._recipe.search, self._recipe.fetch
+        tools = {tool.name: tool for tool in (search, replace(fetch, call=self._fetch) if fetch else None) if tool}
         # The money for the row's searches is reserved already, so this purse lets them pass.
-        return CallRunner(tools, ToolContext(), PanelShelf(), OpenPurse(), Meter(limits))
+        return CallRunner(tools, ToolContext(known_urls=set(self._known)), PanelShelf(), OpenPurse(), Meter(limits))

@@ -16,6 +16,8 @@ from ipy_websearch.usage import Charge
 
 ROUND_TOKENS = 4_000
 """Input that a round of searching is expected to add: the results of one search and the model's call."""
+PAGE_TOKENS = 14_000
+"""Input that a page may add: `web_fetch.PAGE_CHARACTERS`, in a script that makes many tokens of them."""
 
 _NANO = Decimal("1e-9")  # whole nano-dollars: what is added up and taken off again leaves nothing behind
 
@@ -50,11 +52,13 @@ class Funds:
         worst = worst_case(self.model, input_tokens, max_tokens, caching=True)
         return None if worst is None else (worst * self.scale).quantize(_NANO, ROUND_CEILING)
 
-    def row(self, input_tokens: int, max_tokens: int, searches: int, price: Sequence[Charge]) -> Decimal | None:
-        """Return what a row may cost at worst with `searches` rounds of one search each, None when it is unknown."""
+    def row(self, input_tokens: int, max_tokens: int, searches: int, price: Sequence[Charge], pages: int = 0) -> Decimal | None:
+        """Return what a row may cost at worst with `searches` rounds of one search each and so many of one page, None when
+        it is unknown; pages first, since what is read early is sent with each later request."""
         total = Decimal(0)
-        for round_ in range(searches + 1):
-            cost = self.request(input_tokens + round_ * ROUND_TOKENS, max_tokens)
+        for round_ in range(searches + pages + 1):
+            read = min(round_, pages)
+            cost = self.request(input_tokens + read * PAGE_TOKENS + (round_ - read) * ROUND_TOKENS, max_tokens)
             if cost is None:
                 return None
             total += cost

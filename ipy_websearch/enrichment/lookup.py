@@ -40,7 +40,7 @@ class Lookup:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
-        self.tally = Tally(total=len(distinct_texts(self._queries)))
+        self.tally = Tally(total=len(distinct_texts(self._queries)), name="search", kept_in="the cache")
 
     async def run(self) -> None:
         """Search for every distinct query."""

@@ -71,7 +71,7 @@ def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None) -
     wanted = parse_columns(columns, names)
     if sample is not None and sample < 1:
         raise ConfigError(f"sample is {sample}; it must be 1 or more")
-    _check_names(wanted, names)
+    check_names(wanted, names)
     fields = tuple(dict.fromkeys(field for column in wanted for field in column.fields))
     return _distinct(wanted, fields, inputs_of(frame, fields), sample)
 
@@ -99,7 +99,7 @@ def _distinct(columns: tuple[Column, ...], fields: tuple[str, ...], rows: Sequen
     return Plan(columns, fields, chosen, place, chosen if sample is None else list(dict.fromkeys(rows)), sample)
 
 
-def _check_names(columns: Sequence[Column], names: Sequence[str]) -> None:
+def check_names(columns: Sequence[Column], names: Sequence[str]) -> None:
     """Refuse to overwrite the user's own columns; those of an earlier enrichment are replaced."""
     if OWN[0] in names:
         return

@@ -130,7 +130,8 @@ def make_estimate(outcomes: Sequence[Outcome | None], rows: int, distinct: int, 
     seconds = sum(o.seconds for o in tried) / len(tried) if tried else 0.0
     waves = max(left / concurrency, 1.0) if left else 0.0
     failed = sum(o.status == "error" for o in tried)
-    return Estimate(rows, distinct, stored, len(tried), failed, None if mean is None else mean * left, seconds * waves)
+    cost = 0.0 if not left else None if mean is None else mean * left
+    return Estimate(rows, distinct, stored, len(tried), failed, cost, seconds * waves)
 
 
 def money(usd: float | None) -> str:

@@ -13,29 +13,24 @@ import time
 import uuid
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ipy_websearch.enrichment.asking import system_text
 from ipy_websearch.enrichment.assemble import assemble
 from ipy_websearch.enrichment.bar import Tally
 from ipy_websearch.enrichment.bench import Bench, Options
-from ipy_websearch.enrichment.chain import Chain, Recipe, RowError
-from ipy_websearch.enrichment.funds import Funds, OutOfFunds
+from ipy_websearch.enrichment.funds import Funds
 from ipy_websearch.enrichment.outcome import NOT_ASKED, Cell, Outcome, Status
 from ipy_websearch.enrichment.plan import Inputs, Plan
 from ipy_websearch.enrichment.report import Estimate, Report, alike, make_estimate, make_report
+from ipy_websearch.enrichment.row import Asked, RowAsker, make_recipe
 from ipy_websearch.enrichment.schedule import Gate
-from ipy_websearch.enrichment.searching import PoliteSearch
-from ipy_websearch.enrichment.sender import Account, Books, Sender
+from ipy_websearch.enrichment.sender import Books, Sender
 from ipy_websearch.enrichment.shelf import Shelf
 from ipy_websearch.enrichment.store import Stored
-from ipy_websearch.errors import EnrichmentError, WebSearchError
+from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.events import Money
-from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.pricing import model_cost
-from ipy_websearch.text import plain, shorten
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
@@ -43,6 +38,18 @@ if TYPE_CHECKING:
 
 SAME_FAILURES = 20
 """More equal failures in a row than this, before anything has succeeded, end the run."""
+
+
+class Used(Protocol):
+    """What a row has used: US dollars (None: unknown) and seconds."""
+
+    @property
+    def cost_usd(self) -> Money:
+        """US dollars, None when a price is unknown."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of requests and searches, waiting for admission left out."""
 
 
 class Enrichment:
@@ -61,15 +68,16 @@ class Enrichment:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._same_failures: tuple[str, int] = ("", 0)
-        self._tools: dict[tuple[int, ...], list[Any]] = {}
+        self._gave_up = ""
+        self._book: Books | None = None
+        self._scale = Decimal(1)
+        self._notes: list[str] = [f"replayed from {bench.replayed_from}"] if bench.replayed_from else []
         self._requests = 0
         self._seconds = 0.0
         searches = options.max_searches
-        self._search = PoliteSearch(bench.router, bench.provider, options.concurrency) if searches else None
-        tool = self._search.tool(bench.defaults) if self._search else None
         tools = f"web_search({bench.provider or ''}) x {searches}" if searches else "none"
+        tools += f", web_fetch x {options.max_fetches}" if options.max_fetches else ""
         self._shelf = Shelf(plan, bench.store, bench.model, tools)
-        self._recipe = Recipe(bench.model, bench.client.platform, system_text(searches, date.today()), tool, searches)
 
     # --- from outside -----------------------------------------------------------------------------------------------
 
@@ -89,7 +97,7 @@ class Enrichment:
             self._seconds = time.monotonic() - start
             self._settle()
         if self._stop is not None and self._stop[0] == "error" and not any(o and o.status == "ok" for o in self.outcomes):
-            raise EnrichmentError(f"stopped after {SAME_FAILURES + 1} rows failed alike: {self._stop[1]}")
+            raise EnrichmentError(self._gave_up)
 
     def stop(self) -> None:
         """Stop a run from any thread: nothing more is sent, rows under way are cut off, `run` returns."""
@@ -118,8 +126,13 @@ class Enrichment:
             requests=self._requests,
             cost_usd=cost,
             seconds=self._seconds,
-            warnings=self._shelf.warnings,
+            warnings=[*self._shelf.warnings, *self._notes],
         )
+
+    @property
+    def options(self) -> Options:
+        """How it is done."""
+        return self._options
 
     @property
     def is_sample(self) -> bool:
@@ -172,18 +185,25 @@ class Enrichment:
     async def _ask_all(self, rows: list[int]) -> None:
         if not rows or self._stop is not None:
             return
-        question = f"enrich {', '.join(c.name for c in self.plan.columns)} ({len(rows):,} rows)"
-        books = Books(self._bench.ledger, self._bench.session_id, uuid.uuid4().hex[:12], question, self._bench.notebook)
+        books = self._book = self._book or self._books(len(rows))
         funds = Funds(self._bench.model, self._bench.ceilings)
         sender = Sender(self._bench.client, Gate(self._options.concurrency), funds, self._bench.timeout_s)
         queue = iter(rows)
         slots = min(self._options.concurrency, len(rows))
+        asker = RowAsker(make_recipe(self._bench, self._options), self.plan.columns, sender, books)
         try:
             if funds.bounded:  # under a ceiling the first row goes alone: it shows whether rows cost what they are taken to
-                await self._together([self._slot(itertools.islice(queue, 1), sender, books)])
-            await self._together([self._slot(queue, sender, books) for _ in range(slots)])
+                await self._together([self._slot(itertools.islice(queue, 1), asker)])
+            await self._together([self._slot(queue, asker) for _ in range(slots)])
         finally:
-            self._requests = sender.sent
+            self._requests += sender.sent
+            self._scale = funds.scale
+
+    def _books(self, rows: int) -> Books:
+        """Return where the run's requests are written down: it is one question of the ledger."""
+        question = f"enrich {', '.join(c.name for c in self.plan.columns)} ({rows:,} rows)"
+        bench, identity = self._bench, uuid.uuid4().hex[:12]
+        return Books(bench.ledger, bench.session_id, identity, question, bench.notebook, bench.replayed_from)
 
     async def _together(self, slots: Sequence[Coroutine[Any, Any, None]]) -> None:
         """Run slots to their end; nothing of them is left when this returns, however it does."""
@@ -198,58 +218,49 @@ class Enrichment:
             if isinstance(result, Exception):
                 raise result
 
-    async def _slot(self, queue: Iterator[int], sender: Sender, books: Books) -> None:
+    async def _slot(self, queue: Iterator[int], asker: RowAsker) -> None:
         for n in queue:
             if self._stop is not None:
                 return
-            await self._row(n, sender, books)
+            await self._row(n, asker)
 
-    async def _row(self, n: int, sender: Sender, books: Books) -> None:
+    async def _row(self, n: int, asker: RowAsker) -> None:
         """Ask for one row; its outcome is set however that ends, and what it cost is booked."""
-        inputs = self.plan.inputs[n]
-        stored = self._stored.pop(n, {})
-        columns = tuple(c for c in self.plan.askable(inputs) if c not in stored)
-        wanted = [self.plan.columns[c] for c in columns]
-        chain = Chain(self._recipe, wanted, self._tools_for(columns), self.plan.values(inputs))
-        account: Account | None = None
-        outcome = Outcome("interrupted", error="interrupted")
+        inputs, stored = self.plan.inputs[n], self._stored.pop(n, {})
+        numbers = tuple(c for c in self.plan.askable(inputs) if c not in stored)
+        asked = Asked()
         try:
-            account = Account(books, await sender.funds.reserve(self._worst_case(chain, sender.funds)))
-            cells = await chain.run(sender, account)
-            cost = None if account.cost_usd is None else float(account.cost_usd)
-            self._shelf.keep(inputs, columns, cells, cost, account.seconds)
-            found = {**{c: s.cell for c, s in stored.items()}, **dict(zip(columns, cells, strict=True))}
-            outcome = Outcome("ok", self._ordered(found), self._note(inputs))
-        except OutOfFunds as exc:
-            outcome = Outcome("budget", error=str(exc))
-            self._halt("budget", str(exc), False)
-        except (RowError, WebSearchError) as exc:
-            outcome = Outcome("error", error=str(exc))
-        except Exception as exc:  # a bug, or a plug-in's: it costs this row, not the others
-            outcome = Outcome("error", error=f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}")
+            await asker.ask(asked, numbers, self.plan.values(inputs))
+            if asked.status == "ok":
+                account = asked.account
+                assert account is not None
+                self.keep(inputs, numbers, asked.cells, account.cost_usd, account.seconds)
+            elif asked.status == "budget":
+                self._halt("budget", asked.error, False)
         finally:
-            self._finish(n, outcome, account)
+            if asked.account is not None:
+                asked.account.close()
+            self._finish(n, self._outcome(n, stored, numbers, asked), asked.account)
 
-    def _tools_for(self, columns: tuple[int, ...]) -> list[Any]:
-        if columns not in self._tools:
-            self._tools[columns] = self._recipe.tools([self.plan.columns[c] for c in columns])
-        return self._tools[columns]
+    def keep(self, inputs: Inputs, numbers: Sequence[int], cells: Sequence[Cell], cost: Money, seconds: float) -> None:
+        """Put a row's new cells into the store; they are on disk when this returns."""
+        self._shelf.keep(inputs, numbers, cells, None if cost is None else float(cost), seconds)
 
-    def _worst_case(self, chain: Chain, funds: Funds) -> Decimal | None:
-        if not funds.bounded:
-            return Decimal(0)
-        body = chain.body()
-        price = self._recipe.search.price if self._recipe.search else ()
-        return funds.row(estimate_tokens(body), body["max_tokens"], self._recipe.max_searches, price)
+    def _outcome(self, n: int, stored: Mapping[int, Stored], numbers: Sequence[int], asked: Asked) -> Outcome:
+        """Return the outcome of a row of which some cells may have been in the store."""
+        if asked.status != "ok":
+            return Outcome(asked.status, error=asked.error)
+        found = {**{c: s.cell for c, s in stored.items()}, **dict(zip(numbers, asked.cells, strict=True))}
+        return Outcome("ok", self._ordered(found), self._note(self.plan.inputs[n]))
 
-    def _finish(self, n: int, outcome: Outcome, account: Account | None) -> None:
-        if account is not None:
-            cost = account.cost_usd
+    def _finish(self, n: int, outcome: Outcome, used: Used | None) -> None:
+        """Take a row's outcome; `used` says what it cost and took, when it was asked at all."""
+        if used is not None:
+            cost = used.cost_usd
             self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + cost
             outcome.cost_usd = outcome.worth_usd = None if cost is None else float(cost)
-            outcome.seconds = account.seconds
-            account.close()
-        if outcome.status == "interrupted" and self._stop is not None:
+            outcome.seconds = used.seconds
+        if outcome.error == "interrupted" and self._stop is not None:
             outcome.status, outcome.error = self._stop
         self.outcomes[n] = outcome
         self.tally.cost_usd = float(self.cost_usd or 0)
@@ -266,6 +277,7 @@ class Enrichment:
         same, count = self._same_failures
         self._same_failures = (alike(message), count + 1 if alike(message) == same else 1)
         if self._same_failures[1] > SAME_FAILURES:
+            self._gave_up = f"stopped after {SAME_FAILURES + 1} rows failed alike: {message}"
             self._halt("error", message, True)
 
     def _halt(self, status: Status, error: str, now: bool) -> None:

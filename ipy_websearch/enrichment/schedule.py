@@ -64,6 +64,24 @@ class Gate:
         """Seconds since a request last succeeded (or since the start)."""
         return self._clock() - self._alive_at
 
+    @property
+    def floor_s(self) -> float:
+        """Seconds for which a `retry-after` still holds."""
+        return max(self._floor_until - self._clock(), 0.0)
+
+    def resize(self, most: int) -> None:
+        """Let another number of requests in at once; a limit that refusals have lowered is not raised by it."""
+        if most > self._most and self.limit >= self._most:
+            self.limit = float(most)
+        self._most = most
+        self.limit = min(self.limit, float(most))
+        self._wake()
+
+    def hold(self, seconds: float) -> None:
+        """Obey a `retry-after` that another process was given."""
+        if seconds > self.floor_s:
+            self._raise_floor(min(seconds, MAX_FLOOR_S))
+
     async def enter(self, *, again: bool = False) -> Ticket:
         """Wait for admission; a request that is sent again goes before those that were never sent."""
         if not self._waiting and self._open():

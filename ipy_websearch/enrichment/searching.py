@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.errors import ProviderError, RateLimitedError
+from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.results import SearchResults
 from ipy_websearch.tools.base import Tool
+from ipy_websearch.tools.web_fetch import web_fetch_tool
 from ipy_websearch.tools.web_search import web_search_tool
 
 PATIENCE_S = 60.0
@@ -24,6 +26,11 @@ PAUSE_S = 1.0
 TOOL_TIMEOUT_S = 600.0
 WIKIPEDIA = "wikipedia"
 UNGATED = ("", "local")
+
+
+def polite_fetch(reader: PageReader) -> Tool:
+    """Return `web_fetch` for the model, held to each host's robots.txt; pages of one host wait for their turn."""
+    return replace(web_fetch_tool(reader, bulk=True), timeout_s=TOOL_TIMEOUT_S)
 
 
 class PoliteSearch:

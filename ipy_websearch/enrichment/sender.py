@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
+from ipy_websearch.booking import UNTAPED
 from ipy_websearch.enrichment.funds import Funds, Hold
 from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.errors import ModelError
@@ -22,7 +23,6 @@ from ipy_websearch.ledger import Ledger, LedgerRow
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.model.retry import retry_wait_s
-from ipy_websearch.model.whole import whole_message
 from ipy_websearch.pricing import charge_cost, model_cost
 from ipy_websearch.usage import Charge, Usage
 
@@ -46,9 +46,12 @@ class Books:
     question_id: str
     question: str
     notebook: str = ""
+    replayed_from: str = ""
 
     def row(self, kind: Any, name: str, cost: Decimal | None, **more: Any) -> LedgerRow:
-        """Return a row of the ledger."""
+        """Return a row of the ledger; what comes from a cassette cost nothing."""
+        if self.replayed_from:
+            cost, more["status"] = Decimal(0), more.get("status", "ok") if name in UNTAPED else "replayed"
         return LedgerRow(
             datetime.now(UTC),
             self.session,
@@ -86,11 +89,12 @@ class Account:
         for charge in charges:
             cost = charge_cost(charge)
             self._spent(cost)
-            row = self.books.row(charge.kind, charge.provider, cost, units=charge.units, unit=charge.unit)
-            self.rows.append(_replaced(row, cached=charge.cached, status="error" if failed else "ok"))
+            facts = {"units": charge.units, "unit": charge.unit, "cached": charge.cached}
+            self.rows.append(self.books.row(charge.kind, charge.provider, cost, status="error" if failed else "ok", **facts))
 
     def _spent(self, cost: Decimal | None) -> None:
-        self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + cost
+        if not self.books.replayed_from:  # else a budget counts it all the same: it ends where it did
+            self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + cost
         self.hold.spent += cost or Decimal(0)
 
     def close(self) -> None:
@@ -99,12 +103,6 @@ class Account:
         if self.rows:
             self.books.ledger.book_all(self.rows)
             self.rows = []
-
-
-def _replaced(row: LedgerRow, **changes: Any) -> LedgerRow:
-    from dataclasses import replace
-
-    return replace(row, **changes)
 
 
 @dataclass(slots=True)
@@ -152,7 +150,7 @@ class Sender:
         name = str(body["model"])
         try:
             async with asyncio.timeout(self.timeout_s):
-                message = await whole_message(self.client, body)
+                message = await self.client.whole(body)
         except ModelError as exc:
             if is_overload(exc):
                 self.gate.refused(ticket, exc.retry_after)

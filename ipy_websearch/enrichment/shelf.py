@@ -31,7 +31,7 @@ class Shelf:
         """Yield each row's number with the cells that are there, by column number (none without `resume`)."""
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
-            keys = [self._keys(inputs) for inputs in part] if resume else [{} for _ in part]
+            keys = [self.keys(inputs) for inputs in part] if resume else [{} for _ in part]
             found = self._get([(key, c) for row in keys for c, key in row.items()]) if resume else {}
             for n, row in enumerate(keys, start):
                 yield n, {c: found[key] for c, key in row.items() if key in found}
@@ -50,9 +50,10 @@ class Shelf:
         try:
             self._store.put(self._model, kept, usd, seconds)
         except sqlite3.Error as exc:
-            self._warn(f"the store could not be written ({exc}); the values are in the frame only")
+            self.warn(f"the store could not be written ({exc}); the values are in the frame only")
 
-    def _keys(self, inputs: Inputs) -> dict[int, bytes]:
+    def keys(self, inputs: Inputs) -> dict[int, bytes]:
+        """Return the keys of a row's cells, by column number."""
         values = self._plan.values(inputs)
         columns = self._plan.columns
         return {c: cell_key(self._model, self._tools, columns[c], values) for c in self._plan.askable(inputs)}
@@ -61,9 +62,10 @@ class Shelf:
         try:
             return self._store.get([key for key, _ in keys], [self._plan.columns[c] for _, c in keys])
         except sqlite3.Error as exc:
-            self._warn(f"the store could not be read ({exc}); every row is asked")
+            self.warn(f"the store could not be read ({exc}); every row is asked")
             return {}
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        """Note what went wrong, once."""
         if text not in self._failures:
             self._failures.append(text)

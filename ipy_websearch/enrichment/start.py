@@ -9,17 +9,21 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.budgets import Budgets
-from ipy_websearch.config import OFFLINE_MODEL, WebSearch
+from ipy_websearch.config import OFFLINE_MODEL, WebSearch, did_you_mean
 from ipy_websearch.credentials import Credentials
 from ipy_websearch.enrichment.bar import Bar
 from ipy_websearch.enrichment.bench import Bench, Options
 from ipy_websearch.enrichment.plan import make_plan
 from ipy_websearch.enrichment.run import Enrichment
 from ipy_websearch.enrichment.store import Store
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import Money
+from ipy_websearch.extract.reader import PageReader
+from ipy_websearch.http.client import HttpClient
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import model_id
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TICK_S = 0.2
+MODES = ("now", "batch")
 
 
 class Host(Protocol):
@@ -41,9 +46,14 @@ class Host(Protocol):
     credentials: Credentials
     spent_usd: Money
     budgets: Budgets
+    tape: Any
 
     @property
+    def http(self) -> HttpClient: ...
+    @property
     def router(self) -> SearchRouter: ...
+    @property
+    def reader(self) -> PageReader: ...
     @property
     def ledger(self) -> Ledger: ...
     @property
@@ -58,6 +68,8 @@ class Host(Protocol):
     def prices(self) -> Any: ...
     @property
     def notebook_name(self) -> str: ...
+    @property
+    def replayed_from(self) -> str: ...
     def search_request(self, query: str, **options: Any) -> SearchRequest: ...
 
 
@@ -69,16 +81,38 @@ def start(
     model: str | None = None,
     concurrency: int | None = None,
     max_searches: int | None = None,
+    max_fetches: int | None = None,
     budget_usd: Decimal | float | str | None = None,
     resume: bool = True,
     sources: bool = True,
     sample: int | None = None,
     provider: str | None = None,
+    mode: str | None = None,
+    cluster: Any = None,
 ) -> Enrichment:
     """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for arguments and errors."""
+    kind = _kind(mode, provider)
+    if mode == "batch" and cluster is not None:
+        raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
+    if mode == "batch" and host.tape is not None:
+        raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
+    if type(frame).__module__.startswith("dask."):
+        from ipy_websearch.enrichment.dask_frame import start_on_dask
+
+        given: dict[str, Any] = {"model": model, "concurrency": concurrency, "max_searches": max_searches}
+        given["max_fetches"] = max_fetches
+        given |= {"budget_usd": budget_usd, "resume": resume, "sources": sources, "sample": sample, "provider": provider}
+        work: Enrichment = start_on_dask(partial(start, host, mode=mode, **given), frame, columns, cluster, mode)
+        return work
     options = Options(
-        at_least(1, "concurrency", concurrency, 16), at_least(0, "max_searches", max_searches, 1), bool(resume), bool(sources)
+        at_least(1, "concurrency", concurrency, 16),
+        at_least(0, "max_searches", max_searches, 1),
+        bool(resume),
+        bool(sources),
+        at_least(0, "max_fetches", max_fetches, 0),
     )
+    if options.max_fetches and (cluster is not None or mode == "batch"):
+        raise ConfigError("pages are read by this process: leave max_fetches out, or mode='batch' and the cluster")
     plan = make_plan(frame, columns, sample=sample)
     client, name = _model(host, model)
     engine = provider or host.settings.provider or None
@@ -86,10 +120,28 @@ def start(
         host.router.check(engine)
     _ = host.prices  # a mistake in the user's price file shows here, before anything is spent
 
+    bench = _bench(host, client, name, engine, money("budget_usd", budget_usd), reads=bool(options.max_fetches))
+    if cluster is None or host.tape is not None:  # what workers send would be on no tape, and not come from one
+        return kind(frame, plan, bench, options)
+    return _on_cluster(host, cluster, frame, plan, bench, options)
+
+
+def _on_cluster(host: Host, cluster: Any, *parts: Any) -> Enrichment:
+    """Return an enrichment on a Dask cluster."""
+    from ipy_websearch.enrichment.cluster import connect
+    from ipy_websearch.enrichment.cluster_run import ClusterEnrichment, Lent
+
+    lent = Lent(host.credentials, host.settings, host.http.user_agent)
+    return ClusterEnrichment(*parts, cluster=connect(cluster), lent=lent)
+
+
+def _bench(host: Host, client: ModelClient, name: str, engine: str | None, budget_usd: Money, *, reads: bool) -> Bench:
+    """Return what the session lends; `reads`: pages are read too."""
+
     def spent(usd: Money) -> None:
         host.spent_usd = None if usd is None or host.spent_usd is None else host.spent_usd + usd
 
-    bench = Bench(
+    return Bench(
         client=client,
         model=name,
         router=host.router,
@@ -99,11 +151,25 @@ def start(
         session_id=host.id,
         notebook=host.notebook_name,
         store=host.enrich_store,
-        ceilings=host.budgets.ceilings(money("budget_usd", budget_usd)),
+        ceilings=host.budgets.ceilings(budget_usd),
         timeout_s=host.settings.timeout_s,
         spent=spent,
+        replayed_from=host.replayed_from,
+        reader=host.reader if reads else None,
     )
-    return Enrichment(frame, plan, bench, options)
+
+
+def _kind(mode: str | None, provider: str | None) -> type[Enrichment]:
+    """Return the class that runs an enrichment in this mode (None: at once)."""
+    if mode in (None, *MODES[:1]):
+        return Enrichment
+    if mode not in MODES:
+        raise ConfigError(f"mode is {mode!r}{did_you_mean(str(mode), MODES)}; it must be {' or '.join(map(repr, MODES))}")
+    if provider:
+        raise ConfigError(f"mode='batch' searches with the API's own web search, not with {provider!r}; leave provider out")
+    from ipy_websearch.enrichment.batch_run import BatchEnrichment
+
+    return BatchEnrichment
 
 
 def _model(host: Host, model: str | None) -> tuple[ModelClient, str]:

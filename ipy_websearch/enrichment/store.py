@@ -11,11 +11,11 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.enrichment.columns import Column
@@ -23,6 +23,8 @@ from ipy_websearch.enrichment.outcome import Cell
 
 if TYPE_CHECKING:
     import pandas as pd
+
+T = TypeVar("T")
 
 VERSION = 1
 """Part of every key: raise it when the way of asking changes so much that old values should be asked for again."""
@@ -35,6 +37,12 @@ _TABLES = (
     "CREATE TABLE cells (key BLOB PRIMARY KEY, question INTEGER NOT NULL, cell TEXT NOT NULL, usd REAL, seconds REAL NOT NULL, "
     "time REAL NOT NULL) WITHOUT ROWID",
     "CREATE INDEX cells_by_question ON cells (question)",
+)
+_BATCH_TABLES = (
+    "CREATE TABLE batches (id INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, batch TEXT, address TEXT NOT NULL, "
+    "model TEXT NOT NULL, columns TEXT NOT NULL, time REAL NOT NULL)",
+    "CREATE TABLE handed_in (batch INTEGER NOT NULL, number INTEGER NOT NULL, asked TEXT NOT NULL, keys BLOB NOT NULL, "
+    "inputs TEXT NOT NULL, turns TEXT NOT NULL, usd REAL, again INTEGER NOT NULL, PRIMARY KEY (batch, number)) WITHOUT ROWID",
 )
 _PUT = "INSERT OR REPLACE INTO cells (key, question, cell, usd, seconds, time) VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -54,6 +62,8 @@ class Store:
     def __init__(self, path: Path | None) -> None:
         self._database = Database(path, application_id=APPLICATION_ID, prepare=_migrate, purpose="enrichment store")
         self._numbers: dict[tuple[str, str, str, str], int] = {}
+        self.held: dict[int, Callable[[], None]] = {}
+        """By number of a batch that an interrupted run left at the API: gives back the money that is reserved for it."""
 
     @property
     def warnings(self) -> list[str]:
@@ -79,21 +89,44 @@ class Store:
             sqlite3.Error: they could not be written.
         """
         rows = list(cells)
-        share = None if usd is None else usd / max(len(rows), 1)
-        now = time.time()
+        self.transaction(lambda connection: self.write(connection, model, rows, usd, seconds))
 
-        def work(connection: sqlite3.Connection) -> None:
-            values = [
-                (key, self._question(connection, model, column), _written(cell), share, seconds / max(len(rows), 1), now)
-                for key, column, cell in rows
-            ]
-            connection.executemany(_PUT, values)
+    def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do `work` in one transaction, which is on disk when this returns.
 
+        Raises:
+            sqlite3.Error: it could not be written; nothing of it is kept.
+        """
         try:
-            self._database.write(work)
+            return self._database.write(work)
         except sqlite3.Error:
             self._numbers.clear()  # numbers that were given out in the transaction are undone with it
             raise
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `work` reads.
+
+        Raises:
+            sqlite3.Error: it could not be read.
+        """
+        return self._database.read(work)
+
+    def write(
+        self,
+        connection: sqlite3.Connection,
+        model: str,
+        cells: Sequence[tuple[bytes, Column, Cell]],
+        usd: float | None,
+        seconds: float,
+    ) -> None:
+        """Write the cells of one row inside a transaction."""
+        parts, now = max(len(cells), 1), time.time()
+        share = None if usd is None else usd / parts
+        values = [
+            (key, self._question(connection, model, column), _written(cell), share, seconds / parts, now)
+            for key, column, cell in cells
+        ]
+        connection.executemany(_PUT, values)
 
     def listing(self) -> pd.DataFrame:
         """Return what is kept: one row for each model and question, with cells, usd (NaN: unknown) and the newest's time."""
@@ -142,10 +175,11 @@ def cell_key(model: str, tools: str, column: Column, values: Mapping[str, str | 
 def _migrate(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA cache_size = -256")  # kB; rows are written once and read once, so a cache is memory for nothing
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < 1:
-        for statement in _TABLES:
-            connection.execute(statement)
-        connection.execute("PRAGMA user_version = 1")
+    for number, tables in enumerate((_TABLES, _BATCH_TABLES), 1):
+        if version < number:
+            for statement in tables:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
 
 
 def _written(cell: Cell) -> str:

@@ -30,15 +30,17 @@ class EnrichMagics(Magics):
     @PROVIDER
     @argument("--concurrency", type=int, default=16, help="Requests at once (default 16).")
     @argument("--max-searches", type=int, default=1, help="Searches for a row (default 1; 0: none).")
+    @argument("--max-fetches", type=int, default=0, help="Pages to read for a row, as robots.txt allows (default 0).")
     @argument("--budget", metavar="USD", help="US dollars that it may cost in all.")
     @argument("--sample", type=int, metavar="N", help="Try the first N distinct rows only, and say what the whole would take.")
+    @argument("--mode", metavar="MODE", help="'batch' hands the rows in at half the price, done within a day (default: now).")
     @argument("--fresh", action="store_true", help="Ask again for what the store has.")
     @argument("--no-sources", action="store_true", help="Add the values only, without source, quote and confidence.")
     @argument("--no-progress", action="store_true", help="Draw no bar and no report.")
     @OUTPUT
     @HELP
     @cell_magic
-    def enrich(self, line: str, cell: str) -> Any:
+    def enrich(self, line: str, cell: str = "") -> Any:
         """Fill columns of a DataFrame from the web: one line of the cell for each column, with a question for each row.
 
         A line is `name: question` or `name: type = question`; types are str, int, float, bool, date, list, or the allowed
@@ -63,8 +65,10 @@ class EnrichMagics(Magics):
             provider=args.provider,
             concurrency=args.concurrency,
             max_searches=args.max_searches,
+            max_fetches=args.max_fetches,
             budget_usd=args.budget,
             sample=args.sample,
+            mode=args.mode,
             resume=not args.fresh,
             sources=not args.no_sources,
             progress=not args.no_progress,
@@ -75,7 +79,7 @@ class EnrichMagics(Magics):
     def _frame(self, name: str) -> Any:
         """Return the DataFrame in the variable of that name."""
         if not name:
-            raise UsageError(f"%%enrich needs the name of a DataFrame, and a line such as {EXAMPLE} (%%enrich --help)")
+            raise UsageError(f"%%enrich needs the name of a DataFrame, and a line such as {EXAMPLE} (%enrich --help)")
         assert self.shell is not None
         variables = self.shell.user_ns
         if name not in variables:

@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -39,6 +40,7 @@ class Fake:
         self.settings = {**DEFAULTS, **settings}
         self.counts = {"requests": 0, "answered": 0, "refused": 0, "most": 0, "early": 0, "first": 0.0, "last": 0.0}
         self.active = 0
+        self.batches: list[list[dict[str, Any]]] = []
         self.floor = 0.0
         self.random = random.Random(7)
 
@@ -49,6 +51,8 @@ class Fake:
         if path.startswith(b"/set"):
             self.settings.update(json.loads(body))
             return 200, {}, {}
+        if b"/batches" in path:
+            return self._batch(path.decode(), body)
         now = time.time()
         self.counts["requests"] += 1
         self.counts["first"] = self.counts["first"] or now
@@ -64,6 +68,30 @@ class Fake:
         self.counts["answered"] += 1
         self.counts["last"] = time.time()
         return 200, {}, message(json.loads(body), self.settings["input_tokens"])
+
+    def _batch(self, path: str, body: bytes) -> tuple[int, dict[str, str], Any]:
+        """Answer about a batch: it has ended when it is looked up, and every request succeeded."""
+        if "/batches?" in path:
+            return 200, {}, {"data": [self._shown(n, True) for n in range(len(self.batches))], "has_more": False}
+        if path.endswith("/batches"):
+            self.batches.append([self._result(request) for request in json.loads(body)["requests"]])
+            return 200, {}, self._shown(len(self.batches) - 1, False)
+        number = int(path.split("batch_")[1].split("/")[0])
+        if path.endswith("/results"):
+            return 200, {}, "".join(json.dumps(entry) + "\n" for entry in self.batches[number])
+        return 200, {}, self._shown(number, True)
+
+    def _result(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.counts["requests"] += 1
+        found = message(request["params"], self.settings["input_tokens"])
+        return {"custom_id": request["custom_id"], "result": {"type": "succeeded", "message": found}}
+
+    def _shown(self, number: int, ended: bool) -> dict[str, Any]:
+        size = len(self.batches[number])
+        counts = {"processing": 0 if ended else size, "succeeded": size * ended, "errored": 0, "canceled": 0, "expired": 0}
+        status = "ended" if ended else "in_progress"
+        created = datetime.now(UTC).isoformat()
+        return {"id": f"batch_{number}", "processing_status": status, "request_counts": counts, "created_at": created}
 
     def _refusal(self, now: float) -> tuple[int, dict[str, str], Any] | None:
         wait = {"retry-after": str(self.settings["retry_after"])} if self.settings["retry_after"] else {}
@@ -83,7 +111,7 @@ def _error(kind: str, text: str) -> dict[str, Any]:
 
 def message(body: dict[str, Any], input_tokens: int) -> dict[str, Any]:
     """Return a message that calls the strict tool at once, every property filled by its type."""
-    tool = next(tool for tool in body["tools"] if tool.get("strict"))
+    tool = next((tool for tool in body["tools"] if tool.get("strict")), body["tools"][-1])
     block = {"type": "tool_use", "id": "toolu_1", "name": tool["name"], "input": filled(tool["input_schema"])}
     return {
         "id": "msg_1",
@@ -142,7 +170,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fak
             body = await reader.readexactly(size) if size else b""
             status, headers, data = await fake.answer(head.split(b" ", 2)[1], body)
             stream = fake.settings["stream"] and "content" in data
-            content = (streamed(data) if stream else json.dumps(data)).encode()
+            content = (data if isinstance(data, str) else streamed(data) if stream else json.dumps(data)).encode()
             lines = [
                 f"HTTP/1.1 {status} X",
                 f"content-type: {'text/event-stream' if stream else 'application/json'}",

@@ -1,0 +1,113 @@
+"""Takes the results of batches in: each into the store, the ledger and its rows, by the hundred."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from ipy_websearch.booking import add_money
+from ipy_websearch.enrichment.awaited import Awaited
+from ipy_websearch.enrichment.bank import Bank
+from ipy_websearch.enrichment.batch_requests import Read, read
+from ipy_websearch.enrichment.handed_in import Batch, Collected, HandedIn, Request
+from ipy_websearch.enrichment.outcome import Outcome
+from ipy_websearch.enrichment.run import Enrichment
+from ipy_websearch.enrichment.sender import Books
+from ipy_websearch.enrichment.store import Stored
+from ipy_websearch.events import Money
+from ipy_websearch.pricing import model_cost
+from ipy_websearch.usage import Usage
+
+Result = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a row has used."""
+
+    cost_usd: Money = Decimal(0)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A result as it is understood: what it means, its cost (None: unknown) and its usage (None: it is not billed)."""
+
+    number: int
+    request: Request
+    read: Read
+    cost: Money
+    usage: Usage | None
+    model: str
+
+    def collected(self) -> Collected:
+        """Return what is to be kept of it."""
+        before = self.request.usd
+        total = None if self.cost is None or before is None else before + float(self.cost)
+        return Collected(self.number, self.request, self.read.cells, self.read.turns, total)
+
+
+class Batched(Enrichment):
+    """The part of a run through batches that takes results in."""
+
+    _handed_in: HandedIn
+    _bank: Bank
+    _book: Books
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._awaited = Awaited()
+        self._spent: dict[int, Spent] = defaultdict(Spent)
+
+    def _keep(self, batch: Batch, group: Sequence[tuple[int, Request, Result]]) -> None:
+        """Keep some results, book them, and fill their rows."""
+        answers = [self._understood(batch, *entry) for entry in group]
+        try:
+            ours = self._handed_in.collect(batch, [answer.collected() for answer in answers])
+        except sqlite3.Error as exc:
+            self._shelf.warn(f"the store could not be written ({exc}); the values are in the frame only")
+            ours = [True] * len(answers)
+            for answer in answers:
+                batch.requests.pop(answer.number, None)
+        booked = [answer for answer, mine in zip(answers, ours, strict=True) if mine and answer.usage is not None]
+        self._bench.ledger.book_all([self._book.row("model", a.model, a.cost, usage=a.usage) for a in booked])
+        for answer in answers:
+            self._bank.settle(batch.id, answer.number, answer.cost)
+            self._take(answer)
+
+    def _understood(self, batch: Batch, number: int, request: Request, result: Result) -> Answer:
+        meaning = read(result, [batch.columns[c] for c in request.asked], request)
+        message = result.get("message")
+        if result.get("type") != "succeeded" or not isinstance(message, Mapping):
+            return Answer(number, request, meaning, Decimal(0), None, "")
+        model, usage = str(message.get("model") or self._bench.model), Usage.from_api(message.get("usage"))
+        return Answer(number, request, meaning, model_cost(model, usage, batch=True), usage, model)
+
+    def _take(self, answer: Answer) -> None:
+        """Give an answer to the rows that wait for it; the first of them bears the cost."""
+        request, meaning = answer.request, answer.read
+        rows = self._awaited.rows(request.keys)
+        if not rows:  # it is for a row of another call, or one that has failed already
+            self.cost_usd = add_money(self.cost_usd, answer.cost)
+            return
+        self._spent[rows[0]].cost_usd = add_money(self._spent[rows[0]].cost_usd, answer.cost)
+        if meaning.turns is not None:
+            return
+        if meaning.error:
+            for row in rows:
+                self._awaited.give_up(row)
+                self._finish(row, Outcome("error", error=meaning.error), self._spent.pop(row, None))
+            return
+        for key, cell in zip(request.keys, meaning.cells, strict=True):
+            for row, column in self._awaited.places(key):
+                self._stored[row][column] = Stored(cell, None, 0.0)
+                if self._awaited.got(row, column):
+                    self._fill(row)
+
+    def _fill(self, row: int) -> None:
+        cells = {column: stored.cell for column, stored in self._stored.pop(row).items()}
+        self._finish(row, Outcome("ok", self._ordered(cells), self._note(self.plan.inputs[row])), self._spent.pop(row, None))

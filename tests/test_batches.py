@@ -1,0 +1,353 @@
+"""Enrichment through the Message Batches API, against the strict fake: prices, results in any order, restarts, losses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ipy_websearch
+from ipy_websearch import api
+from ipy_websearch.enrichment import batch_run, courier
+from ipy_websearch.enrichment.batch_requests import read
+from ipy_websearch.enrichment.handed_in import Request
+from ipy_websearch.errors import ConfigError, EnrichmentError
+from ipy_websearch.pricing import model_cost
+from ipy_websearch.usage import Usage
+from tests.benchmarks.enrich_server import ROOT, EnrichServer
+from tests.fakes.replies import error, server_search, stop, usage
+from tests.test_enrich import CEO, companies, company_in, echo, record
+
+BATCH: dict[str, Any] = {"progress": False, "max_searches": 0, "mode": "batch"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Batches of the fake need not be waited for."""
+    for name in ("FIRST_POLL_S", "MAX_POLL_S", "FIND_AFTER_S"):
+        monkeypatch.setattr(courier, name, 0.01)
+    monkeypatch.setattr(courier, "backoff_s", lambda failures: 0.01)
+    yield
+
+
+def created(fake: Any) -> int:
+    """Return how many batches were handed in."""
+    return sum(line == "POST " for line in fake.batches.log)
+
+
+def new_kernel() -> None:
+    """Forget everything that is not on disk."""
+    api.end_session()
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, after: int = 1) -> None:
+    """Let the next call be interrupted after so many looks at its progress."""
+    from ipy_websearch import enriching
+
+    waited = enriching.wait
+    ticks = iter([False] * after + [True])
+
+    def interrupted(*args: Any) -> Any:
+        if next(ticks, False):
+            raise KeyboardInterrupt
+        return waited(*args)
+
+    monkeypatch.setattr(enriching, "wait", interrupted)
+
+
+def test_rows_are_filled_at_half_the_price(messages_api: Any) -> None:
+    """One batch for all distinct rows, results matched by custom_id, tokens at half price in ledger and frame."""
+    messages_api.behave(lambda body: (echo(body), usage(input_tokens=1_000_000, output_tokens=0)))
+    out = ipy_websearch.enrich(companies("A", "B", "A", None), CEO, **BATCH)
+    assert list(out.ceo[:3]) == ["Boss of A", "Boss of B", "Boss of A"] and out.enrich_status[3] == "skipped"
+    assert created(messages_api) == 1 and len(messages_api.requests) == 2
+    full = model_cost("claude-haiku-5-5", Usage(input_tokens=1_000_000))
+    assert full and list(out.enrich_cost_usd[:3]) == [float(full / 2), float(full / 2), 0]
+    assert list(ipy_websearch.cost().usd) == [float(full / 2)] * 2
+
+
+def test_the_search_is_the_apis_own_and_its_fee_is_not_halved(messages_api: Any) -> None:
+    """web_search is the server's tool; a source that it found is kept, its fee is 10 USD for 1,000 as ever."""
+    hits = [("https://example.org/acme", "Acme")]
+    cell = {"value": "Jo", "source": "https://example.org/acme", "quote": "made up", "confidence": 0.9}
+    tokens = usage(input_tokens=1000, output_tokens=100, server_tool_use={"web_search_requests": 1})
+    messages_api.behave(lambda body: (server_search("Acme CEO", hits), record(ceo=cell), tokens))
+    out = ipy_websearch.enrich(companies("Acme"), CEO, progress=False, mode="batch").iloc[0]
+    assert (out.ceo, out.ceo_source) == ("Jo", "https://example.org/acme") and pd.isna(out.ceo_quote)
+    tool = messages_api.bodies[0]["tools"][0]
+    assert tool["type"].startswith("web_search_") and tool["max_uses"] == 1
+    half = model_cost("claude-haiku-5-5", Usage(input_tokens=1000, output_tokens=100))
+    assert half and out.enrich_cost_usd == float(half / 2 + Decimal("0.01"))
+
+
+def test_a_paused_row_goes_on_in_a_second_batch(messages_api: Any) -> None:
+    """pause_turn: the turn goes back unchanged with the same tools, in a further batch; both are paid."""
+    hits = [("https://example.org/a", "A")]
+
+    def behaviour(body: dict[str, Any]) -> Any:
+        turn = len(body["messages"])
+        if turn == 1 and company_in(body) == "A":
+            return (server_search("A CEO", hits), stop("pause_turn"))
+        return record(ceo={"value": "Jo", "source": "https://example.org/a"})
+
+    messages_api.behave(behaviour)
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, progress=False, mode="batch")
+    assert list(out.ceo) == ["Jo"] * 2 and created(messages_api) == 2
+    first, _, again = messages_api.bodies
+    assert [m["role"] for m in again["messages"]] == ["user", "assistant"] and again["tools"] == first["tools"]
+    assert out.ceo_source[0] == "https://example.org/a"
+    costs = ipy_websearch.cost()
+    assert len(costs) == 3 and costs.usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
+
+
+def test_each_row_has_its_own_end(messages_api: Any) -> None:
+    """Succeeded, errored and expired requests of one batch; only what failed is asked by the next call, in whichever mode."""
+    messages_api.behave(lambda body: error(400, message="no such thing") if company_in(body) == "B" else echo(body))
+
+    class Third:
+        def __contains__(self, custom_id: str) -> bool:
+            return custom_id.endswith("-2")
+
+    messages_api.batches.expire = Third()
+    out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
+    assert list(out.enrich_status) == ["ok", "error", "error"]
+    assert "no such thing" in out.enrich_error[1] and "24 hours" in out.enrich_error[2]
+    messages_api.behave(echo)
+    messages_api.batches.expire = ()
+    seen = len(messages_api.requests)
+    again = ipy_websearch.enrich(companies(*"ABC"), CEO, progress=False, max_searches=0)
+    assert set(again.enrich_status) == {"ok"} and [company_in(b) for b in messages_api.bodies[seen:]] == ["B", "C"]
+    assert ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
+
+
+def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(
+    messages_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """■ gives the frame back and says how to go on; in a new kernel the same call waits for the batch and adds new rows."""
+    messages_api.behave(echo)
+    messages_api.batches.polls = 10**6
+    with monkeypatch.context() as patch:
+        interrupt(patch)
+        out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
+    assert set(out.enrich_status) == {"interrupted"} and "the same call collects it" in out.enrich_error[0]
+    assert "3 rows in 1 batch go on" in str(out.attrs["report"])
+    new_kernel()
+    for batch in messages_api.batches.known.values():
+        batch.polls_left = 1
+    messages_api.batches.polls = 0
+    again = ipy_websearch.enrich(companies(*"CDBA"), CEO, **BATCH)
+    assert list(again.ceo) == [f"Boss of {name}" for name in "CDBA"]
+    assert created(messages_api) == 2 and len(messages_api.requests) == 4
+
+
+def test_a_further_column_is_handed_in_while_the_first_is_under_way(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is at the API already is waited for, and only the new question is sent."""
+    messages_api.behave(lambda body: record(ceo="Jo") if "CEO" in json.dumps(body["tools"]) else record(founded=1999))
+    messages_api.batches.polls = 10**6
+    with monkeypatch.context() as patch:
+        interrupt(patch)
+        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
+    messages_api.batches.known[next(iter(messages_api.batches.known))].polls_left = 2
+    messages_api.batches.polls = 0
+    columns = {**CEO, "founded": ("In what year was {company} founded?", int)}
+    out = ipy_websearch.enrich(companies("A"), columns, **BATCH)
+    assert (out.ceo[0], out.founded[0]) == ("Jo", 1999) and len(messages_api.requests) == 2
+
+
+def test_a_batch_whose_answer_was_lost_is_found_and_not_sent_twice(messages_api: Any) -> None:
+    """The connection breaks after the batch was taken: it is found in the list of batches."""
+    messages_api.behave(echo)
+    messages_api.batches.swallow = True
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    assert list(out.ceo) == ["Boss of A", "Boss of B"] and created(messages_api) == 1
+
+
+def test_a_kernel_that_died_before_it_knew_the_id_finds_its_batch(messages_api: Any, tmp_path: Path) -> None:
+    """The store has the token and no id: the next call takes the batch that fits, and one of somebody else's is not taken."""
+    messages_api.behave(echo)
+    messages_api.batches.polls = 10**6
+    store = api.session().enrich_store
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch)
+        ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    store.transaction(lambda connection: connection.execute("UPDATE batches SET batch = NULL"))
+    new_kernel()
+    messages_api.batches.polls = 0
+    other = [{"custom_id": f"other-{n}", "params": messages_api.bodies[n]} for n in range(2)]
+    import anthropic
+
+    client = anthropic.Anthropic(api_key=messages_api.key, base_url=messages_api.url)
+    client.messages.batches.create(requests=other)
+    client.close()
+    for batch in messages_api.batches.known.values():
+        batch.polls_left = 0
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    assert list(out.ceo) == ["Boss of A", "Boss of B"] and created(messages_api) == 2
+    connection = sqlite3.connect(tmp_path / "websearch/enrich.sqlite")
+    assert connection.execute("SELECT count(*) FROM batches").fetchone() == (0,)
+    connection.close()
+
+
+def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kill -9` just when a batch has been handed in, then the same call in a new process: nothing is handed in again."""
+    code = (
+        "import pandas, ipy_websearch\nframe = pandas.DataFrame({'company': [f'C{n}' for n in range(40)]})\n"
+        "out = ipy_websearch.enrich(frame, {'ceo': 'Who is the CEO of {company}?'}, mode='batch', progress=False)\n"
+        "print((out.enrich_status == 'ok').sum())"
+    )
+    with EnrichServer() as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+        command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(ROOT)}
+        first = subprocess.Popen(command, env=environment)
+        while server.stats()["requests"] < 40:
+            time.sleep(0.005)
+        first.kill()
+        first.wait()
+        again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert again.stdout.strip() == "40" and server.stats()["requests"] == 40
+
+
+def test_a_batch_that_never_arrived_is_sent(messages_api: Any) -> None:
+    """The kernel died between writing down and sending: the rows are simply handed in."""
+    messages_api.behave(echo)
+
+    async def cut_off(*args: Any) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(courier.batches, "submit", cut_off)
+        ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    new_kernel()
+    assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
+
+
+def test_failing_look_ups_are_waited_out(messages_api: Any) -> None:
+    """500, 529 and 429 on the way lose nothing, and the batch is handed in once."""
+    messages_api.behave(echo)
+    messages_api.batches.fail = [529, 500]
+    messages_api.batches.polls = 1
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    assert out.ceo.notna().all() and len(messages_api.requests) == 2
+
+
+def test_rows_go_in_chunks(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches are under way at the same time, and each row is in one of them."""
+    monkeypatch.setattr(batch_run, "CHUNK_REQUESTS", 4)
+    messages_api.behave(echo)
+    messages_api.batches.polls = 1
+    out = ipy_websearch.enrich(companies(*(f"C{n}" for n in range(10))), CEO, **BATCH)
+    assert out.ceo.notna().all() and created(messages_api) == 3 and out.attrs["report"]["requests"] == 10
+
+
+def test_a_budget_holds_for_the_worst_case_of_what_is_handed_in(messages_api: Any) -> None:
+    """What may not fit is not sent until earlier batches came back cheaper; then the rest says "budget"."""
+    messages_api.behave(lambda body: (echo(body), usage(input_tokens=900, output_tokens=100)))
+    frame = companies(*(f"C{n}" for n in range(60)))
+    out = ipy_websearch.enrich(frame, CEO, budget_usd=0.002, **BATCH)
+    counts = out.enrich_status.value_counts()
+    assert set(counts.index) == {"ok", "budget"} and 5 < counts["ok"] == len(messages_api.requests)
+    assert created(messages_api) > 1 and out.enrich_cost_usd.sum() <= 0.002
+
+
+def test_what_an_interrupt_leaves_stays_reserved(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session's ceiling counts what is at the API until it has been collected, and then what it cost."""
+    api.session().settings.session_budget_usd = 1.0
+    messages_api.behave(echo)
+    messages_api.batches.polls = 10**6
+    with monkeypatch.context() as patch:
+        interrupt(patch)
+        ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    ceiling = api.session().budgets.session
+    assert ceiling.reserved > 0 and ceiling.spent == 0
+    next(iter(messages_api.batches.known.values())).polls_left = 0
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    assert ceiling.reserved == 0 and float(ceiling.spent) == pytest.approx(out.enrich_cost_usd.sum()) and ceiling.spent > 0
+
+
+def test_a_batch_that_is_gone_is_asked_again(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleted, or another workspace's: the report says so."""
+    messages_api.behave(echo)
+    messages_api.batches.polls = 10**6
+    with monkeypatch.context() as patch:
+        interrupt(patch)
+        ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    messages_api.batches.known.clear()
+    messages_api.batches.polls = 0
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    assert out.ceo.notna().all() and "asked again" in str(out.attrs["report"])
+
+
+def test_a_refused_batch_ends_the_run_with_its_reason(messages_api: Any) -> None:
+    """A bad key: nothing is sent, one line says why."""
+    messages_api.batches.fail = [401]
+    with pytest.raises(EnrichmentError, match="refused the key"):
+        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
+
+
+def test_open_batches_are_shown_and_cancelled(messages_api: Any, shell: Any) -> None:
+    """`%websearch store cancel`: what was answered by then is collected by the same call, the rest says so."""
+    messages_api.behave(echo)
+    messages_api.batches.polls, messages_api.batches.done_before_cancel = 10**6, 1
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch)
+        ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    assert "2 rows" in shell.run("%websearch store").stdout
+    assert "1 batch" in shell.run("%websearch store cancel").stdout
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    assert list(out.enrich_status) == ["ok", "error"] and "cancelled" in out.enrich_error[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "offline"}, "no Message Batches"),
+        ({"mode": "bath"}, "did you mean 'batch'"),
+        ({"provider": "brave"}, "leave provider out"),
+    ],
+)
+def test_what_batches_cannot_do_is_said_before_anything_is_sent(
+    messages_api: Any, options: dict[str, Any], message: str
+) -> None:
+    """One line, with what to do."""
+    with pytest.raises(ConfigError, match=message):
+        ipy_websearch.enrich(companies("A"), CEO, **(BATCH | options))
+
+
+def test_a_platform_without_batches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ollama speaks the Messages API and has no batches."""
+    monkeypatch.setenv("IPY_WEBSEARCH_PLATFORM", "ollama")
+    with pytest.raises(ConfigError, match="ollama has no Message Batches"):
+        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
+
+
+def test_the_cell_magic_has_the_mode(messages_api: Any, shell: Any) -> None:
+    """`%%enrich --mode batch`."""
+    messages_api.behave(echo)
+    shell.run("import pandas as pd\nfirms = pd.DataFrame({'company': ['A']})")
+    ran = shell.run("%%enrich firms --mode batch --max-searches 0 --no-progress -o out\nceo: Who is the CEO of {company}?")
+    assert ran.ok and shell.ns["out"].ceo[0] == "Boss of A" and created(messages_api) == 1
+
+
+def test_the_recorded_results_are_understood() -> None:
+    """Real results of the API: text instead of a record is answered with a reminder."""
+    path = Path(__file__).parent / "data/wire/anthropic/ruby_batch_results.jsonl"
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [entry["custom_id"] for entry in entries] == ["0", "1"]
+    for entry in entries:
+        found = read(entry["result"], (), Request((), (), {}))
+        assert found.turns is not None and found.turns[0]["content"][0]["text"] in ("4", "Jupiter")
+        assert Usage.from_api(entry["result"]["message"]["usage"]).output_tokens in (4, 5)
+        assert re.search("record", found.turns[-1]["content"][0]["text"])

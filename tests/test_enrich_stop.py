@@ -1,0 +1,100 @@
+"""The stop button during an enrichment, in a real kernel: the frame so far, within two seconds, and the next cell works."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.benchmarks.enrich_server import EnrichServer
+from tests.fakes.notebook import subprocess_environment
+
+pytestmark = [
+    pytest.mark.kernel,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+ENRICH = 'out = ipy_websearch.enrich(frame, {"ceo": "Who is the CEO of {company}?"}, concurrency=10, max_searches=0)'
+SETUP = """
+import pandas, ipy_websearch
+%load_ext ipy_websearch
+frame = pandas.DataFrame({"company": [f"C{n}" for n in range(5000)]})
+warm = ipy_websearch.enrich(frame.head(1), {"ceo": "Who is the CEO of {company}?"}, max_searches=0, progress=False)
+"""
+
+
+class Kernel:
+    """A kernel and what it said; `run` waits for a cell, `start` does not."""
+
+    def __init__(self, manager: Any, client: Any) -> None:
+        self.manager, self.client = manager, client
+
+    def start(self, code: str) -> str:
+        """Send a cell."""
+        id: str = self.client.execute(code)
+        return id
+
+    def wait(self, id: str, timeout_s: float = 60.0) -> tuple[str, str]:
+        """Return a cell's status and all that it printed."""
+        text, until = "", time.monotonic() + timeout_s
+        while time.monotonic() < until:
+            try:
+                message = self.client.get_iopub_msg(timeout=0.2)
+            except queue.Empty:
+                continue
+            if message["parent_header"].get("msg_id") != id:
+                continue
+            content = message["content"]
+            text += content.get("text", "") + content.get("evalue", "")
+            if message["msg_type"] == "status" and content["execution_state"] == "idle":
+                reply = self.client.get_shell_msg(timeout=10)
+                return reply["content"]["status"], text
+        raise AssertionError(f"the cell did not end within {timeout_s} s; it said {text!r}")
+
+    def run(self, code: str) -> tuple[str, str]:
+        """Run a cell to its end."""
+        return self.wait(self.start(code))
+
+
+@pytest.fixture
+def server() -> Iterator[EnrichServer]:
+    """A server of its own process."""
+    with EnrichServer(latency=0.1) as made:
+        yield made
+
+
+@pytest.fixture
+def kernel(server: EnrichServer) -> Iterator[Kernel]:
+    """A kernel whose environment leads to the server."""
+    from jupyter_client.manager import start_new_kernel
+
+    environment = subprocess_environment({"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-test"})
+    manager, client = start_new_kernel(env=environment)
+    yield Kernel(manager, client)
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+    manager.cleanup_resources()
+
+
+def test_the_stop_button_returns_the_frame_within_two_seconds(kernel: Kernel, server: EnrichServer) -> None:
+    """Interrupted under way: `out` is the frame so far, the bar and one line stay, nothing more is sent, the next cell runs."""
+    assert kernel.run(SETUP)[0] == "ok"
+    cell = kernel.start(ENRICH)
+    while server.stats()["answered"] < 60:
+        time.sleep(0.02)
+    start = time.monotonic()
+    kernel.manager.interrupt_kernel()
+    status, text = kernel.wait(cell)
+    took = time.monotonic() - start
+    sent = server.stats()["requests"]
+    assert status == "ok" and took < 3, (status, took, text)
+    assert "Interrupted: what was filled by then is returned" in text and "interrupted" in text and "enrich:" in text
+    assert "Traceback" not in text
+    _, text = kernel.run("print(len(out), sorted(set(out.enrich_status)), (out.enrich_status == 'ok').sum() > 40)")
+    assert text.strip() == "5000 ['interrupted', 'ok'] True"
+    assert server.stats()["requests"] == sent
+    again = f"out = {ENRICH.removeprefix('out = ').replace('frame,', 'frame.head(80),')}\nprint(set(out.enrich_status))"
+    status, text = kernel.run(again)
+    assert status == "ok" and "{'ok'}" in text and server.stats()["requests"] <= 81 + 10

@@ -1,0 +1,76 @@
+"""What enrichments keep: safe from kills with several kernels at work, and priced before they are asked."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ipy_websearch.testing import FakeWeb
+
+CEO = {"ceo": "Who is the CEO of {company}?"}
+WRITER = """
+import sys
+from ipy_websearch.config import data_dir
+from ipy_websearch.enrichment.columns import parse_columns
+from ipy_websearch.enrichment.outcome import Cell
+from ipy_websearch.enrichment.store import Store
+column = parse_columns({"ceo": "Who leads {company}?"}, ["company"])[0]
+store = Store(data_dir() / "enrich.sqlite")
+for n in range(1_000_000):
+    key = f"{sys.argv[1]}-{n}"
+    store.put("model", [(key.encode(), column, Cell("value"))], 0.1, 0.1)
+    print(key, flush=True)
+"""
+
+
+def test_what_a_killed_kernel_said_was_kept_is_there(tmp_path: Path) -> None:
+    """Three processes write as fast as they can and are killed; the file is sound and lacks nothing that was reported."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [sys.executable, "-c", WRITER]
+    writers = [subprocess.Popen([*command, str(n)], env=environment, stdout=subprocess.PIPE, text=True) for n in range(3)]
+    said: list[str] = []
+    for writer in writers:
+        assert writer.stdout
+        said += [writer.stdout.readline().strip() for _ in range(150)]
+    for writer in writers:
+        writer.kill()
+    for writer in writers:
+        rest = writer.communicate()[0]
+        said += rest[: rest.rfind("\n") + 1].split()
+    connection = sqlite3.connect(tmp_path / "websearch/enrich.sqlite")
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    kept = {key.decode() for (key,) in connection.execute("SELECT key FROM cells")}
+    connection.close()
+    assert len(said) >= 450 and not set(said) - kept
+
+
+@pytest.mark.parametrize(
+    ("companies", "text"),
+    [
+        ([f"C{n}" for n in range(2000)], r"looks like 2,000 rows ≈ 0\.\d+ USD, .*\(5 already in the store\)"),
+        (["A", "A", None], r"looks like 3 rows ≈ 0\.00 USD, 0\.0 s \(1 distinct, 1 already in the store\)"),
+        ([], r"looks like 0 rows ≈ 0\.00 USD, 0\.0 s"),
+    ],
+)
+def test_an_estimate_says_what_the_whole_will_take(companies: list[Any], text: str) -> None:
+    """Rows, dollars, time; what is left to ask counts, not what the sample has filled already."""
+    frame = pd.DataFrame({"company": pd.Series(companies, dtype="object")})
+    with FakeWeb() as web:
+        web.behave(lambda request: web.record(ceo="Jo"))
+        estimate = frame.web.estimate(CEO, max_searches=0)
+        assert pd.Series([str(estimate)]).str.fullmatch(text)[0], str(estimate)
+
+
+def test_an_estimate_of_rows_that_fail_says_so() -> None:
+    """Two of two rows tried got no value: the figures rest on failures."""
+    with FakeWeb() as web:
+        web.behave(lambda request: "no record")
+        estimate = pd.DataFrame({"company": ["A", "B", "C"]}).web.estimate(CEO, sample=2)
+        assert estimate.failed == 2 and "2 of the 2 rows tried failed" in str(estimate) and estimate.stored == 0

@@ -1,0 +1,309 @@
+"""Enrichment on a Dask cluster: one store, one budget and one rate, whatever becomes of the workers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ipy_websearch
+from ipy_websearch.enrichment.desk import Desk, Finished, Row, Word
+from ipy_websearch.errors import ConfigError, EnrichmentError
+from tests.benchmarks.enrich_server import EnrichServer
+
+pytest.importorskip("dask.dataframe")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*:DeprecationWarning:distributed.*",
+    "ignore:.*:DeprecationWarning:tornado.*",
+    "ignore:.*:ResourceWarning",
+)
+
+CEO = {"ceo": "Who is the CEO of {company}?"}
+QUIET: dict[str, Any] = {"progress": False, "max_searches": 0}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EnrichServer]:
+    """A server of its own process that fills every record."""
+    with EnrichServer(latency=0.05) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A cluster of two processes, which know no key and no address."""
+    from distributed import LocalCluster
+
+    folder = str(tmp_path_factory.mktemp("dask"))
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder, silence_logs=logging.CRITICAL
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster: Any, server: EnrichServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client of the cluster; the environment of the kernel, not of the workers, leads to the server."""
+    from distributed import Client
+
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret-of-the-tests")
+    server.set(latency=0.05, cap=0, input_tokens=900, status=0, share_529=0.0)
+    with Client(cluster) as made:
+        made.wait_for_workers(2, timeout=30)
+        yield made
+
+
+def companies(number: int) -> pd.DataFrame:
+    """Return a frame with so many companies."""
+    return pd.DataFrame({"company": [f"C{n}" for n in range(number)]}, index=range(5, 5 + number))
+
+
+def asked(server: EnrichServer) -> int:
+    """Return the number of requests so far."""
+    return int(server.stats()["requests"])
+
+
+# --- the desk -----------------------------------------------------------------------------------------------------------
+
+
+def desk(rows: int = 0, *, tasks: int = 2, limit: str | None = None) -> Desk:
+    """Return a desk with so many rows, to whom all tasks have come."""
+    made = Desk([f"task-{n}" for n in range(tasks)], 10, None if limit is None else Decimal(limit), Decimal(1))
+    made.add([Row(n, (0,), {"company": f"C{n}"}) for n in range(rows)])
+    for n in range(tasks):
+        made.begin(f"task-{n}", "first")
+    return made
+
+
+def done(row: int) -> Finished:
+    """Return a finished row."""
+    return Finished(f"first-{row}", row, "ok", "", (), Decimal("0.1"), 0.1, [])
+
+
+def test_every_row_is_leased_once_and_comes_back_from_a_lost_task() -> None:
+    """Rows of a task that begins anew go to whoever asks next; those that it had finished do not."""
+    made = desk(6)
+    first = made.exchange(Word("task-0", "first", wants=3)).rows
+    second = made.exchange(Word("task-1", "first", wants=10)).rows
+    assert [row.number for row in first + second] == [0, 1, 2, 3, 4]
+    made.exchange(Word("task-0", "first", finished=[done(0)]))
+    made.begin("task-0", "second")
+    again = made.exchange(Word("task-0", "second", wants=10)).rows
+    assert [row.number for row in again] == [1, 2]
+    assert made.exchange(Word("task-0", "first", wants=10)).stop
+
+
+def test_permits_add_up_to_the_concurrency_and_go_to_those_that_work() -> None:
+    """Ten for two tasks; all ten for the one that still has rows."""
+    made = desk(3)
+    assert [made.exchange(Word(f"task-{n}", "first", wants=2)).permits for n in range(2)] == [5, 5]
+    made.exchange(Word("task-1", "first", finished=[done(2)]))
+    assert made.exchange(Word("task-1", "first")).over
+    assert made.exchange(Word("task-0", "first")).permits == 10
+
+
+def test_leases_never_pass_the_limit() -> None:
+    """What one task holds is not there for the other; what it gives back is; at the end the desk is dry."""
+    made = desk(4, limit="1")
+
+    def lease(task: str, **word: str) -> tuple[Decimal | None, bool]:
+        order = made.exchange(Word(task, "first", **{name: Decimal(value) for name, value in word.items()}))  # type: ignore[arg-type]
+        return order.lease, order.dry
+
+    assert lease("task-0", need="0.8", least="0.2") == (Decimal("0.8"), False)
+    assert lease("task-1", need="0.8", least="0.2") == (Decimal("0.2"), False)
+    assert lease("task-1", spent="0.2", need="0.8", least="0.2") == (Decimal("0.2"), False)
+    assert lease("task-0", spent="0.5") == (Decimal("0.5"), False)
+    assert lease("task-1", spent="0.2", need="0.8", least="0.2") == (Decimal("0.5"), False)
+    assert lease("task-1", spent="0.5", need="0.8", least="0.2") == (Decimal("0.5"), True)
+
+
+def test_what_a_lost_task_may_have_spent_counts_as_spent() -> None:
+    """Its lease is gone, and the kernel is told by how much it may have been used."""
+    made = desk(4, limit="1")
+    made.exchange(Word("task-0", "first", spent=Decimal("0.1"), need=Decimal("0.5")))
+    made.begin("task-0", "second")
+    assert made.collect([], False, False).lost_usd == Decimal("0.5")
+    order = made.exchange(Word("task-1", "first", need=Decimal(5), least=Decimal("0.1")))
+    assert order.lease == Decimal("0.4")
+
+
+def test_results_are_given_until_they_are_kept() -> None:
+    """A worker may drop a result when the kernel has said that it is on disk."""
+    made = desk(2)
+    made.exchange(Word("task-0", "first", finished=[done(0)]))
+    assert [found.row for found in made.collect([], False, False).finished] == [0]
+    assert [found.row for found in made.collect([], False, False).finished] == [0]
+    assert made.collect(["first-0"], False, False).finished == []
+    assert made.exchange(Word("task-0", "first")).kept == ["first-0"]
+
+
+# --- a cluster ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pandas_frame_is_filled_on_the_workers(client: Any, server: EnrichServer, tmp_path: Path) -> None:
+    """Equal rows once, order and index kept, costs in the kernel's ledger; the next call, without a cluster, asks nothing."""
+    before = asked(server)
+    frame = pd.concat([companies(60), companies(40)])
+    out = ipy_websearch.enrich(frame, CEO, cluster=client, concurrency=10, **QUIET)
+    assert set(out.enrich_status) == {"ok"} and out.index.equals(frame.index) and asked(server) - before == 60
+    assert server.stats()["most"] <= 10
+    costs = ipy_websearch.cost()
+    assert len(costs) == 60 and costs.usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
+    assert len(ipy_websearch.cost(by="question")) == 1 and out.attrs["report"]["requests"] == 60
+    ipy_websearch.enrich(companies(62), CEO, **QUIET)
+    assert asked(server) - before == 62
+
+
+def test_no_key_is_shown_or_stays_on_a_worker(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker's log, the plugin's repr and its environment afterwards have no key; the wrapper shows none."""
+    from ipy_websearch.enrichment.equipment import Equipment, Passed
+
+    passed = Passed({"ANTHROPIC_API_KEY": "sk-ant-secret-of-the-tests"}, {})
+    assert "secret" not in repr(passed) + repr(Equipment("x", passed)) and b"secret" in pickle.dumps(passed)
+    ipy_websearch.enrich(companies(4), CEO, cluster=client, **QUIET)
+    seen = client.run(lambda: [f"{name}={value}" for name, value in os.environ.items()])
+    assert "ANTHROPIC_BASE_URL" not in str(seen) and "secret" not in str(seen)
+    assert "secret" not in str(client.get_worker_logs()) + str(client.get_scheduler_logs())
+    left = client.run(lambda dask_worker: [name for name in dask_worker.plugins if "websearch" in name])
+    assert list(left.values()) == [[], []]
+
+
+def test_a_budget_holds_over_all_workers(client: Any, server: EnrichServer) -> None:
+    """Dollars are leased: together the workers never pass the ceiling, and most of it is used."""
+    out = ipy_websearch.enrich(companies(200), CEO, cluster=client, concurrency=10, budget_usd=0.01, **QUIET)
+    counts = out.enrich_status.value_counts()
+    assert set(counts.index) == {"ok", "budget"} and counts["ok"] > 20
+    assert out.enrich_cost_usd.sum() <= 0.01 and "budget" in out.enrich_error[out.enrich_status == "budget"].iloc[0]
+    assert ipy_websearch.cost().usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
+
+
+def test_a_cap_holds_over_all_workers(client: Any, server: EnrichServer) -> None:
+    """A server that takes five at once and says 429 above: no row is lost, and not many requests are refused."""
+    server.set(cap=5, retry_after=0.3)
+    before = asked(server)
+    out = ipy_websearch.enrich(companies(60), CEO, cluster=client, concurrency=20, **QUIET)
+    assert set(out.enrich_status) == {"ok"} and asked(server) - before < 60 * 2.5
+
+
+def test_the_same_failure_at_the_start_ends_the_run_everywhere(client: Any, server: EnrichServer) -> None:
+    """A bad key is noticed after some rows, on all workers."""
+    server.set(status=401)
+    before = asked(server)
+    with pytest.raises(EnrichmentError, match="refused the key"):
+        ipy_websearch.enrich(companies(500), CEO, cluster=client, concurrency=10, **QUIET)
+    assert asked(server) - before < 300
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_lost_worker_costs_no_more_than_what_was_under_way(client: Any, server: EnrichServer, which: int) -> None:
+    """`kill -9` of a worker, with or without the desk on it: all rows are filled, and hardly any is asked twice."""
+    server.set(latency=0.1)
+    pids = client.run(os.getpid)
+    before = asked(server)
+
+    def kill() -> None:
+        while asked(server) - before < 40:
+            time.sleep(0.01)
+        os.kill(sorted(pids.values())[which], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    out = ipy_websearch.enrich(companies(150), CEO, cluster=client, concurrency=10, resume=False, **QUIET)
+    thread.join()
+    assert set(out.enrich_status) == {"ok"}
+    assert asked(server) - before - 150 <= 30
+
+
+def test_an_interrupt_stops_all_workers(client: Any, server: EnrichServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """■ returns within two seconds what was filled; nothing more is sent; the next call fills the rest."""
+    from ipy_websearch import enriching
+
+    server.set(latency=0.1)
+    before = asked(server)
+    waited = enriching.wait
+
+    def interrupted(*args: Any) -> Any:
+        if asked(server) - before > 30:
+            monkeypatch.setattr(enriching, "wait", waited)
+            raise KeyboardInterrupt
+        return waited(*args)
+
+    monkeypatch.setattr(enriching, "wait", interrupted)
+    out = ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=10, **QUIET)
+    sent, filled = asked(server) - before, int((out.enrich_status == "ok").sum())
+    assert set(out.enrich_status) == {"ok", "interrupted"} and 10 < filled < 300
+    time.sleep(0.5)
+    assert asked(server) - before - sent <= 10
+    ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=50, **QUIET)
+    assert asked(server) - before - 300 <= 10
+
+
+def test_the_offline_model_works_on_the_workers(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches too: the model and the local index are the worker's."""
+    planets = pd.DataFrame({"planet": ["Mars", "Saturn", "Jupiter"]})
+    columns = {"moons": ("How many moons does {planet} have?", int)}
+    out = ipy_websearch.enrich(planets, columns, model="offline", provider="local", cluster=client, progress=False)
+    assert out.moons[0] == 2 and out.moons_source[0] == "corpus://planets/mars"
+
+
+# --- Dask frames --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["cluster", "here"])
+def test_a_dask_frame_keeps_its_partitions_and_index(
+    request: pytest.FixtureRequest, server: EnrichServer, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A Dask DataFrame comes back, filled, with the same partitions and divisions; equal rows of all partitions once."""
+    import dask.dataframe as dd
+
+    if where == "cluster":
+        request.getfixturevalue("client")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+    pandas_frame = companies(30).assign(company=lambda f: [f"D{n % 12}" for n in range(30)], n=range(30))
+    frame = dd.from_pandas(pandas_frame, npartitions=3)
+    before = asked(server)
+    out = ipy_websearch.enrich(frame, CEO, **QUIET)
+    assert isinstance(out, dd.DataFrame) and out.divisions == frame.divisions and asked(server) - before == 12
+    computed = out.compute()
+    assert list(computed.n) == list(range(30)) and computed.index.equals(pandas_frame.index)
+    assert set(computed.enrich_status) == {"ok"} and computed.enrich_cost_usd.sum() > 0
+    assert list(out.columns) == list(computed.columns) and (out.dtypes == computed.dtypes).all()
+    assert out[out.n < 3].ceo.compute().notna().all() and asked(server) - before == 12
+
+
+def test_a_partition_that_changed_is_an_error() -> None:
+    """Answers are never put beside other rows than those that were asked about."""
+    from ipy_websearch.enrichment.dask_frame import _digest, put_together
+
+    own, other = companies(2), companies(2).iloc[::-1]
+    added = pd.DataFrame({"ceo": ["a", "b"]})
+    assert list(put_together(own, added, ["company"], _digest(own, ["company"])).ceo) == ["a", "b"]
+    with pytest.raises(EnrichmentError, match="persist"):
+        put_together(other, added, ["company"], _digest(own, ["company"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cluster": 7}, "must be a dask.distributed Client"),
+        ({"cluster": "tcp://127.0.0.1:9", "mode": "batch"}, "leave one of the two out"),
+    ],
+)
+def test_what_is_no_cluster_is_refused(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], message: str) -> None:
+    """One line says what was given and what it must be."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+    with pytest.raises(ConfigError, match=message):
+        ipy_websearch.enrich(companies(1), CEO, **QUIET, **options)
