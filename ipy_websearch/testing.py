@@ -1,0 +1,251 @@
+"""A pretended web for the tests of those who use this package: no network, no keys, no files, the real loop.
+
+>>> import ipy_websearch
+>>> from ipy_websearch.testing import FakeWeb
+>>> with FakeWeb() as web:
+...     web.add_results("duckdb", ("https://duckdb.org/", "DuckDB", "DuckDB is an in-process database."))
+...     web.reply(web.call("web_search", query="what is duckdb"))
+...     web.reply("A database.")
+...     answer = ipy_websearch.ask("What is DuckDB?")
+>>> answer.text, web.queries
+('A database.', ['what is duckdb'])
+
+Inside the block all that shares the session (`ask`, `search`, `fetch`, `enrich`, `df.web`, the magics, the SQL functions) finds
+one engine with the results you gave, the pages you gave, and a model that says what you told it to; what you left open, the
+rules of the built-in offline model answer from the results. Requests are checked as the API checks them, tools run, limits
+hold, costs are booked (in memory, at the prices of the model named). A reply that was not asked for fails the block at its
+end. With pytest, `pytest_plugins = ["ipy_websearch.testing"]` in conftest.py gives the fixture `fake_web`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ipy_websearch import api
+from ipy_websearch.config import settings_in_force
+from ipy_websearch.credentials import Credentials
+from ipy_websearch.enrichment.store import Store
+from ipy_websearch.errors import FetchError, ModelError, ProviderError
+from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.client import HttpClient
+from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.ledger import Ledger
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.offline.brain import Reply, reply_to
+from ipy_websearch.model.opening import open_in_process
+from ipy_websearch.model.platforms import ANTHROPIC, Platform
+from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest
+from ipy_websearch.providers.registry import provider_info
+from ipy_websearch.providers.router import SearchRouter, _Asked
+from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.session import Session
+from ipy_websearch.text import fold
+from ipy_websearch.usage import Charge
+
+if TYPE_CHECKING:
+    from ipy_websearch.http.download import Download
+
+Result = SearchResult | tuple[str, ...]
+Part = str | Mapping[str, Any]
+_ENGINE = ProviderInfo("fake", "the fake engine", load=f"{__name__}:FakeEngine", note="results given by a test")
+
+
+class FakeWeb:
+    """The pretended web; enter it with `with`. `queries` are the searches that reached it, `requests` the model's requests."""
+
+    def __init__(self) -> None:
+        self.queries: list[str] = []
+        self.requests: list[Mapping[str, Any]] = []
+        self.session: Session = _Session(self)
+        self._results: list[tuple[str, tuple[SearchResult, ...] | Exception]] = []
+        self._pages: dict[str, str | bytes] = {}
+        self._replies: deque[tuple[Part, ...] | ModelError] = deque()
+        self._behaviour: Callable[[Mapping[str, Any]], Any] | None = None
+        self._ids = itertools.count(1)
+        self._before: Session | None = None
+
+    def add_results(self, words: str, *results: Result) -> None:
+        """Give searches that contain `words` (any case; "": every search) these results: `SearchResult`s or (url, title, text).
+
+        Searches take the first that fits, in the order in which they were added; what fits none finds nothing.
+        """
+        made = (r if isinstance(r, SearchResult) else SearchResult(url=r[0], title=r[1], description=r[2]) for r in results)
+        self._results.append((fold(words), tuple(made)))
+
+    def fail_search(self, words: str = "", message: str = "the engine is down") -> None:
+        """Let searches that contain `words` fail."""
+        self._results.insert(0, (fold(words), ProviderError(message, provider="fake", status=503)))
+
+    def add_page(self, url: str, content: str | bytes) -> None:
+        """Put a page (HTML, or plain text) under an address; the others cannot be had."""
+        self._pages[url] = content
+
+    def reply(self, *parts: Part) -> None:
+        """Tell the model its next reply: texts, and calls of tools as `call` and `record` make them."""
+        self._replies.append(parts)
+
+    def fail(self, status: int = 529, message: str = "Overloaded") -> None:
+        """Let the API refuse the model's next request; 429 and 5xx are then tried again by the package."""
+        self._replies.append(ModelError(message, status=status))
+
+    def behave(self, function: Callable[[Mapping[str, Any]], Any]) -> None:
+        """Let `function`, from a request to a part or a list of parts, answer what no reply is left for; None: the rules."""
+        self._behaviour = function
+
+    def call(self, tool: str, **values: Any) -> Part:
+        """Return the call of a tool, as a part of a reply."""
+        return {"type": "tool_use", "id": f"toolu_fake{next(self._ids):04}", "name": tool, "input": values}
+
+    def record(self, **values: Any) -> Part:
+        """Return the call that fills a row of `enrich`: each value bare, or with source, quote and confidence in a dict."""
+        blank = {"value": None, "source": "", "quote": "", "confidence": 1.0}
+        cells = {n: {**blank, **(v if isinstance(v, Mapping) else {"value": v})} for n, v in values.items()}
+        return self.call("record", **cells)
+
+    def found(self, query: str) -> tuple[SearchResult, ...]:
+        """Return the results for a search, and take note of it."""
+        self.queries.append(query)
+        if isinstance(hits := next((found for words, found in self._results if words in fold(query)), ()), Exception):
+            raise hits
+        return hits
+
+    def answer(self, request: Mapping[str, Any]) -> Reply:
+        """Return the model's reply to a request, and take note of it."""
+        self.requests.append(request)
+        parts: Any = self._replies.popleft() if self._replies else None
+        if parts is None and self._behaviour is not None:
+            parts = self._behaviour(request)
+        if isinstance(parts, ModelError):
+            raise parts
+        if parts is None:
+            return reply_to(request)
+        parts = parts if isinstance(parts, list | tuple) else (parts,)
+        blocks = [{"type": "text", "text": part} if isinstance(part, str) else dict(part) for part in parts]
+        return Reply(blocks, "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn")
+
+    async def download(self, url: str, **_: Any) -> Download:
+        """Return the page under an address, or raise `FetchError`."""
+        from ipy_websearch.http.download import Download
+
+        if url not in self._pages:
+            raise FetchError(f"{url} could not be had: the fake web has no such page")
+        body = page if isinstance(page := self._pages[url], bytes) else page.encode()
+        kind = "text/html" if body.lstrip()[:1] == b"<" else "text/plain"
+        return Download(url, url, 200, kind, "utf-8", body)
+
+    def __enter__(self) -> FakeWeb:
+        self._before = api.use_session(self.session)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        api.end_session()
+        api.use_session(self._before)
+        left = list(self._replies)
+        assert not left or kind, f"{len(left)} of the model's replies were never asked for: {left}"
+
+
+class FakeEngine:
+    """The one engine of a fake web."""
+
+    name: ClassVar[str] = "fake"
+    price: ClassVar[tuple[Charge, ...]] = (Charge("fake", usd=Decimal(0)),)
+
+    def __init__(self, web: FakeWeb) -> None:
+        self._web = web
+
+    async def search(self, request: SearchRequest) -> SearchResults:
+        """Return what was given for the query."""
+        results = self._web.found(request.query)
+        return SearchResults(results[: request.count], query=request.query, provider=self.name, charges=self.price)
+
+
+class _Router(SearchRouter):
+    """The real router, in whose chain the fake engine stands alone; whoever asks for an engine by name gets it too."""
+
+    def chain(self) -> list[tuple[str, bool, str]]:
+        return [(_ENGINE.name, True, _ENGINE.note)]
+
+    def provider(self, name: str) -> Provider:
+        return self._engines[_ENGINE.name] if name == _ENGINE.name else super().provider(name)
+
+    def _available(self) -> Iterator[_Asked]:
+        yield _Asked(_ENGINE.name, _ENGINE, {})
+
+    def _by_name(self, provider: str) -> _Asked:
+        if provider != _ENGINE.name and provider not in self._search_tools():
+            provider_info(provider)  # a name that does not exist is an error here as elsewhere
+        return _Asked(_ENGINE.name, _ENGINE, {})
+
+
+class _Model(ModelClient):
+    """Speaks to a Messages API inside this process, through the SDK."""
+
+    def __init__(self, web: FakeWeb) -> None:
+        super().__init__(api_key=lambda: None)
+        self._web = web
+
+    @property
+    def platform(self) -> Platform:
+        return replace(ANTHROPIC, server_tools=False)
+
+    async def _client(self) -> Any:
+        clients = self._clients.get()
+        if not clients:
+            clients[()] = open_in_process(reply=self._web.answer)
+        return clients[()]
+
+
+class _NoNetwork(HttpClient):
+    async def request(self, method: str, url: str, *, provider: str, **options: Any) -> HttpResponse:
+        raise ProviderError(f"{provider} cannot be reached: the fake web lets nothing out", provider=provider)
+
+
+@dataclass(slots=True)
+class _Keys(Credentials):
+    """Keys of the session alone: those of the machine are not looked at."""
+
+    def find(self, name: str) -> tuple[str, str] | None:
+        key = self._session.get(self.spec(name).variable)
+        return (key, "session") if key else None
+
+
+class _Session(Session):
+    """A session whose parts lead to the fake web, and which keeps what it keeps in memory."""
+
+    def __init__(self, web: FakeWeb) -> None:
+        super().__init__(settings_in_force())
+        self._web = web
+        self._folder = tempfile.TemporaryDirectory(prefix="ipy_websearch_", ignore_cleanup_errors=True)
+        self.credentials = _Keys(Path(self._folder.name))
+        self.credentials.set("anthropic", "key-of-the-fake-web")
+        self.download = web.download
+        self.http = _NoNetwork(user_agent="ipy_websearch.testing")
+        self.cache, self.ledger, self.enrich_store = Cache(None), Ledger(None, redact=self.redact), Store(None)
+        self.claude = _Model(web)
+
+    @cached_property
+    def router(self) -> SearchRouter:
+        context = ProviderContext(self.http, self.credentials, Path(self._folder.name))
+        ttl_s, named = (lambda: self.settings.cache_ttl_s), (lambda: self.settings.search_tools)
+        router = _Router(context, cache=self.cache, cache_ttl_s=ttl_s, search_tools=named)
+        router._engines[_ENGINE.name] = FakeEngine(self._web)
+        return router
+
+
+if "pytest" in sys.modules:
+    import pytest
+
+    @pytest.fixture
+    def fake_web() -> Iterator[FakeWeb]:
+        """A fake web for one test; what is left of its script fails the test."""
+        with FakeWeb() as web:
+            yield web

@@ -1,0 +1,153 @@
+"""The public fakes, used as a user's own tests would use them: through `%ask`, `search`, `fetch`, `enrich` and SQL."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+
+import ipy_websearch
+from ipy_websearch import api, sql
+from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError
+from ipy_websearch.results import SearchResult
+from ipy_websearch.testing import FakeWeb
+from tests.fakes.notebook import subprocess_environment
+
+ACME = ("https://acme.example/", "Acme Corp", "The CEO of Acme is Jo Doe since 2019.")
+
+
+def test_a_cell_asks_the_fake_web(shell: Any) -> None:
+    """`%ask` runs the scripted search through the real loop, shows the answer and books what it would cost."""
+    with FakeWeb() as web:
+        web.add_results("acme", ACME)
+        web.reply("Let me look.", web.call("web_search", query="Acme CEO"))
+        web.reply("It is Jo Doe.")
+        ran = shell.run("a = %ask who leads Acme?")
+        assert ran.ok and shell.ns["a"].text.endswith("It is Jo Doe.") and web.queries == ["Acme CEO"]
+        results = web.requests[1]["messages"][-1]["content"][0]["content"]
+        assert results[0]["source"] == ACME[0] and results[0]["content"][0]["text"] == ACME[2]
+        assert shell.run("%cost").value.usd.sum() > 0
+
+
+def test_what_is_not_scripted_is_answered_from_the_results() -> None:
+    """The offline model's rules: a search, and a cited answer from what it found."""
+    with FakeWeb() as web:
+        web.add_results("acme", ACME)
+        answer = ipy_websearch.ask("Who is the CEO of Acme?")
+        assert "Jo Doe" in answer.text and list(answer.sources.url) == [ACME[0]] and not answer.offline
+
+
+def test_search_and_fetch_give_what_was_given() -> None:
+    """Results in their order, up to the count; pages as Markdown; the rest is not there."""
+    dated = SearchResult("B", "https://b.example/", published_date=datetime(2026, 1, 2, tzinfo=UTC))
+    with FakeWeb() as web:
+        web.add_results("two words", ACME, dated)
+        web.fail_search("broken", "no answer today")
+        web.add_page(
+            "https://acme.example/", "<html><body><article><h1>Acme</h1><p>It makes anvils.</p></article></body></html>"
+        )
+        found = ipy_websearch.search("Some TWO  Words", provider="brave")
+        assert [hit.url for hit in found] == [ACME[0], "https://b.example/"] and found.provider == "fake"
+        assert found.to_frame().published_date[1] == pd.Timestamp("2026-01-02", tz="UTC")
+        assert len(ipy_websearch.search("two words again", count=1)) == 1 and not len(ipy_websearch.search("others"))
+        assert ipy_websearch.search("two words again", count=1).cached
+        with pytest.raises(ProviderError, match="no answer today"):
+            ipy_websearch.search("a broken one")
+        with pytest.raises(ConfigError, match="did you mean 'brave'"):
+            ipy_websearch.search("two words", provider="brav")
+        assert "It makes anvils." in ipy_websearch.fetch("https://acme.example/").content
+        with pytest.raises(FetchError, match="no such page"):
+            ipy_websearch.fetch("https://other.example/")
+
+
+def test_enrich_and_sql_find_it_too(tmp_path: Path) -> None:
+    """Records fill rows, failures are the rows' own, `ask_ai` is a chunk of them; nothing is written to disk."""
+    frame = pd.DataFrame({"company": ["Acme", "Bolt"]})
+    before = sorted(tmp_path.rglob("*.sqlite"))
+    with FakeWeb() as web:
+        web.behave(
+            lambda request: web.record(ceo={"value": "Jo", "confidence": 0.5}) if "Acme" in str(request) else "text only"
+        )
+        out = ipy_websearch.enrich(frame, {"ceo": "Who is the CEO of {company}?"}, progress=False)
+        assert out.ceo[0] == "Jo" and out.ceo_confidence[0] == 0.5 and "did not call record" in out.enrich_error[1]
+        web.behave(lambda request: "yes" if "Bolt" in str(request) else "no")
+        con = duckdb.connect()
+        sql.register(con)
+        assert con.sql("SELECT ask_ai(company, 'Is it?') FROM frame").fetchall() == [("no",), ("yes",)]
+        con.close()
+    assert sorted(tmp_path.rglob("*.sqlite")) == before
+
+
+def test_refusals_of_the_api_are_the_real_ones() -> None:
+    """A 529 is tried again, a 401 is not; a faulty request is refused as the API refuses it."""
+    with FakeWeb() as web:
+        web.fail(529)
+        web.reply("There.")
+        assert ipy_websearch.ask("x?").text == "There." and len(web.requests) == 2
+        web.fail(401, "invalid x-api-key")
+        with pytest.raises(ModelError, match=r"refused the key \(401: invalid x-api-key\)"):
+            ipy_websearch.ask("x?")
+        web.reply(web.call("no_such_tool"))
+        web.reply("Then without.")
+        assert ipy_websearch.ask("x?").text == "Then without."
+        assert web.requests[-1]["messages"][-1]["content"][0]["is_error"]
+
+
+def test_a_reply_that_was_not_asked_for_fails_the_block() -> None:
+    """Unless the block fails by itself."""
+    with pytest.raises(AssertionError, match="1 of the model's replies were never asked for"), FakeWeb() as web:
+        web.reply("too much")
+    with pytest.raises(ZeroDivisionError), FakeWeb() as web:
+        web.reply("too much")
+        1 / 0  # noqa: B018
+
+
+def test_the_session_of_before_comes_back(brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys, conversation and costs are as they were, and the machine's keys and engines are not used inside."""
+    mine = api.session()
+    with FakeWeb() as web:
+        assert api.session() is web.session is not mine
+        web.add_results("", ACME)
+        assert ipy_websearch.search("anything").provider == "fake" and len(ipy_websearch.cost()) == 1
+        with FakeWeb() as inner:
+            assert api.session() is inner.session
+        assert api.session() is web.session and web.session.credentials.get("brave") is None
+        with pytest.raises(MissingKeyError):
+            ipy_websearch.ask("x?", tools="brave_search")
+    assert api.session() is mine and not len(ipy_websearch.cost()) and not brave_api.requests
+
+
+TESTS_OF_A_USER = """
+import ipy_websearch
+
+def test_mine(fake_web):
+    fake_web.add_results("moons", ("https://moons.example/", "Moons", "Mars has two moons."))
+    assert ipy_websearch.search("moons of Mars")[0].title == "Moons"
+
+def test_network(fake_web):
+    assert not len(ipy_websearch.search("moons of Mars"))
+"""
+
+
+def test_pytest_gets_a_fixture(tmp_path: Path) -> None:
+    """`pytest_plugins` in a conftest.py is all it takes; each test has a web of its own."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["ipy_websearch.testing"]\n')
+    (tmp_path / "test_mine.py").write_text(TESTS_OF_A_USER)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=subprocess_environment(), capture_output=True, text=True, timeout=120)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_without_pytest_the_module_does_not_import_it() -> None:
+    """A notebook that uses the fakes does not load a test runner."""
+    code = "import sys, ipy_websearch.testing as t; print('pytest' in sys.modules, hasattr(t, 'fake_web'))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False False"
