@@ -62,6 +62,8 @@ class WebSearch(Configurable):
         full_tracebacks(bool(change["new"]))
 
 
+_PREFIX = "IPY_WEBSEARCH_"
+_TYPO = 0.8  # how alike two names are when one is surely meant for the other
 _in_force: WebSearch | None = None
 
 
@@ -99,14 +101,16 @@ def load_settings(start: Path, *, parent: Any = None) -> WebSearch:
     Raises:
         ConfigError: a file or variable holds a setting that does not exist, is not allowed there, or a wrong value.
     """
-    settings = WebSearch(parent=parent) if parent is not None else WebSearch()
+    try:
+        settings = WebSearch(parent=parent) if parent is not None else WebSearch()
+    except TraitError as exc:
+        raise ConfigError(f"ipython_config.py: {exc}") from exc
     configured = set(settings.config.get("WebSearch", {})) if parent is not None else set()
     values: dict[str, tuple[Any, str]] = {}
     for name, value in _pyproject_settings(start).items():
         values[name] = (value, "[tool.ipy_websearch] in pyproject.toml")
-    for name in setting_names():
-        if (text := os.environ.get(f"IPY_WEBSEARCH_{name.upper()}")) is not None:
-            values[name] = (text, f"environment variable IPY_WEBSEARCH_{name.upper()}")
+    for name, text in _environment_settings().items():
+        values[name] = (text, f"environment variable {_PREFIX}{name.upper()}")
     for name, (value, source) in values.items():
         if name not in configured:
             _assign(settings, name, value, source)
@@ -117,8 +121,38 @@ def _assign(settings: WebSearch, name: str, value: Any, source: str) -> None:
     trait = settings.traits()[name]
     try:
         setattr(settings, name, trait.from_string(value) if isinstance(value, str) else value)
-    except (TraitError, ValueError) as exc:
-        raise ConfigError(f"{source}: {value!r} is not a value for {name} ({trait.help})") from exc
+    except (TraitError, ValueError, SyntaxError) as exc:
+        raise ConfigError(f"{source}: {value!r} is not a value for {name}, which is {_kind(trait)} ({trait.help})") from exc
+
+
+def _kind(trait: Any) -> str:
+    """Return in words what a setting may be: "an int from 1 to 50"."""
+    least, most = getattr(trait, "min", None), getattr(trait, "max", None)
+    low = "" if least in (None, float("-inf")) else f" from {least:g}"
+    high = "" if most in (None, float("inf")) else f" to {most:g}"
+    return f"{trait.info()}{low}{high or (' up' if low else '')}"
+
+
+def _environment_settings() -> dict[str, str]:
+    """Return the settings in the environment as text; a variable that is nearly one is an error, others are not ours."""
+    found = {}
+    names = setting_names()
+    for variable, text in os.environ.items():
+        name = variable.removeprefix(_PREFIX).lower()
+        if not variable.startswith(_PREFIX):
+            continue
+        if name in names:
+            found[name] = text
+        elif meant := _closest(name, names):
+            raise ConfigError(f"environment variable {variable} is no setting; did you mean {_PREFIX}{meant.upper()}?")
+    return found
+
+
+def _closest(name: str, names: list[str]) -> str:
+    """Return the name that is surely meant, "" when none is."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, names, 1, _TYPO)), "")
 
 
 def _pyproject_settings(start: Path) -> dict[str, Any]:
@@ -138,8 +172,12 @@ def _pyproject_settings(start: Path) -> dict[str, Any]:
 
     try:
         table = tomllib.loads(text).get("tool", {}).get("ipy_websearch", {})
-    except tomllib.TOMLDecodeError:
+    except AttributeError:
         return {}
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(f"{path} cannot be read: {exc}") from exc
+    if not isinstance(table, dict):
+        raise ConfigError(f"ipy_websearch in {path} must be a table: [tool.ipy_websearch]")
     for name in table:
         if name not in DISPLAY_SETTINGS:
             allowed = ", ".join(DISPLAY_SETTINGS)

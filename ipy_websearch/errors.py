@@ -10,6 +10,7 @@
       ModelError               the model's API refused or broke
       BudgetExceededError      a ceiling would be passed by the next paid call
       EnrichmentError          an enrichment as a whole could not go on
+      ReplayError              a request is not on the cassette that is replayed
 
 A message is one line: what happened, with which value, and what to do. In IPython it is shown as that line, without
 a traceback, and the cell still fails, so that "Run All" stops; `%config WebSearch.full_tracebacks = True` (or
@@ -71,7 +72,11 @@ class RateLimitedError(ProviderError):
 
 
 class FetchError(WebSearchError):
-    """A page could not be had or could not be read."""
+    """A page could not be had or could not be read; `status` is the HTTP status of an answer that was no page, else None."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class BlockedAddressError(FetchError):
@@ -109,3 +114,7 @@ class BudgetExceededError(WebSearchError):
 
 class EnrichmentError(WebSearchError):
     """An enrichment as a whole could not go on; rows that were finished are in the store."""
+
+
+class ReplayError(WebSearchError):
+    """A request is not on the cassette that is replayed; the message shows the nearest one. Nothing was sent."""

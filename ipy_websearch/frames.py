@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.text import visible
 
 if TYPE_CHECKING:
     from ipy_websearch.results import Answer, SearchResults
@@ -40,9 +41,9 @@ def search_frame(results: SearchResults) -> SearchFrame:
     """Return the results as a frame: n rows, RangeIndex, `SEARCH_COLUMNS`."""
     frame = SearchFrame(
         {
-            "title": pd.Series([r.title for r in results], dtype="str"),
-            "url": pd.Series([r.url for r in results], dtype="str"),
-            "description": pd.Series([r.description for r in results], dtype="str"),
+            "title": _texts(r.title for r in results),
+            "url": _texts(r.url for r in results),
+            "description": _texts(r.description for r in results),
             "published_date": utc_series(r.published_date for r in results),
             "extra_snippets": pd.Series([r.extra_snippets for r in results], dtype="object"),
             "score": pd.Series([r.score for r in results], dtype="float64"),
@@ -83,6 +84,11 @@ class CostFrame(pd.DataFrame):
         return pd.DataFrame(self).__reduce__()
 
 
+def _texts(values: Iterable[str]) -> pd.Series[Any]:
+    """Return texts as a series, without what a terminal would obey or a string column cannot hold (lone surrogates)."""
+    return pd.Series([visible(value) for value in values], dtype="str")
+
+
 def utc_series(dates: Iterable[datetime | None]) -> pd.Series[Any]:
     """Return the dates as one UTC datetime64 series, missing ones as NaT."""
     return pd.Series(pd.to_datetime(list(dates), utc=True))
@@ -99,10 +105,10 @@ def sources_frame(answer: Answer) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "n": pd.Series(numbers, dtype="int64"),
-            "title": pd.Series([merged[n][0] for n in numbers], dtype="str"),
-            "url": pd.Series([merged[n][1] for n in numbers], dtype="str"),
+            "title": _texts(merged[n][0] for n in numbers),
+            "url": _texts(merged[n][1] for n in numbers),
             "published_date": utc_series(merged[n][2] for n in numbers),
-            "cited_text": pd.Series([" … ".join(merged[n][3]) for n in numbers], dtype="str"),
+            "cited_text": _texts(" … ".join(merged[n][3]) for n in numbers),
         }
     )
 
@@ -119,8 +125,8 @@ def steps_frame(answer: Answer) -> pd.DataFrame:
         {
             "n": pd.Series([s.n for s in steps], dtype="int64"),
             "kind": pd.Series([s.kind for s in steps], dtype="str"),
-            "name": pd.Series([s.name for s in steps], dtype="str"),
-            "detail": pd.Series([s.detail for s in steps], dtype="str"),
+            "name": _texts(s.name for s in steps),
+            "detail": _texts(s.detail for s in steps),
             "milliseconds": pd.Series([s.milliseconds for s in steps], dtype="float64"),
             "input_tokens": pd.Series([s.usage.input_tokens for s in steps], dtype="int64"),
             "output_tokens": pd.Series([s.usage.output_tokens for s in steps], dtype="int64"),
@@ -151,4 +157,13 @@ def rows_frame(answer: Answer) -> pd.DataFrame:
     if answer.rows is None or answer.columns is None:
         raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
     rows = answer.rows
-    return pd.DataFrame({name: typed_series((row.get(name) for row in rows), kind) for name, kind in answer.columns.items()})
+    return pd.DataFrame(
+        {name: typed_series((_shown(row.get(name)) for row in rows), kind) for name, kind in answer.columns.items()}
+    )
+
+
+def _shown(value: Any) -> Any:
+    """Return a cell of a structured answer without what a terminal would obey: a frame shows its texts as they are."""
+    if isinstance(value, str):
+        return visible(value)
+    return [_shown(item) for item in value] if isinstance(value, list) else value

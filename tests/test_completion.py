@@ -154,3 +154,30 @@ def test_help_has_an_example_of_every_magic(shell: Any) -> None:
         assert f"%{name}" in shell.run(f"%{name} --help").stdout
         ran = shell.run(f"%{name}")
         assert ran.ok or "\n" not in str(ran.error)
+
+
+def test_a_wrong_value_or_name_is_told_with_what_was_meant(shell: Any) -> None:
+    """Choices, options, engines, models' tools and commands: one line, and the nearest name."""
+    for line, meant in (
+        ("%cost --by modl", "'model'"),
+        ("%search --safe-search strickt moons", "'strict'"),
+        ("%search --provder local moons", "'--provider'"),
+        ("%search --provider loca moons", "'local'"),
+        ("%ask --tools standrd moons", "'standard'"),
+        ("%websearch statis", "'status'"),
+    ):
+        error = shell.run(line).error
+        assert f"did you mean {meant}" in str(error) and "\n" not in str(error)
+
+
+def test_an_interrupt_of_any_magic_is_one_line(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """■ or Ctrl-C while a search hangs: the cell fails and says what was stopped, without a traceback."""
+    from ipy_websearch import api
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "search", interrupted)
+    ran = shell.run("%search moons of Mars")
+    assert isinstance(ran.error, KeyboardInterrupt)
+    assert (ran.stdout + ran.stderr).strip() == "Interrupted: %search was stopped"

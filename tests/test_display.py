@@ -269,7 +269,9 @@ def test_at_feedback_0_an_answer_is_its_text_and_sources() -> None:
         ({"limit": "max_steps"}, "stopped at max_steps = 2: answered from what was found"),
         ({"limit": "timeout"}, "stopped at the time limit: answered from what was found"),
         ({"limit": "interrupted"}, "interrupted: this is what was there"),
-        ({"stop_reason": "max_tokens", "notices": ()}, "cut off at max_tokens"),
+        ({"stop_reason": "max_tokens"}, "cut off at max_tokens"),
+        ({"stop_reason": "refusal"}, "the model declined to answer"),
+        ({"stop_reason": None}, "the answer broke off: this is what had arrived"),
     ],
 )
 def test_what_qualifies_an_answer_stands_before_it(changes: dict[str, Any], label: str) -> None:
@@ -604,6 +606,36 @@ def test_a_cost_table_ends_with_its_total() -> None:
     groups = pd.DataFrame({"model": ["x"], "usd": [0.5], "cached": [2], "unknown": [3]})
     assert cost_footer(groups) == "total 0.50 USD · 3 calls of unknown price · 2 cached calls"
     assert cost_html(pd.DataFrame({"n": [1]})) is None
+
+
+def test_a_cost_table_shows_the_money_and_not_the_details() -> None:
+    """Calls without token counts and without columns that tell nothing, the dollars last; of very many the latest."""
+    import pandas as pd
+
+    calls = pd.DataFrame({"time": pd.to_datetime(["2026-11-20 12:00:01+00:00"] * 3), "question": "a <b> for $5"})
+    calls = calls.assign(kind="model", name="x", input_tokens=7, usd=[0.1, float("nan"), 2], cached=False, status="ok")
+    html = cost_html(calls) or ""
+    heads = re.findall(r"<th(?: [^>]*)?>(.*?)</th>", html)
+    assert heads == ["time", "question", "kind", "name", "usd"]
+    assert "0.10 USD" in html and "unknown" in html and "a &lt;b&gt; for $5" in html and "mathjax_ignore" in html
+    assert "cached" in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", cost_html(calls.assign(cached=[True, False, False])) or "")
+    many = pd.concat([calls] * 30, ignore_index=True).assign(question=[f"q{n}" for n in range(90)])
+    assert "… 30 earlier rows" in (cost_html(many) or "") and ">q89<" in (cost_html(many) or "")
+    assert "… 30 more rows" in (cost_html(many.drop(columns="time")) or "")
+
+
+def test_a_text_that_is_hard_to_render_is_rendered_less_often(bare_shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes at most a fifth of the time, or a hostile answer would take the kernel."""
+    slow_html = lambda *_, **__: time.sleep(0.1) or "<p>slow</p>"  # noqa: E731
+    monkeypatch.setattr(live, "answer_html", slow_html)
+    shown = played(bare_shell.ip, RUN[:2])
+    start = time.monotonic()
+    while time.monotonic() < start + 1:
+        shown.show(ev.TextDelta("word "))
+        time.sleep(0.01)
+    assert len(bare_shell.ip.recorded) <= 4
+    shown.finish(ANSWER)
+    assert bare_shell.ip.recorded[-1].data["text/plain"] == answer_text(ANSWER)
 
 
 # --- in IPython -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from markdown_it import MarkdownIt
 from ipy_websearch.display.export import export
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, Citation
+from tests.browser.payloads import payloads
 from tests.fakes.notebook import subprocess_environment
+from tests.test_markdown_safety import Seen, problems
 
 HOSTILE = "<script>alert(1)</script> ![x](https://evil.example/p.png) [l](javascript:alert(1)) <img src=x onerror=alert(1)>"
 
@@ -75,6 +77,23 @@ def test_hostile_text_is_harmless_in_every_file(tmp_path: Path, ending: str) -> 
     html = written if ending == ".html" else MarkdownIt("commonmark", {"html": True}).render(written)
     for sign in ("<script", "<img", 'href="javascript', "onerror=alert(1)>"):
         assert sign not in html
+
+
+@pytest.mark.parametrize("ending", [".md", ".ipynb", ".html"])
+def test_every_payload_is_harmless_in_every_file(tmp_path: Path, ending: str) -> None:
+    """The hostile set of the browser tests, in question, text, title, address and quotation."""
+    path = tmp_path / f"r{ending}"
+    for hostile in payloads("http://evil.example").values():
+        found = (Citation(1, hostile, hostile, hostile), Citation(2, hostile, "https://ok.example/?" + hostile, hostile))
+        export([Answer(hostile, f"{hostile} [1] [2]", hostile, found, notices=(hostile,))], path, force=True)
+        written = path.read_text()
+        if ending == ".html":
+            head, _, body = written.partition("<body>")
+            assert Seen(body.replace("<h1>", "<h2>")).foreign == [] and "default-src 'none'" in head
+        elif ending == ".md":
+            assert problems(written) == []
+        else:
+            assert [p for cell in json.loads(written)["cells"] for p in problems("".join(cell["source"]))] == []
 
 
 def test_an_export_replaces_no_file_unless_forced(shell: Any, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def tail_text(view: AnswerView, feedback: int = 1, *, said: Collection[str] = ()
     lines = []
     for source, _ in sources(view.citations):
         date = f" ({iso(source.published_date)})" if source.published_date else ""
-        lines.append(f"[{source.n}] {one_line(source.title)}{date}  {visible(source.url)}".rstrip())
+        lines.append(f"[{source.n}] {one_line(source.title)}{date}  {one_line(source.url)}".rstrip())
     ids = [panel.id for panel in view.panels]
     below = [f"panels: {', '.join(ids)} (%panels {ids[0]} shows one)"] if ids else []
     below += [*(one_line(notice) for notice in view.notices if one_line(notice) not in said), facts(view.answer)]
@@ -48,7 +48,7 @@ def rows_text(answer: Answer) -> str:
     """Return the rows of a structured answer, one column a line."""
     rows, names = answer.rows or (), list(answer.columns or ())
     blocks = [
-        "\n".join(f"{f'{i}' if j == 0 else '':<4}{name}: {cell_text(row.get(name))}" for j, name in enumerate(names))
+        "\n".join(f"{f'{i}' if j == 0 else '':<4}{one_line(name)}: {cell_text(row.get(name))}" for j, name in enumerate(names))
         for i, row in enumerate(rows[:MAX_TABLE_ROWS])
     ]
     left = len(rows) - MAX_TABLE_ROWS

@@ -26,6 +26,7 @@ from ipy_websearch.text import shorten, visible
 
 GLYPHS = {"running": "⋯", "done": "✓", "failed": "✗"}
 MAX_TABLE_ROWS = 50
+_STOPS = {"end_turn": "answered", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
 _PASSAGE = 600
 _PASSAGES = 5
 
@@ -95,7 +96,7 @@ def waiting(view: AnswerView) -> str:
     if not view.running or any(line.status == "running" for line in view.tools):
         return ""
     last = next((item for item in reversed(view.items) if isinstance(item, Prose) or item.kind == "tool"), None)
-    asked = one_line(view.model) or "the model"
+    asked = "the offline model" if view.offline else one_line(view.model) or "the model"
     return "" if isinstance(last, Prose) else f"⋯ waiting for {asked}"
 
 
@@ -123,8 +124,9 @@ def _source_html(source: Citation, passages: list[str]) -> str:
 def _steps_html(trace: Sequence[Step], *, unfolded: bool) -> str:
     if not trace:
         return ""
-    heads = ("", "step", "what came of it", "time", "tokens in → out", "cost")
-    head = "".join(f"<th{LEFT}>{name}</th>" for name in heads)
+    texts, numbers = ("", "step", "what came of it"), ("time", "tokens in → out", "cost")
+    head = "".join(f"<th{LEFT}>{name}</th>" for name in texts)
+    head += "".join(f'<th class="ipyws-num">{name}</th>' for name in numbers)
     body = "".join(_step_html(step) for step in trace)
     return (
         f"<details{' open' if unfolded else ''}><summary><small>steps</small></summary>"
@@ -136,9 +138,10 @@ def _step_html(step: Step) -> str:
     tokens = f"{step.usage.total_input_tokens:,} → {step.usage.output_tokens:,}" if step.kind == "model" else ""
     numbers = (money.seconds(step.milliseconds / 1000), tokens, money.cost(step.cost_usd))
     failed = "✗ " if step.is_error else ""
+    detail = _STOPS.get(step.detail, step.detail) if step.kind == "model" else step.detail
     return (
-        f"<tr><th>{step.n}</th><td{LEFT}>{escape(one_line(step.name))}</td>"
-        f"<td{LEFT}>{failed}{escape(shorten(one_line(step.detail), 120))}</td>"
+        f'<tr><th>{step.n}</th><td class="ipyws-name"{LEFT}>{escape(one_line(step.name))}</td>'
+        f"<td{LEFT}>{failed}{escape(shorten(one_line(detail), 120))}</td>"
         + "".join(f'<td class="ipyws-num">{escape(number)}</td>' for number in numbers)
         + "</tr>"
     )

@@ -26,8 +26,12 @@ def labels(view: AnswerView, feedback: int = 1) -> list[str]:
         found.append(limit_line("interrupted"))
     elif view.limit and not view.running:
         found.append(limit_line(view.limit, view.limit_detail or _limit_detail(view)))
+    elif view.answer is not None and view.answer.trace and view.answer.stop_reason is None:
+        found.append("the answer broke off: this is what had arrived")
+    if feedback == 0 and view.answer is not None and replayed(view.answer):
+        found.append(replayed(view.answer))  # at other levels the last line says so
     reason = view.answer.stop_reason if view.answer else None
-    if reason in _STOPPED and (feedback == 0 or not view.notices):
+    if reason in _STOPPED:
         found.append(_STOPPED[reason])
     return found
 
@@ -59,8 +63,14 @@ def facts(answer: Answer) -> str:
         money.seconds(answer.seconds) if answer.seconds else "",
         money.cost(answer.cost_usd),
         f"session {money.usd(answer.session_cost_usd)}" if answer.session_cost_usd is not None else "session cost unknown",
+        replayed(answer),
     )
     return " · ".join(filter(None, parts))
+
+
+def replayed(answer: Answer) -> str:
+    """Return that an answer was replayed, and from which cassette, "" for a new one."""
+    return f"replayed from {one_line(answer.replayed_from)}" if answer.replayed_from else ""
 
 
 def sources(citations: list[Citation]) -> list[tuple[Citation, list[str]]]:

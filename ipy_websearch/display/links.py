@@ -44,7 +44,8 @@ def safe_href(url: str) -> str | None:
     if not _AUTHORITY.fullmatch(netloc):
         return None
     rest = url.split("://", 1)[1][len(parts.netloc) :]
-    return f"{parts.scheme}://{netloc}{quote(rest, safe=_KEEP)}"
+    href = f"{parts.scheme}://{netloc}{quote(rest, safe=_KEEP)}"
+    return href if len(href) <= _MAX_LENGTH else None  # as it is written: percent codes make it longer
 
 
 def _ascii_host(netloc: str) -> str:

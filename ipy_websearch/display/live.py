@@ -26,6 +26,8 @@ from ipy_websearch.text import visible
 
 INTERVAL_S = 0.12
 """The least time between two updates; with the last one, which never waits, there are at most 10 in any second."""
+_SHARE = 4
+"""An update that was hard to render is followed by so many times its own duration, or a hostile text would take the kernel."""
 
 
 class _Screen(Protocol):
@@ -106,12 +108,13 @@ class _Notebook:
         self._drafts = Drafts()
         self._display_id = uuid.uuid4().hex
         self._sent_at: float | None = None
+        self._pause_s = INTERVAL_S
         self._timer: threading.Timer | None = None
         # ipykernel finds the cell that a display belongs to in a context variable, which a timer's thread does not inherit
         self._context = contextvars.copy_context()
 
     def changed(self, items: Sequence[Item]) -> None:
-        due = 0.0 if self._sent_at is None else self._sent_at + INTERVAL_S - time.monotonic()
+        due = 0.0 if self._sent_at is None else self._sent_at + self._pause_s - time.monotonic()
         if due <= 0:
             self._send()
         elif self._timer is None:
@@ -137,6 +140,7 @@ class _Notebook:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        start = time.monotonic()
         bundle = {
             "text/html": answer_html(self._view, feedback=self._feedback, drafts=self._drafts),
             "text/markdown": answer_markdown(self._view, feedback=self._feedback, drafts=self._drafts),
@@ -144,6 +148,7 @@ class _Notebook:
         }
         again = self._sent_at is not None
         self._sent_at = time.monotonic()
+        self._pause_s = max(INTERVAL_S, _SHARE * (self._sent_at - start))
         self._shell.display_pub.publish(bundle, {}, transient={"display_id": self._display_id}, update=again)
 
 

@@ -222,9 +222,10 @@ def _escaped(text: str, citations: Citations, in_link: bool) -> Pieces:
 def _quoted(text: str) -> str:
     """Return text on one line in which nothing is HTML, code, emphasis, or a bare address that a renderer would link.
 
-    Such a link would also take in a backtick that follows it, and leave the code behind it open.
+    Such a link would also take in a backtick that follows it, and leave the code behind it open. Braces: Pandoc (nbconvert to
+    PDF) and MyST read attributes, raw output formats and directives in them.
     """
-    text = re.sub(r"\s+", " ", text).replace("&", "&amp;").replace("<", "&lt;").replace("`", "&#96;")
+    text = re.sub(r"\s+", " ", text).replace("&", "&amp;").replace("<", "&lt;").replace("`", "&#96;").replace("{", "&#123;")
     text = _WWW.sub(r"\1&#46;", _SCHEME.sub(r"\1&#58;//", text))
     return _UNDERSCORE.sub(r"\\_", re.sub(r"([*~|])", r"\\\1", text))
 

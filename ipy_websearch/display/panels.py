@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from ipy_websearch.display.markdown import to_plain
 from ipy_websearch.display.markdown_writer import fence, text_markdown
 from ipy_websearch.display.style import framed
 from ipy_websearch.display.words import one_line
@@ -31,7 +32,7 @@ def panel_html(panel: Panel) -> str:
 
 def panel_text(panel: Panel) -> str:
     """Return a whole panel as plain text."""
-    return f"{heading(panel)}\n\n{visible(panel.content).rstrip()}"
+    return f"{heading(panel)}\n\n{to_plain(panel.content).rstrip()}"
 
 
 def panel_markdown(panel: Panel) -> str:

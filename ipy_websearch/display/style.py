@@ -12,7 +12,7 @@ _LINE = "var(--jp-border-color2,rgba(128,128,128,.35))"
 _FAINT = "var(--jp-ui-font-color2,rgba(128,128,128,1))"
 _PANE = "var(--jp-layout-color2,rgba(128,128,128,.12))"
 _RULES = (
-    ("", "max-width:62em;line-height:1.5;overflow-wrap:break-word"),
+    ("", "max-width:62em;line-height:1.5;padding:.3em .2em 0 .3em;overflow-wrap:break-word"),
     (" small", f"font-size:.86em;color:{_FAINT}"),
     (" h1", "font-size:1.4em;margin:.7em 0 .4em"),
     (" h2", "font-size:1.25em;margin:.7em 0 .4em"),
@@ -22,7 +22,11 @@ _RULES = (
     (" .ipyws-cite", "text-decoration:none"),
     (" details", "margin:.15em 0"),
     (" summary", f"cursor:pointer;color:{_FAINT}"),
-    (" pre", f"font-size:.86em;padding:.5em .7em;margin:.4em 0 .8em;background:{_PANE};border-radius:3px;overflow:auto"),
+    (
+        " pre",
+        f"font-size:.86em;padding:.5em .7em;margin:.4em 0 .8em;background:{_PANE};border-radius:3px;overflow:auto;"
+        "word-break:normal;overflow-wrap:anywhere",
+    ),
     (" pre code", "background:none;padding:0"),
     (" details pre", "max-height:24em;white-space:pre-wrap"),
     (" blockquote", f"margin:.3em 0 .6em 1.1em;padding-left:.8em;border-left:3px solid {_LINE};color:{_FAINT}"),
@@ -32,10 +36,11 @@ _RULES = (
     (" .ipyws-foot", "margin-top:.5em"),
     (" .ipyws-lines", "margin:.2em 0 .8em"),
     (" table", "margin:.2em 0 .4em;border-collapse:collapse;table-layout:auto;width:auto"),
-    (" th,& td", "text-align:left;vertical-align:top;padding:.35em .7em;white-space:normal"),
-    (" .ipyws-when", "white-space:nowrap"),
-    (" .ipyws-what", "min-width:11em;overflow-wrap:anywhere"),
-    (" .ipyws-num", "text-align:right;white-space:nowrap"),
+    (" th,& td", "text-align:left;vertical-align:top;padding:.35em .5em;white-space:normal"),
+    (" .ipyws-what,& .ipyws-what~td", "overflow-wrap:anywhere"),
+    (" .ipyws-what", "width:36%;min-width:12em"),
+    (" .ipyws-num", "text-align:right"),
+    (" td.ipyws-num,& .ipyws-name", "white-space:nowrap"),
     (" .ipyws-page", f"max-height:36em;overflow:auto;padding:.3em .9em;border:1px solid {_LINE};border-radius:3px"),
 )
 _SCOPE = ".ipyws.ipyws"  # twice, so that it weighs more than JupyterLab's own rules for tables and code

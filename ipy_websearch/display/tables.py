@@ -61,7 +61,7 @@ def search_html(found: Any, *, max_rows: int = MAX_ROWS, now: datetime | None = 
     table = table_of(found, max_rows)
     if table is None:
         return None
-    heads = "".join(f"<th{LEFT}>{escape(name)}</th>" for name in ("", "title", "published", "description", *table.more))
+    heads = "".join(f"<th{LEFT}>{escape(name)}</th>" for name in ("", "title", "description", *table.more))
     body = "".join(_row_html(row, now) for row in table.rows)
     grid = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>" if table.rows else ""
     rest = f"<div><small>{table.rest}</small></div>" if table.rest else ""
@@ -129,12 +129,12 @@ def _words(value: Any) -> str:
 
 
 def _row_html(row: Row, now: datetime | None) -> str:
-    host = escape(host_of(row.url)) if safe_href(row.url) else escape(row.url)
+    place = escape(host_of(row.url)) if safe_href(row.url) else escape(row.url)
+    about = " · ".join(filter(None, (place, ago_html(row.date, now))))
     cells = "".join(f"<td{LEFT}>{_cell_html(cell)}</td>" for cell in row.more)
     return (
         f"<tr><th>{escape(row.label)}</th>"
-        f'<td class="ipyws-what"{LEFT}>{link_html(row.url, row.title or row.url)}<br><small>{host}</small></td>'
-        f'<td class="ipyws-when"{LEFT}>{ago_html(row.date, now)}</td>'
+        f'<td class="ipyws-what"{LEFT}>{link_html(row.url, row.title or row.url)}<br><small>{about}</small></td>'
         f"<td{LEFT}>{escape(shorten(row.snippet, _SNIPPET))}</td>{cells}</tr>"
     )
 
@@ -166,6 +166,8 @@ def summary(table: Table) -> list[str]:
         return [] if table.rows else ["no rows"]
     shown = f"{table.total} of {len(search)} results" if table.total != len(search) else money.count(len(search), "result")
     price = money.cost(search.cost_usd, cached=search.cached)
-    lines = [f"{shorten(one_line(search.query), 80)} — {search.provider} · {shown} · {price}"]
-    lines += [f"not from {attempt.provider}: {shorten(one_line(attempt.error), 160)}" for attempt in search.attempts]
-    return lines + [one_line(notice) for notice in search.notices]
+    lines = [f"{shorten(one_line(search.query), 80)} — {one_line(search.provider)} · {shown} · {price}"]
+    notices = [one_line(notice) for notice in search.notices]
+    silent = [(one_line(attempt.provider), one_line(attempt.error)) for attempt in search.attempts]
+    untold = [(name, error) for name, error in silent if not any(notice.startswith(error) for notice in notices)]
+    return [*lines, *(f"not from {name}: {shorten(error, 160)}" for name, error in untold), *notices]

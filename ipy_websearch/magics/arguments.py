@@ -19,6 +19,7 @@ from ipy_websearch.config import did_you_mean
 _WORD = re.compile(r"\S+")
 _LONG = re.compile(r"--[A-Za-z][\w-]*(=.*)?", re.DOTALL)
 _SHORT = re.compile(r"-[A-Za-z]")
+_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*?)'")
 
 
 class Help(Exception):
@@ -41,8 +42,22 @@ def parse_line(function: Callable[..., Any], line: str) -> tuple[argparse.Namesp
         text, more = splitter.end(text)
         options += more
     if "--help" in options or "-h" in options:
-        raise Help(parser.format_help())
-    return parser.parse_args(options), text.strip()
+        raise Help(parser.format_help().removeprefix("::").lstrip("\n"))
+    try:
+        return parser.parse_args(options), text.strip()
+    except UsageError as exc:
+        raise UsageError(_with_choice_meant(parser, str(exc))) from None
+
+
+def _with_choice_meant(parser: argparse.ArgumentParser, message: str) -> str:
+    """Return argparse's message, for a value that is none of those allowed with the one that was meant."""
+    wrong = _CHOICE.search(message)
+    named = (action for action in parser._actions if wrong and wrong[1].split("/")[-1] in action.option_strings)
+    action = next(named, None)
+    if wrong is None or action is None or not action.choices:
+        return message
+    values = [str(choice) for choice in action.choices]
+    return f"{wrong[1]}: {wrong[2]!r} is none of {', '.join(values)}{did_you_mean(wrong[2], values)}"
 
 
 class _Splitter:

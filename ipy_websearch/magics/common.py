@@ -64,3 +64,13 @@ class Interrupted(KeyboardInterrupt):
 
     def _render_traceback_(self) -> list[str]:
         return [f"Interrupted: {self}"]
+
+
+class Misuse(UsageError):
+    """A magic was called wrongly. A plain `UsageError` leaves no error in the notebook file: papermill would show none."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"UsageError: {self}"]
+
+
+Misuse.__name__ = "UsageError"  # what front ends and files call it

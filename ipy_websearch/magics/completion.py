@@ -17,7 +17,7 @@ IDENTIFIER = "ipy_websearch"
 _MAGIC = re.compile(r"\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?(%%?)([a-z]+)[ \t]+(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"(?<!\{)\{([A-Za-z_]\w*|)$")
 _WORD = re.compile(r"\S*$")
-_SUBCOMMANDS = "status key index cache store prices goggles export help".split()
+_SUBCOMMANDS = "status key index cache store prices goggles export record replay stop help".split()
 _AFTER_COMMAND = {
     "key": ("--save", "--forget"),
     "index": ("--remove",),

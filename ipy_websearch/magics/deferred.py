@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from IPython.core import magic
+from IPython.core.error import UsageError
 
 
 class DeferredMagic:
@@ -32,7 +33,15 @@ class DeferredMagic:
         return getattr(self.made, name)
 
     def __call__(self, line: str, cell: str | None = None) -> Any:
-        return self.method(line) if cell is None else self.method(line, cell)
+        try:
+            return self.method(line) if cell is None else self.method(line, cell)
+        except (KeyboardInterrupt, UsageError) as exc:
+            from ipy_websearch.magics.common import Interrupted, Misuse
+
+            if isinstance(exc, Interrupted):
+                raise
+            shown = Misuse(*exc.args) if isinstance(exc, UsageError) else Interrupted(f"%{self.__name__} was stopped")
+            raise shown from None
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]

@@ -22,7 +22,7 @@ _ATTRIBUTE = "_ipy_websearch_loaded"
 MAGICS = {
     "search": ("ipy_websearch.magics.search", "SearchMagics", ("line",)),
     "ask": ("ipy_websearch.magics.ask", "AskMagics", ("line", "cell")),
-    "enrich": ("ipy_websearch.magics.enrich", "EnrichMagics", ("cell",)),
+    "enrich": ("ipy_websearch.magics.enrich", "EnrichMagics", ("line", "cell")),
     "fetch": ("ipy_websearch.magics.fetch", "FetchMagics", ("line",)),
     "cost": ("ipy_websearch.magics.cost", "CostMagics", ("line",)),
     "trace": ("ipy_websearch.magics.trace", "TraceMagics", ("line",)),
@@ -44,6 +44,7 @@ class Loaded:
 
     def register(self) -> None:
         """Register everything."""
+        self._configure()  # first: a setting that is refused leaves nothing registered
         table = self.shell.magics_manager.magics
         for name, (module, class_name, kinds) in MAGICS.items():
             self.magics.append(DeferredMagic(self.shell, module, class_name, name))
@@ -55,7 +56,6 @@ class Loaded:
         self.completion = Completion(self.shell, {magic.__name__: magic for magic in self.magics})
         self.completion.register()
         use_cell_writer(self._write_cell)
-        self._configure()
 
     def _write_cell(self, value: Any) -> None:
         from ipy_websearch.magics.export import put_into_next_cell
@@ -86,6 +86,8 @@ class Loaded:
         self.completion.unregister()
         use_cell_writer(None)
         use_settings(None)
+        if (api := sys.modules.get("ipy_websearch.api")) is not None:
+            api.stop_tape()
 
 
 def load(shell: Any) -> None:

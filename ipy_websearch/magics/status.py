@@ -7,6 +7,7 @@ from typing import Any
 from ipy_websearch.config import OFFLINE_MODEL, data_dir, settings_dir
 from ipy_websearch.credentials import KEYS
 from ipy_websearch.display.money import usd
+from ipy_websearch.magics.record import tape_lines
 from ipy_websearch.model.names import model_id
 
 
@@ -23,6 +24,7 @@ def status_lines(session: Any) -> list[str]:
     lines += ["", "Model", *_model(session), "", "Folders"]
     lines += [f"  data      {data_dir()}", f"  settings  {settings_dir()}"]
     lines += ["", "Local index", *_index(session)]
+    lines += [f"  {line}" for line in tape_lines(session)]
     lines += ["", f"Spent in this session: {usd(session.spent_usd)}"]
     for part in ("ledger", "cache"):
         lines += [f"  note: {warning}" for warning in getattr(session, part).warnings]

@@ -27,19 +27,22 @@ class TraceMagics(Magics):
     @magic_arguments()
     @argument("number", nargs="*", help="Number of the one step to show whole (default: an overview of all).")
     @argument("--step", action="store_true", help="Show the next step each time; with a number, go on from there.")
+    @argument("--widget", action="store_true", help="Walk through the steps on a timeline, with buttons and arrow keys.")
     @OUTPUT
     @HELP
     @line_magic
     def trace(self, line: str) -> Any:
         """Show the steps of the last answer: requests and responses as JSON, milliseconds, tokens, costs.
 
-        Returns the steps that are shown as a DataFrame, like `answer.steps`.
+        Returns the steps that are shown as a DataFrame, like `answer.steps`; with --widget, the widget (which wants
+        pip install "ipy_websearch[widget]": without it, a page to unfold).
 
         Examples:
             %trace
             %trace 2
             %trace --step
             %trace --step 1
+            %trace --widget
         """
         args, text = parse_line(self.trace, line)
         check_output(args)
@@ -51,6 +54,14 @@ class TraceMagics(Magics):
         answer = session.answers[-1]
         number = _number(text, len(answer.trace))
         note = ""
+        if args.widget:
+            if args.step:
+                raise UsageError("%trace takes --step or --widget, not both: the widget has its own steps")
+            from ipy_websearch.display.trace_widget import trace_widget
+
+            widget = trace_widget(answer, number or 1, redact=_redactor(session))
+            assign(self.shell, args, widget)
+            return widget
         if args.step:
             number = number or _next_number(session, answer)
             if number > len(answer.trace):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,19 @@ USAGE = """\
 %websearch index FOLDER         add a folder of Markdown, text, HTML or notebooks to the local index
 %websearch index --remove FOLDER   take it out again; without a folder: list the folders
 %websearch cache [clear]        what is in the cache; empty it
-%websearch store                what enrichments have found and kept; store clear [COLUMN] forgets it
+%websearch store                what enrichments have found and kept; store clear [COLUMN] forgets it, store cancel ends batches
 %websearch prices [--update]    what models and engines are charged at; fetch newer prices of models
 %websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
 %websearch export FILE          the session's answers as .md, .ipynb or .html; --force replaces a file
+%websearch record FILE          record what is sent and answered, without keys; --append, --force
+%websearch replay FILE          answer from a recording, without keys or costs; --instant: without its rhythm
+%websearch stop                 stop recording or replaying
 %websearch help                 this, with examples of the other magics
 
 %search moons of Mars           results as a DataFrame      (%search --help)
 %ask How many moons has Mars?   an answer with its sources  (%ask --help; %%ask for longer questions)
 %fetch corpus://planets/mars    a page as Markdown          (%fetch --help)
-%%enrich frame                  new columns for a DataFrame (%%enrich --help); in the cell, one a line:
+%%enrich frame                  new columns for a DataFrame (%enrich --help); in the cell, one a line:
                                     ceo: Who is the CEO of {company}?
 %panels P1                      what a tool call returned   (%panels --help)
 %trace 2                        a step of the last answer   (%trace --help)
@@ -63,6 +67,9 @@ class WebSearchMagics(Magics):
             "prices": self._prices,
             "goggles": self._goggles,
             "export": self._export,
+            "record": partial(self._tape, "record"),
+            "replay": partial(self._tape, "replay"),
+            "stop": partial(self._tape, "stop"),
             "help": self._help,
             "--help": self._help,
         }
@@ -167,6 +174,12 @@ class WebSearchMagics(Magics):
         from ipy_websearch.magics.export import export_command
 
         export_command(api.session().answers, words)
+
+    def _tape(self, command: str, words: list[str]) -> None:
+        from ipy_websearch import api
+        from ipy_websearch.magics.record import tape_command
+
+        tape_command(api.session(), command, words)
 
     def _goggles(self, words: list[str]) -> None:
         from ipy_websearch.magics.goggles import goggle_lines

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.server
 import importlib.util
 import json
-import os
 import shlex
 import shutil
 import socket
@@ -18,8 +17,10 @@ import sys
 import threading
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,15 @@ SETTINGS = {
 }
 """No flag keeps the news away, and without the second only 50 outputs of a cell are shown."""
 
-_IDLE = """() => { const panel = window.jupyterapp.shell.currentWidget;
-    const kernel = panel && panel.sessionContext && panel.sessionContext.session && panel.sessionContext.session.kernel;
-    return !!kernel && kernel.status === 'idle'; }"""
-_DONE = """() => { const panel = window.jupyterapp.shell.currentWidget;
-    return panel.sessionContext.session.kernel.status === 'idle'
-        && !panel.content.widgets.some(cell => cell.model.executionState === 'running'); }"""
+_PANEL = "const app = window.jupyterapp, panel = app.shell.currentWidget;"
+_IDLE = f"() => {{ {_PANEL} return panel?.sessionContext?.session?.kernel?.status === 'idle'; }}"
+_DONE = f"""() => {{ {_PANEL} return panel.sessionContext.session.kernel.status === 'idle'
+    && !panel.content.widgets.some(cell => cell.model.executionState === 'running'); }}"""
+_TEXT = f"""(n) => {{ {_PANEL}
+    return panel.content.widgets[n].node.querySelector('.jp-OutputArea')?.innerText ?? ''; }}"""
+_RUN = f"""(n) => {{ {_PANEL} panel.content.activeCellIndex = n; panel.content.deselectAll();
+    app.commands.execute('notebook:run-cell'); }}"""
+_STOP = "[data-command='notebook:interrupt-kernel'], [data-jp-item-name='interrupt'] jp-button"
 
 
 def missing() -> str:
@@ -51,15 +55,19 @@ def missing() -> str:
 
 
 class Listener:
-    """A server on loopback that answers everything with a tiny image and keeps the paths that were asked for."""
+    """A server on loopback that answers everything with an empty image, `/slow` never, and keeps the paths asked for."""
 
     def __init__(self) -> None:
         self.hits: list[str] = []
-        hits = self.hits
+        self._over = threading.Event()
+        hits, over = self.hits, self._over
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 hits.append(self.path)
+                if self.path == "/slow":
+                    over.wait()
+                    return
                 self.send_response(200)
                 self.send_header("Access-Control-Allow-Origin", "*")
                 self.send_header("Content-Type", "image/gif")
@@ -72,20 +80,32 @@ class Listener:
                 """Say nothing."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        self.key = f"127.0.0.1:{self._server.server_port}"
+        self.address = f"http://{self.key}"
 
     def __enter__(self) -> Listener:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
+    def wait(self, path: str, timeout_s: float = 20) -> None:
+        """Wait until a path was asked for."""
+        end = time.monotonic() + timeout_s
+        while path not in self.hits:
+            assert time.monotonic() < end, f"{path} was not asked for"
+            time.sleep(0.02)
+
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         self._server.shutdown()
         self._server.server_close()
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """Run JupyterLab for the notebooks in `folder` with settings of its own; yield its address."""
+def server(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Run JupyterLab (and Notebook 7, where installed) for the notebooks in `folder`, with settings of its own.
+
+    `env` is added to its environment, which its kernels inherit. Its address is yielded.
+    """
     home = folder / ".lab"
     for name, values in SETTINGS.items():
         path = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
@@ -95,14 +115,16 @@ def server(folder: Path) -> Iterator[str]:
     environment = subprocess_environment(
         {f"JUPYTER_{name}": str(home / name) for name in places}
         | {"JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces")}
+        | dict(env or {})
     )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     options = shlex.split(
         "--no-browser --allow-root --ip=127.0.0.1 --ServerApp.port_retries=0 --IdentityProvider.token= --ServerApp.password= "
+        "--ServerApp.disable_check_xsrf=True "
         "--LabApp.expose_app_in_browser=True --LabApp.news_url=None --LabApp.extension_manager=readonly "
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --JupyterNotebookApp.expose_app_in_browser=True"
     )
     command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}", *options]
     with (folder / "lab.log").open("wb") as log:
@@ -132,46 +154,140 @@ def _wait_until_up(process: subprocess.Popen[bytes], address: str, log: Path) ->
 
 
 @contextmanager
-def page(width: int = 1280, height: int = 1400) -> Iterator[Any]:
-    """Open a page in Chromium."""
+def browser() -> Iterator[Any]:
+    """Run Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
+        running = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         )
         try:
-            opened = browser.new_page(viewport={"width": width, "height": height})
-            opened.set_default_timeout(RUN_MS)
+            yield running
+        finally:
+            running.close()
+
+
+@dataclass(slots=True)
+class Lab:
+    """A JupyterLab and a Chromium that tests share; each opens notebooks of its own on pages of its own."""
+
+    address: str
+    folder: Path
+    browser: Any
+
+    @contextmanager
+    def open(
+        self,
+        cells: Sequence[str],
+        *,
+        outputs: Sequence[Mapping[str, str]] = (),
+        env: Mapping[str, str] | None = None,
+        notebook7: bool = False,
+        width: int = 1280,
+        height: int = 1400,
+        dark: bool = False,
+    ) -> Iterator[Opened]:
+        """Open a notebook of these cells; its kernel, with `env` added to its environment, is idle and has run nothing.
+
+        `env` None: no kernel is waited for; `outputs` are mimebundles stored in its first cell.
+        """
+        name = f"notebook-{uuid.uuid4().hex[:8]}.ipynb"
+        write_notebook(self.folder / name, cells, outputs)
+        context = self.browser.new_context(viewport={"width": width, "height": height})
+        page = context.new_page()
+        page.set_default_timeout(RUN_MS)
+        try:
+            place = f"notebooks/{name}" if notebook7 else f"lab/workspaces/{name[:-6]}/tree/{name}?reset"
+            page.goto(f"{self.address}/{place}", wait_until="domcontentloaded")
+            page.wait_for_function("() => !!window.jupyterapp")
+            page.evaluate("() => window.jupyterapp.restored")
+            if dark:
+                page.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+            page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell")
+            opened = Opened(page, self.folder / name)
+            if env is not None:
+                opened.prepare(env)
             yield opened
         finally:
-            browser.close()
+            context.close()
+            shut_down_kernels(self.address)
+
+
+@dataclass(slots=True)
+class Opened:
+    """A notebook on a page. Cells count from 0."""
+
+    page: Any
+    path: Path
+
+    def prepare(self, env: Mapping[str, str]) -> None:
+        """Wait for the kernel and put `env` into its environment, out of sight."""
+        self.page.wait_for_function(_IDLE)
+        code = f"import os; os.environ.update({dict(env)!r}); os.chdir({str(self.path.parent)!r})"
+        self.page.evaluate(
+            f"(code) => {{ {_PANEL} return panel.sessionContext.session.kernel"
+            ".requestExecute({code, silent: true, store_history: false}).done.then(() => 0); }",
+            code,
+        )
+
+    def run(self, number: int, *, wait: bool = True) -> None:
+        """Run one cell and, when told, wait until it has ended."""
+        self.page.evaluate(_RUN, number)
+        if wait:
+            self.page.wait_for_timeout(100)
+            self.page.wait_for_function(_DONE, polling=50)
+
+    def run_all(self, *, wait: bool = True) -> None:
+        """Run all cells, and bring each into view when they have ended (only then it is rendered)."""
+        self.page.evaluate(f"() => {{ {_PANEL} app.commands.execute('notebook:run-all-cells'); }}")
+        if wait:
+            self.page.wait_for_timeout(100)
+            self.page.wait_for_function(_DONE)
+            self.scroll()
+
+    def scroll(self) -> None:
+        """Bring each cell into view."""
+        for index in range(self.page.evaluate(f"() => {{ {_PANEL} return panel.content.widgets.length; }}")):
+            self.page.evaluate(f"async () => {{ {_PANEL} await panel.content.scrollToItem({index}); }}")
+            self.page.wait_for_timeout(50)
+
+    def stop(self) -> float:
+        """Press ■ and return the seconds until the kernel is idle."""
+        start = time.monotonic()
+        self.page.locator(_STOP).first.click()
+        self.page.wait_for_function(_IDLE, polling=20)
+        return time.monotonic() - start
+
+    def text(self, number: int) -> str:
+        """Return what a cell's output says."""
+        return str(self.page.evaluate(_TEXT, number))
+
+    def wait_for(self, number: int, text: str) -> None:
+        """Wait until a cell's output holds a text."""
+        self.page.wait_for_function(f"([n, text]) => ({_TEXT})(n).includes(text)", arg=[number, text], polling=20)
+
+    def save(self) -> Any:
+        """Save the notebook and return what is in the file."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        return json.loads(self.path.read_text())
+
+
+def shut_down_kernels(address: str) -> None:
+    """End all kernels of a server."""
+    for kernel in json.loads(urllib.request.urlopen(f"{address}/api/kernels", timeout=10).read()):
+        request = urllib.request.Request(f"{address}/api/kernels/{kernel['id']}", method="DELETE")
+        urllib.request.urlopen(request, timeout=10).close()
 
 
 def write_notebook(path: Path, cells: Sequence[str], outputs: Sequence[Mapping[str, str]] = ()) -> None:
-    """Write a notebook of code cells; `outputs` are stored mimebundles, one a cell, as in a file that somebody sent."""
+    """Write a notebook of code cells; `outputs` are mimebundles stored in the first cell, as in a file that somebody sent."""
     import nbformat
     from nbformat import v4
 
     made = [v4.new_code_cell(cell) for cell in cells]
-    for cell, bundle in zip(made, outputs, strict=False):
-        cell.outputs = [v4.new_output("display_data", dict(bundle))]
-        cell.execution_count = 1
+    if outputs:
+        made[0].outputs = [v4.new_output("display_data", dict(bundle)) for bundle in outputs]
+        made[0].execution_count = 1
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(v4.new_notebook(cells=made, metadata={"kernelspec": kernel}), path)
-
-
-def open_notebook(opened: Any, address: str, name: str, *, run: bool) -> None:
-    """Open a notebook, run all its cells when `run` says so, and bring each cell into view (only then it is rendered)."""
-    opened.goto(f"{address}/lab/workspaces/w{os.getpid()}/tree/{name}?reset", wait_until="domcontentloaded")
-    opened.wait_for_function("() => !!window.jupyterapp")
-    opened.evaluate("() => window.jupyterapp.restored")
-    opened.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell")
-    if run:
-        opened.wait_for_function(_IDLE)
-        opened.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-        opened.wait_for_function(_DONE)
-    count = opened.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length")
-    for index in range(count):
-        opened.evaluate(f"() => window.jupyterapp.shell.currentWidget.content.scrollToItem({index})")
-        opened.wait_for_timeout(50)

@@ -5,7 +5,7 @@ Each payload fetches from the listener under its own name, or adds its name to `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 
 def payloads(address: str) -> Mapping[str, str]:
@@ -58,4 +58,81 @@ def payloads(address: str) -> Mapping[str, str]:
         "math_href": r"$\href{javascript:alert(1)}{x}$ and $$\style{background:red}{y}$$ \(\href{javascript:1}{z}\)",
         "math_dollars": "It costs $0.012 and then $1.340 in all.",
     }
-    return html | markdown
+    return html | markdown | _odd_html(to, run) | _odd_links(to, run) | _dialects(to, run) | _characters(to, run)
+
+
+Maker = Callable[[str], str]
+
+
+def _odd_html(to: Maker, run: Maker) -> dict[str, str]:
+    """HTML that a filter of tags may miss: handlers that need no click, mutations, foreign content, unclosed tags."""
+    return {
+        "autofocus": f'<input autofocus onfocus="{run("autofocus")}"><select autofocus onfocus="{run("autofocus")}">',
+        "toggle": f'<details open ontoggle="{run("toggle")}"><summary>s</summary>x</details>',
+        "animate": f'<svg><animate onbegin="{run("animate")}" attributeName="x" dur="1s"></svg>',
+        "mathml": f'<math><mtext><table><mglyph><style><img src="{to("mathml")}" onerror="{run("mathml")}">',
+        "noscript": f'<noscript><p title="</noscript><img src={to("noscript")} onerror={run("noscript")}>">',
+        "template": f'<template><img src="{to("template")}"></template><textarea><img src="{to("template")}">',
+        "base": f'<base href="{to("base")}/"><a href="x">x</a><img src="x">',
+        "import_style": f'<style>@import "{to("import_style")}";</style><style>@import url({to("import_style")});',
+        "processing": f'<?xml-stylesheet href="{to("processing")}"?><![CDATA[<img src="{to("processing")}">]]>',
+        "unclosed": f'<img src="{to("unclosed")}" <script>{run("unclosed")} <p title="',
+        "plaintext": f'<plaintext><xmp><img src="{to("plaintext")}">',
+        "picture": f'<picture><source srcset="{to("picture")}"><img></picture><input type=image src="{to("picture")}">',
+        "entities": f"&lt;img src={to('entities')} onerror={run('entities')}&gt; &#x3c;script&#x3e;1&#60;/script>",
+        "twice_escaped": f"&amp;lt;img src={to('twice_escaped')}&amp;gt;",
+    }
+
+
+def _odd_links(to: Maker, run: Maker) -> dict[str, str]:
+    """Links whose scheme is hidden, titles and labels that break out, images and links inside each other."""
+    js = f"javascript:{run('odd_link')}"
+    return {
+        "js_spaces": f"[x](  {js}) [x](<{js}>) [x](<java\tscript:1>) [x](<\x01{js}>) [x](<java&Tab;script:1>)",
+        "js_colon": "[x](javascript&colon;alert(1)) [x](javascript&#58;alert(1)) [x](javascript%3Aalert(1)) [x](JaVaScRiPt:1)",
+        "js_newline": "[x](java\nscript:alert(1)) [x](<java\nscript:alert(1)>) [x](java&NewLine;script:alert(1))",
+        "js_unicode": "[x](java\u200bscript:alert(1)) [x](\u202ejavascript:alert(1)) [x](j\u00e0vascript:alert(1))",
+        "other_schemes": "[a](vbscript:1) [b](file:///etc/passwd) [c](blob:https://x/y) [d](data:text/html;base64,PHM+) "
+        "[e](//evil.example/x) [f](/lab/api/settings) [g](../../x) [h](#main) [i](view-source:https://x.example)",
+        "link_title": f'[x](https://ok.example "" onmouseover={run("link_title")} x="") [y](https://ok.example \'<img>\')',
+        "link_quote": f'[x](https://ok.example/"onmouseover="{run("link_quote")}) <https://ok.example/"onclick="1>',
+        "nested_links": f"[[x]({js})](https://ok.example) [a[b]({js})c](https://ok.example) [![x]({js})]({js})",
+        "autolinks": f"<data:text/html,1> <vbscript:1> <javascript://%0a{run('autolinks')}> javascript:1 www.evil.example",
+        "definitions": f"[x][a] [x][b] ![x][c] [d]\n\n[a]: {js}\n[b]: <data:text/html,1>\n[c]: {to('definitions')}\n"
+        f"[d]: https://ok.example '\"onclick={run('definitions')}'\n[1]: {js}",
+        "footnotes": f"a[^1] ^[<img src={to('footnotes')}>]\n\n[^1]: ![x]({to('footnotes')})\n[^2]: <img>",
+        "user_info": "[x](https://good.example@evil.example/) [y](https://a:b@evil.example) [z](https://good.example\\@evil.example)",
+        "mail": "[x](mailto:a@b.example?body=<img>) [y](mailto:javascript:alert(1)@b.example) <a@b.example>",
+    }
+
+
+def _dialects(to: Maker, run: Maker) -> dict[str, str]:
+    """What some renderer of Markdown takes for more: mathematics, raw output, attributes, diagrams, templates."""
+    return {
+        "math_require": r"$\require{html}\href{javascript:alert(1)}{x}$ $$\class{jp-x}{x}\cssId{main}{y}\unicode{x}$$",
+        "math_block": "\\[\\href{javascript:1}{x}\\] \\begin{align}\\href{javascript:1}{x}\\end{align}\n$$\\style{x}{y}\n$$",
+        "math_fence": "```math\n\\href{javascript:1}{x}\n```\n```mermaid\ngraph TD; click A call alert()\n```",
+        "latex_input": r"\input{/etc/passwd} \write18{id} \newcommand{\x}{\href{javascript:1}{y}} \x `\input{x}`{=latex}",
+        "raw_output": f"`<img src={to('raw_output')}>`{{=html}}\n\n```{{=html}}\n<img src={to('raw_output')}>\n```",
+        "attributes": f"[x]{{onclick={run('attributes')} style=position:fixed}}\n\n# T {{onclick=1}}\n\n::: {{#main}}\nx\n:::",
+        "directives": f"```{{raw}} html\n<img src={to('directives')}>\n```\n{{raw-html}}`<img>` {{{{7*7}}}}",
+        "html_in_lists": f"- <img src={to('html_in_lists')}>\n  1. > <script>1</script>\n\n| <b> | `\\|<img>` |\n|--|--|",
+        "setext": f"<img src={to('setext')}>\n===\n\n    <img src={to('setext')}>\n\n<div>\n\n*x*\n\n</div>",
+        "nested_quotes": ">" * 300 + f" <img src={to('nested_quotes')}>",
+        "nested_lists": "- " * 300 + f"![x]({to('nested_lists')})",
+        "deep_emphasis": "*a **b " * 200 + f"![x]({to('deep_emphasis')})" + " b** a*" * 200,
+        "brackets": "[" * 300 + f"](javascript:1) ![{'[' * 300}]({to('brackets')})",
+    }
+
+
+def _characters(to: Maker, run: Maker) -> dict[str, str]:
+    """Characters that a terminal obeys, that turn the reading order round, or that hide a tag from a filter."""
+    return {
+        "ansi": "\x1b]8;;https://evil.example\x07click\x1b]8;;\x07 \x1b[2J\x1b]52;c;ZXY=\x07 \x9b31m \x1bP1|\x1b\\ \x9d0;t",
+        "bidi": "\u202egpj.exe\u202c \u2066x\u2069 \u200e\u200f\u061c user\u202e/moc.elpmaxe//:sptth",
+        "null": f"<\x00img src={to('null')}> <im\x00g src={to('null')} onerror={run('null')}>",
+        "surrogates": f"\ud83d<img src={to('surrogates')}>\udc00 ![x]({to('surrogates')}\ud800)",
+        "zero_width": f"<im\u200bg src={to('zero_width')}> !\u200b[x]({to('zero_width')}) java\u00adscript:alert(1)",
+        "separators": f"a\u2028![x]({to('separators')})\u2029<img src={to('separators')}>\x0b\x0c\x85\r- x\r\n<img>",
+        "long_word": "w" * 3000 + "<b>" + "x" * 3000,
+    }

@@ -2,76 +2,78 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+import json
+import re
 from typing import Any
 
 import pytest
 
 from tests.browser import lab
-from tests.fakes.replies import slow
+from tests.fakes.replies import delay, slow, tool_use
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(lab.missing()), reason=lab.missing() or "can run")]
-
-CELLS = (
-    "%load_ext ipy_websearch\n%config WebSearch.provider = 'brave'",
-    "%ask who wrote Ruby?",
-    "print('spent', get_ipython().run_line_magic('cost', '').usd.sum() > 0)",
-    "%search --fresh something that hangs",
-    "print('works', 6 * 7)",
-)
-_RUN = """(n) => { const app = window.jupyterapp, panel = app.shell.currentWidget;
-    panel.content.activeCellIndex = n; panel.content.deselectAll(); app.commands.execute('notebook:run-cell'); }"""
-_TEXT = """(n) => { const cell = window.jupyterapp.shell.currentWidget.content.widgets[n];
-    return cell.node.querySelector('.jp-OutputArea')?.innerText ?? ''; }"""
-_IDLE = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
-_STOP = "button[data-command='notebook:interrupt-kernel'], jp-button[data-command='notebook:interrupt-kernel']"
+LOAD = "%load_ext ipy_websearch\n%config WebSearch.provider = 'brave'"
+SPENT = "from ipy_websearch import api\nprint('spent', api.session().spent_usd > 0)"
+BLANK = {"value": None, "source": "", "quote": "", "confidence": 0.5}
+WORKS = "print('works', 6 * 7)"
 
 
-def run(opened: Any, number: int, *, wait: bool = True) -> None:
-    """Run one cell and, when told, wait until it has ended."""
-    opened.evaluate(_RUN, number)
-    if wait:
-        opened.wait_for_timeout(300)
-        opened.wait_for_function(_IDLE)
-
-
-def stop(opened: Any) -> float:
-    """Press ■ and return the seconds until the kernel is idle."""
-    start = time.monotonic()
-    opened.locator(_STOP).first.click()
-    opened.wait_for_function(_IDLE, polling=20)
-    return time.monotonic() - start
-
-
-def shown(opened: Any, number: int) -> str:
-    """Return what a cell's output says."""
-    opened.wait_for_timeout(300)
-    return str(opened.evaluate(_TEXT, number))
-
-
-def test_the_stop_button_ends_a_stream_and_a_search_within_a_second(messages_api: Any, brave_api: Any, tmp_path: Path) -> None:
+def test_the_stop_button_ends_a_stream_a_search_and_a_page_within_a_second(
+    messages_api: Any, brave_api: Any, open_notebook: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The partial answer says that it is partial, its cost is in the ledger, and the next cells work."""
     messages_api.reply("Matz wrote Ruby. " * 300, slow(0.05))
     brave_api.reply(delay_s=4)
-    folder = tmp_path / "notebooks"
-    folder.mkdir()
-    lab.write_notebook(folder / "stop.ipynb", CELLS)
-    with lab.server(folder) as address, lab.page() as opened:
-        lab.open_notebook(opened, address, "stop.ipynb", run=False)
-        opened.wait_for_function(
-            "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
-        )
-        run(opened, 0)
-        run(opened, 1, wait=False)
-        opened.wait_for_function(f"() => ({_TEXT})(1).includes('Matz wrote')")
-        assert stop(opened) < 1
-        partial = shown(opened, 1)
-        assert "Matz wrote Ruby." in partial and "nterrupted" in partial and "Traceback" not in partial
-        run(opened, 2)
-        assert "spent True" in shown(opened, 2)
-        run(opened, 3, wait=False)
-        brave_api.wait(lambda api: api.active, 20)
-        assert stop(opened) < 1
-        run(opened, 4)
-        assert "works 42" in shown(opened, 4)
+    with lab.Listener() as listener:
+        monkeypatch.setenv("IPY_WEBSEARCH_FETCH_ALLOW", listener.key)
+        cells = (LOAD, "%ask who wrote Ruby?", SPENT, "%search --fresh hangs", WORKS, f"%fetch {listener.address}/slow", WORKS)
+        with open_notebook(cells) as notebook:
+            notebook.run(0)
+            notebook.run(1, wait=False)
+            notebook.wait_for(1, "Matz wrote")
+            assert notebook.stop() < 1
+            notebook.wait_for(1, "nterrupted")
+            partial = notebook.text(1)
+            assert "Matz wrote Ruby." in partial and "Traceback" not in partial
+            notebook.run(2)
+            notebook.wait_for(2, "spent True")
+            notebook.run(3, wait=False)
+            brave_api.wait(lambda api: api.active, 20)
+            assert notebook.stop() < 1
+            notebook.run(4)
+            notebook.wait_for(4, "works 42")
+            notebook.run(5, wait=False)
+            listener.wait("/slow")
+            assert notebook.stop() < 1
+            notebook.run(6)
+            notebook.wait_for(6, "works 42")
+            for number in (3, 5):
+                notebook.wait_for(number, "Interrupted: %")
+                assert len(notebook.text(number).splitlines()) <= 4
+
+
+def test_the_stop_button_ends_an_enrichment_within_two_seconds(messages_api: Any, brave_api: Any, open_notebook: Any) -> None:
+    """The bar says how far it got, the rows that were filled are there, their cost is booked, the rest is marked."""
+
+    def answer(body: Any) -> Any:
+        number = int(re.findall(r"number (\d+)", json.dumps(body["messages"][0]))[-1])
+        return tool_use("record", {"ceo": BLANK | {"value": f"Boss {number}"}}), delay(0.05 if number < 8 else 30)
+
+    messages_api.behave(answer)
+    cells = (
+        LOAD + "\nimport pandas as pd\nf = pd.DataFrame({'company': [f'number {n}' for n in range(40)]})",
+        "%%enrich f -o out --max-searches 0 --concurrency 4\nceo: Who is the CEO of {company}?",
+        SPENT + "\nprint(len(out), dict(out.enrich_status.value_counts()))",
+        WORKS,
+    )
+    with open_notebook(cells) as notebook:
+        notebook.run(0)
+        notebook.run(1, wait=False)
+        notebook.wait_for(1, "8/40")
+        assert notebook.stop() < 2
+        notebook.wait_for(1, "Interrupted")
+        notebook.run(2)
+        notebook.wait_for(2, "spent True")
+        notebook.wait_for(2, "40 {")
+        assert "'ok': 8" in notebook.text(2)
+        notebook.run(3)
+        notebook.wait_for(3, "works 42")

@@ -1,37 +1,57 @@
-"""The same outputs in Notebook 7, where it is installed: its server is JupyterLab's, its page another."""
+"""The same outputs in Notebook 7: its server is JupyterLab's, its page another."""
 
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
+import json
+from typing import Any
 
 import pytest
 
 from tests.browser import lab
+from tests.browser.payloads import payloads
+from tests.browser.test_hostile_output import CELLS, click_everything, look
+from tests.fakes.replies import slow
 
-_LACKS = lab.missing() or ("" if importlib.util.find_spec("notebook") else "not installed: notebook (pip install notebook)")
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(_LACKS), reason=_LACKS or "can run")]
+_LACKS = "" if importlib.util.find_spec("notebook") else "not installed: notebook"
+pytestmark = pytest.mark.skipif(bool(_LACKS), reason=_LACKS or "can run")
 
 
-def test_a_table_and_an_answer_show_in_notebook_7(tmp_path: Path) -> None:
-    """Run All shows both as HTML, with the cost line, and no error."""
-    folder = tmp_path / "notebooks"
-    folder.mkdir()
-    cells = [
-        "%load_ext ipy_websearch",
-        "%search --provider local moons of Mars",
-        "%ask -m offline --provider local moons of Mars",
-    ]
-    lab.write_notebook(folder / "both.ipynb", cells)
-    with lab.server(folder) as address, lab.page() as opened:
-        opened.goto(f"{address}/notebooks/both.ipynb", wait_until="domcontentloaded")
-        opened.wait_for_function("() => !!window.jupyterapp")
-        opened.wait_for_selector(".jp-Notebook .jp-Cell")
-        opened.wait_for_function(
-            "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
-        )
-        opened.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
-        opened.wait_for_function("() => document.querySelectorAll('.jp-OutputArea-output .ipyws').length >= 2")
-        seen = opened.evaluate("() => [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText)")
-    assert any("local · " in text for text in seen) and any("offline" in text for text in seen)
-    assert not any("Error" in text for text in seen)
+def test_answers_tables_streams_and_the_stop_button_work_in_notebook_7(
+    messages_api: Any, brave_api: Any, open_notebook: Any
+) -> None:
+    """A table and an answer show as HTML, a stream is seen growing, and ■ ends it within a second."""
+    messages_api.reply("Matz wrote Ruby. " * 300, slow(0.05))
+    cells = (
+        "%load_ext ipy_websearch\n%config WebSearch.provider = 'brave'",
+        "%search moons of Mars",
+        "%ask who wrote Ruby?",
+        "print('works', 6 * 7)",
+    )
+    with open_notebook(cells, notebook7=True) as notebook:
+        notebook.run(0)
+        notebook.run(1)
+        notebook.wait_for(1, "brave · ")
+        assert notebook.page.locator(".jp-OutputArea-output .ipyws table").count() == 1
+        notebook.run(2, wait=False)
+        notebook.wait_for(2, "Matz wrote")
+        first = len(notebook.text(2))
+        notebook.page.wait_for_function("(n) => document.body.innerText.length > n + 200", arg=first)
+        assert notebook.stop() < 1
+        notebook.wait_for(2, "interrupted")
+        assert "Traceback" not in notebook.text(2)
+        notebook.run(3)
+        notebook.wait_for(3, "works 42")
+
+
+def test_hostile_text_is_as_harmless_in_notebook_7(open_notebook: Any, shared_lab: lab.Lab) -> None:
+    """Its page renders outputs with JupyterLab's parts: nothing runs, nothing is fetched."""
+    with lab.Listener() as listener:
+        path = shared_lab.folder / "payloads7.json"
+        path.write_text(json.dumps(payloads(listener.address)))
+        with open_notebook([f"PAYLOADS = {str(path)!r}", CELLS[0], CELLS[2], CELLS[-1]], notebook7=True) as opened:
+            opened.run_all()
+            click_everything(opened)
+            ran, found, _ = look(opened)
+            assert (ran, [element for element in found if "/control" not in element]) == ([], [])
+        assert set(listener.hits) == {"/control"}
