@@ -57,17 +57,33 @@ def end_session() -> None:
     """End the shared session and close what it has open; the next call makes a new one. The ledger stays."""
     global _session
     ended, _session = _session, None
+    if ended is not None:
+        ended.stop_tape()
     if ended is not None and _portal is not None:
         with suppress(Exception):
             _portal.start_task_soon(ended.aclose).result(GRACE_S)
 
 
+def stop_tape() -> None:
+    """Stop the cassette that the shared session records or replays, if there is one."""
+    if _session is not None:
+        _session.stop_tape()
+
+
 def session() -> Session:
     """Return the session that the module's functions and the magics share; made at first use."""
     global _session
-    if _session is None:
-        _session = Session(settings_in_force())
-    return _session
+    with _lock:
+        if _session is None:
+            _session = Session(settings_in_force())
+        return _session
+
+
+def use_session(made: Session | None) -> Session | None:
+    """Make this the shared session (None: a new one is made when it is needed); return the one before, which stays open."""
+    global _session
+    before, _session = _session, made
+    return before
 
 
 def take_settings(settings: WebSearch) -> None:

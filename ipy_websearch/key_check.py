@@ -19,6 +19,8 @@ async def check_key(session: Session, spec: KeySpec) -> str:
     Raises:
         ModelError, ProviderError: the service refused the key.
     """
+    if session.replayed_from:
+        return f"it was not tried, since {session.replayed_from} is being replayed"
     if spec.variable == "ANTHROPIC_API_KEY":
         return await _try_model(session)
     engine = next((info for info in PROVIDERS.values() if spec.variable in info.keys), None)

@@ -6,7 +6,7 @@ import os
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.config import WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.credentials import Credentials
@@ -14,12 +14,14 @@ from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
+from ipy_websearch.options import at_least, money, positive
 from ipy_websearch.price_file import PriceRow
 from ipy_websearch.pricing import price_table
 from ipy_websearch.providers.base import ProviderContext
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.results import PanelShelf
 from ipy_websearch.text import plain
+from ipy_websearch.usage import Limits
 
 if TYPE_CHECKING:
     from ipy_websearch.enrichment.store import Store
@@ -39,11 +41,28 @@ def user_agent() -> str:
 class Parts:
     """What a session works with. Nothing is opened when it is made; clients belong to the event loop that runs."""
 
+    download: Any = None
+    """What gets a page's bytes in place of `http.download.download`."""
+
     def __init__(self, settings: WebSearch | None = None, *, folder: Path | None = None) -> None:
         self.folder = folder or Path.cwd()
         self.settings = settings or load_settings(self.folder)
         self.credentials = Credentials(settings_dir(), self.folder / ".env")
         self.panels = PanelShelf()
+
+    def limits(self, max_searches: int | None, max_steps: int | None, budget_usd: Any, timeout_s: float | None) -> Limits:
+        """Return the limits of a question; what is None is as the settings say.
+
+        Raises:
+            ConfigError: one of them is not allowed.
+        """
+        own = self.settings
+        return Limits(
+            max_searches=at_least(0, "max_searches", max_searches, own.max_searches),
+            max_steps=at_least(1, "max_steps", max_steps, own.max_steps),
+            budget_usd=money("budget_usd", budget_usd if budget_usd is not None else own.budget_usd),
+            timeout_s=positive("timeout_s", timeout_s, own.timeout_s),
+        )
 
     @cached_property
     def http(self) -> HttpClient:
@@ -108,6 +127,7 @@ class Parts:
             cache_ttl_s=self.settings.cache_ttl_s,
             local=lambda url: self.index.document(url),
             worker=ExtractionWorker(),
+            download=self.download,
         )
 
     @cached_property

@@ -7,7 +7,6 @@ Nothing is opened when a session is made; each part opens at its first use. A se
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -15,7 +14,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ipy_websearch.accounts import Accounts
 from ipy_websearch.ask_run import AskRun, paid_sleep
 from ipy_websearch.booking import Booking, add_money
 from ipy_websearch.config import OFFLINE_MODEL, WebSearch
@@ -29,16 +27,17 @@ from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import context_window, model_id, unknown_note
 from ipy_websearch.model.requests import estimate_tokens
-from ipy_websearch.options import as_tuple, at_least, money, positive
+from ipy_websearch.options import as_tuple
 from ipy_websearch.paid_tools import native_searches, offered, search_price
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.providers.goggle_catalogue import resolve
 from ipy_websearch.results import Answer, Page, SearchResults
+from ipy_websearch.taping import Tapes
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.base import Tool
 from ipy_websearch.tools.kit import Kit
-from ipy_websearch.usage import Charge, Limits
+from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +49,7 @@ HISTORY_SHARE = 0.6
 """The share of what a model can read that an earlier conversation may take."""
 
 
-class Session(Accounts):
+class Session(Tapes):
     """Everything that belongs together between two restarts of a kernel.
 
     Its methods are coroutines: `answer = await session.ask("…")`. The module's functions of the same names block.
@@ -131,6 +130,7 @@ class Session(Accounts):
             purse.paid(expected, charges)
         booking.charges(charges)
         self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
+        results = self.as_replayed(results)
         return replace(results, notices=(*said, *results.notices)) if said else results
 
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
@@ -141,6 +141,7 @@ class Session(Accounts):
         """Return an enrichment, planned and not yet run; it takes the arguments of `enrich`."""
         from ipy_websearch.enrichment.start import start
 
+        self.forget_miss()
         return start(self, frame, columns, **options)
 
     async def enrich(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
@@ -174,8 +175,9 @@ class Session(Accounts):
         system: str | None = None,
         follow: bool = False,
         fresh: bool = False,
+        sends: bool = True,
     ) -> AskRun:
-        """Return a run that answers the question while its events are iterated over.
+        """Return a run that answers the question while its events are iterated over; with `sends` False, only to estimate it.
 
         Raises:
             ConfigError: an option is wrong, or the question is empty; nothing was sent.
@@ -184,13 +186,8 @@ class Session(Accounts):
         if not question.strip():
             raise ConfigError("there is no question; write it behind the options (in a cell: %%ask, then the question)")
         settings, _ = self.settings, self.prices
-        client, name = self._client_for(model)
-        limits = Limits(
-            max_searches=at_least(0, "max_searches", max_searches, settings.max_searches),
-            max_steps=at_least(1, "max_steps", max_steps, settings.max_steps),
-            budget_usd=money("budget_usd", budget_usd if budget_usd is not None else settings.budget_usd),
-            timeout_s=positive("timeout_s", timeout_s, settings.timeout_s),
-        )
+        client, name = self._client_for(model, sends)
+        limits = self.limits(max_searches, max_steps, budget_usd, timeout_s)
         wanted, fallback = self._engine_to_ask(provider)
         defaults = self.search_request("placeholder", allowed_domains=allowed_domains, blocked_domains=blocked_domains)
         history, forgotten = self._history(name) if follow else ((), ())
@@ -213,15 +210,17 @@ class Session(Accounts):
         named = "" if client.platform.other_models else unknown_note(name)
         notices = [*filter(None, [named]), *fallback, *offer.notices, *forgotten]
         loop = AnswerLoop(client, job, self.panels, purse, sleep=paid_sleep(purse), notices=notices)
+        if follow:
+            loop.follow(self.answers[-1])
         return AskRun(loop, self.booking(question), self._keep, purse)
 
     def estimate(self, question: str, **options: Any) -> Estimate:
         """Return what a question may cost and use, with the same options as `ask`; nothing is sent.
 
         Raises:
-            ConfigError: an option is wrong. MissingKeyError: a model or engine was named without a key.
+            ConfigError: an option is wrong. MissingKeyError: an engine was named without a key; a model needs none here.
         """
-        loop = self.start(question, **options).loop
+        loop = self.start(question, sends=False, **options).loop
         budget = loop.job.limits.budget_usd
         searching = next((tool.price for tool in loop.job.tools if tool.counts_as_search), ())
         purse = self.budgets.purse(loop.job.model, budget, server_searches=native_searches(loop.job.server_tools))
@@ -233,24 +232,16 @@ class Session(Accounts):
 
     # --- how --------------------------------------------------------------------------------------------------------
 
-    def _client_for(self, model: str | None) -> tuple[ModelClient, str]:
+    def _client_for(self, model: str | None, sends: bool) -> tuple[ModelClient, str]:
         """Return the client and the id for a model's name; None is the setting, or the offline model without a key."""
         name = model_id(model or self.settings.model)
         if name == OFFLINE_MODEL:
             return self.offline_model, OFFLINE_MODEL
-        if self.has_model_key:
+        if self.has_model_key or (model and not sends):  # what it would cost can be known without a key
             return self.claude, name
         if model:
             raise self.credentials.missing("ANTHROPIC_API_KEY")
         return self.offline_model, OFFLINE_MODEL
-
-    @property
-    def has_model_key(self) -> bool:
-        """Say whether questions can go to a real model: a key, a token, or the address of a server that wants none."""
-        if self.credentials.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"):
-            return True
-        own_server = bool(os.environ.get("ANTHROPIC_BASE_URL")) and not self.claude.platform.server_tools
-        return own_server or self.settings.platform not in ("", "anthropic")
 
     def _engine_to_ask(self, provider: str | None) -> tuple[str | None, tuple[str, ...]]:
         """Return the engine that searches go to (None: the chain) and what the reader should know of the choice.
@@ -276,6 +267,7 @@ class Session(Accounts):
 
     def _keep(self, booking: Booking, answer: Answer | None) -> Answer | None:
         """Add a question's cost to the session's, and its answer, if there is one, to the conversation."""
+        self.cache.write_held()
         self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
         if answer is None:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import doctest
 import importlib
 import inspect
@@ -27,7 +28,10 @@ WITH_EXAMPLES = sorted(
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_examples_of_docstrings_give_what_they_say(name: str) -> None:
     """Each example of a module runs, without keys and without the network, and prints what stands under it."""
-    done = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    try:
+        done = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    finally:
+        vars(builtins).pop("_", None)  # where doctest keeps the last value; IPython would take it for gettext's
     assert done.attempted > 0 and done.failed == 0
 
 

@@ -86,7 +86,7 @@ def test_a_long_panel_can_be_had_whole(panels: Any) -> None:
 def test_what_is_not_there_is_told_with_what_is(panels: Any, line: str, told: str) -> None:
     """One line, and the cell fails."""
     ran = panels.run(f"%panels {line}")
-    assert type(ran.error) is UsageError and re.search(told, str(ran.error))
+    assert isinstance(ran.error, UsageError) and re.search(told, str(ran.error))
 
 
 def test_panels_stay_when_the_conversation_is_forgotten(panels: Any) -> None:

@@ -1,0 +1,129 @@
+"""Runs the benchmarks side by side with peers and keeps what was measured in RESULTS.md.
+
+    python -m tests.benchmarks [NAME …] [--peers FOLDER] [--pages AEB WCXB]
+
+NAMEs are load, ledger, loop, peers, interception, enrichment, extraction; without one all are run, which takes about twenty
+minutes on an idle machine. The peers are installed into an environment of their own at FOLDER (default: one in the user's
+cache). Extraction needs checkouts of article-extraction-benchmark and web-content-extraction-benchmark, named by `--pages`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from tests.benchmarks.enrich_server import ROOT, EnrichServer
+from tests.benchmarks.light_server import LightServer
+from tests.benchmarks.report import write_section
+
+PEERS = ("anthropic[aiohttp]", "httpx-aiohttp", "pydantic-ai-slim[anthropic]", "litellm", "mcp", "html-to-markdown")
+LOOPS, ENRICHERS = ("hand", "SDK tool runner", "pydantic-ai", "LiteLLM"), ("hand", "pydantic-ai", "LiteLLM")
+LATENCY_S, ROWS, SLOTS = 0.2, 2000, 100
+PATIENCE_S = 300
+ABOUT = (
+    "The peers alone, each in a process of its own, against the servers of the sections Loop and Enrichment, where our own "
+    "figures are: one search and a streamed answer a question; 2,000 rows of one strict tool call, 200 ms each, 100 at once."
+)
+
+
+def run(*command: str) -> None:
+    """Run a benchmark of its own; its failure ends everything."""
+    print(f"── {' '.join(command)}", flush=True)
+    subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True)
+
+
+def peers_python(folder: Path) -> str:
+    """Return the Python of the peers' environment, which is made at the first call."""
+    python = folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *PEERS], check=True)
+    return str(python)
+
+
+def measured(python: str, *arguments: str) -> Any:
+    """Return what `tests.benchmarks.peers` prints, None when a peer hangs or fails."""
+    try:
+        done = subprocess.run(
+            [python, "-m", "tests.benchmarks.peers", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        return json.loads(done.stdout.strip().splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        return None
+
+
+def peers(python: str) -> None:
+    """Measure the peers and write their section."""
+    lines = ["| loop | CPU a question, 1 at once | 50 at once | 3 rounds × 3 searches of 100 ms |", "|---|---|---|---|"]
+    with LightServer() as url:
+        for name in LOOPS:
+            found = measured(python, "loop", name, url)
+            cells = ("failed", "", "") if found is None else _loop_cells(found)
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    best = ROWS * LATENCY_S / SLOTS
+    lines += [
+        "",
+        "| enrichment | wall clock | × the best possible | CPU a row | memory | rows lost |",
+        "|---|---|---|---|---|---|",
+    ]
+    with EnrichServer(latency=LATENCY_S) as server:
+        for name in ENRICHERS:
+            found = measured(python, "enrich", name, server.url)
+            cells = ("failed", "", "", "", "") if found is None else _row_cells(found, best)
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    body = f"{ABOUT} Versions: {measured(python, 'versions')}.\n\n" + "\n".join(lines)
+    print(body)
+    write_section("Peers", body, "`python -m tests.benchmarks peers`")
+
+
+def _loop_cells(found: dict[str, float]) -> tuple[str, ...]:
+    return f"{found['cpu_1']:.2f} ms", f"{found['cpu_50']:.2f} ms", f"{found['rounds_ms']:.0f} ms"
+
+
+def _row_cells(found: dict[str, float], best: float) -> tuple[str, ...]:
+    seconds = found["seconds"]
+    return (
+        f"{seconds:.2f} s",
+        f"{seconds / best:.2f}",
+        f"{found['cpu_ms_row']:.2f} ms",
+        f"{found['rss_mb']:.0f} MB",
+        f"{found['lost']:.0f}",
+    )
+
+
+def main() -> None:
+    """Run what was named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument(
+        "--peers", type=Path, default=Path(platformdirs.user_cache_dir("ipy_websearch-benchmarks", appauthor=False))
+    )
+    parser.add_argument("--pages", nargs=2, metavar=("AEB", "WCXB"))
+    arguments = parser.parse_args()
+    benchmarks: dict[str, Callable[[], None]] = {
+        "load": lambda: run("tests.benchmarks.load", "--write"),
+        "ledger": lambda: run("tests.benchmarks.ledger"),
+        "loop": lambda: run("tests.benchmarks.loop", "--write"),
+        "peers": lambda: peers(peers_python(arguments.peers)),
+        "interception": lambda: run("tests.benchmarks.intercept", "--write", "--litellm", peers_python(arguments.peers)),
+        "enrichment": lambda: run("tests.benchmarks.enrich", "--write"),
+        "extraction": lambda: run("tests.benchmarks.extraction", *(arguments.pages or ()), "--write"),
+    }
+    if unknown := set(arguments.names) - set(benchmarks):
+        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(benchmarks)}")
+    if "extraction" in arguments.names and not arguments.pages:
+        parser.error("extraction needs --pages AEB WCXB, the two checkouts")
+    for name in arguments.names or [name for name in benchmarks if name != "extraction" or arguments.pages]:
+        benchmarks[name]()
+
+
+if __name__ == "__main__":
+    main()
