@@ -155,6 +155,12 @@ def _closest(name: str, names: list[str]) -> str:
     return next(iter(difflib.get_close_matches(name, names, 1, _TYPO)), "")
 
 
+def _names_us(text: str) -> bool:
+    """Say whether a pyproject.toml may have a table of ours, without reading TOML, which takes longer than all the rest."""
+    bare = text.translate({ord(mark): None for mark in " \t\"'"})
+    return "tool.ipy_websearch" in bare or ("[tool]" in bare and "ipy_websearch" in bare)
+
+
 def _pyproject_settings(start: Path) -> dict[str, Any]:
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
@@ -166,7 +172,7 @@ def _pyproject_settings(start: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
-    if "ipy_websearch" not in text:
+    if not _names_us(text):
         return {}  # somebody else's file is none of our business until it names us
     import tomllib
 

@@ -116,6 +116,8 @@ class Session(Tapes):
         (engine, said), _ = self._engine_to_ask(provider), self.prices
         purse = self.budgets.purse("", None, answers=False)
         expected = search_price(self.router, engine, request.count, worst=self.budgets.room() is not None)
+        if expected and not fresh and self.router.has(request, engine):
+            expected = ()
         if expected and not purse.can_pay(expected):
             raise BudgetExceededError(f"{purse.search_refusal(expected)}; or use --provider wikipedia, which is free")
         booking = self.booking(query)

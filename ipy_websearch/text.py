@@ -6,7 +6,6 @@ first. `visible` is what makes text harmless as characters; making it harmless a
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 from typing import Any
@@ -46,9 +45,15 @@ def plain(value: Any) -> str:
     if value.isascii() and value.isprintable() and "<" not in value and "&" not in value:
         return (_SPACE.sub(" ", value) if "  " in value else value).strip()
     text = _TAG.sub("", value) if "<" in value else value
-    text = visible(html.unescape(text) if "&" in text else text)
+    text = visible(_unescape(text) if "&" in text else text)
     # Of the printable characters only the blank is white space.
     return (text if text.isprintable() and "  " not in text else _SPACE.sub(" ", text)).strip()
+
+
+def _unescape(text: str) -> str:
+    import html  # its table of entities takes a millisecond to load
+
+    return html.unescape(text)
 
 
 def shorten(text: str, width: int) -> str:

@@ -366,3 +366,14 @@ def test_a_worst_case_counts_cache_writes_and_native_searches() -> None:
     assert worst_case(SONNET, 1_000_000, 0, caching=True) == Decimal("2.5")
     assert worst_case(SONNET, 0, 0, server_searches=10) == Decimal("0.1")
     assert charge_cost(Charge("brave")) == SEARCH
+
+
+def test_a_search_that_is_in_the_cache_is_free_under_a_used_up_ceiling(brave_api: Any, session: Any) -> None:
+    """What costs nothing is given; the next search that would be paid is refused, and so is the same one asked anew."""
+    asyncio.run(session.search("ruby author", provider="brave"))
+    session.settings.session_budget_usd = 0.005
+    assert asyncio.run(session.search("ruby author", provider="brave")).cached
+    for options in ({"query": "ruby year"}, {"query": "ruby author", "fresh": True}):
+        with pytest.raises(BudgetExceededError):
+            asyncio.run(session.search(**options, provider="brave"))
+    assert brave_api.queries == ["ruby author"]

@@ -166,6 +166,11 @@ class SearchRouter:
         charges: tuple[Charge, ...] = getattr(asked, "price", (Charge(name),))
         return charges
 
+    def has(self, request: SearchRequest, provider: str | None = None) -> bool:
+        """Say whether the engine that would be asked first has its answer in the cache, where it costs nothing."""
+        engine = self._by_name(provider) if provider else next(self._available(), None)
+        return engine is not None and self._read(_key(engine, request)) is not None
+
     def forget_failures(self) -> None:
         """Ask engines again that could not be reached, without waiting."""
         self._down_until.clear()
@@ -194,7 +199,7 @@ class SearchRouter:
 
     async def _ask(self, engine: _Asked, request: SearchRequest, fresh: bool, held: bool) -> SearchResults:
         """Return one engine's answer: from the cache, from the same search in flight, or by asking."""
-        key = json.dumps([engine.name, engine.info.address(), engine.options, request_key(request)], default=str)
+        key = _key(engine, request)
         if not fresh and engine.info.name != _LOCAL and (stored := self._read(key)) is not None:
             return stored
         results, paid = await self._flights.share(key, lambda: self._send(engine, request, key, held))
@@ -235,6 +240,11 @@ class SearchRouter:
     def _down_for(self, name: str) -> float:
         """Return for how many more seconds an engine is left out (0 or less: it is not)."""
         return self._down_until.get(name, self._clock()) - self._clock()
+
+
+def _key(engine: _Asked, request: SearchRequest) -> str:
+    """Return what an engine's answer is kept under."""
+    return json.dumps([engine.name, engine.info.address(), engine.options, request_key(request)], default=str)
 
 
 def _free(results: SearchResults) -> SearchResults:
