@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,14 @@ MAX_MODULE, MAX_FUNCTION = 300, 50
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@cache
 def tree(path: Path) -> ast.Module:
-    """Return the parsed module."""
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    """Return the parsed module. Python 3.11 can fail while another thread parses (python/cpython#106905): once more then."""
+    source = path.read_text(encoding="utf-8")
+    for _ in range(5):
+        with suppress(SystemError):
+            return ast.parse(source, str(path))
+    return ast.parse(source, str(path))
 
 
 def functions(path: Path) -> Iterator[Function]:

@@ -295,4 +295,5 @@ class Enrichment:
         for n, outcome in enumerate(self.outcomes):
             if outcome is None:
                 self.outcomes[n] = Outcome(status, error=error)
+        self._bench.ledger.write_held()
         self._bench.spent(self.cost_usd)

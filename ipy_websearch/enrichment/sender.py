@@ -100,9 +100,9 @@ class Account:
     def close(self) -> None:
         """Book what was noted and settle the money."""
         self.hold.settle()
-        if self.rows:
-            self.books.ledger.book_all(self.rows)
-            self.rows = []
+        for row in self.rows:
+            self.books.ledger.hold(row)
+        self.rows = []
 
 
 @dataclass(slots=True)

@@ -97,7 +97,7 @@ def start(
     if mode == "batch" and host.tape is not None:
         raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
     if type(frame).__module__.startswith("dask."):
-        from ipy_websearch.enrichment.dask_frame import start_on_dask
+        from ipy_websearch.enrichment.clusters.dask_frame import start_on_dask
 
         given: dict[str, Any] = {"model": model, "concurrency": concurrency, "max_searches": max_searches}
         given["max_fetches"] = max_fetches
@@ -128,8 +128,8 @@ def start(
 
 def _on_cluster(host: Host, cluster: Any, *parts: Any) -> Enrichment:
     """Return an enrichment on a Dask cluster."""
-    from ipy_websearch.enrichment.cluster import connect
-    from ipy_websearch.enrichment.cluster_run import ClusterEnrichment, Lent
+    from ipy_websearch.enrichment.clusters.cluster import connect
+    from ipy_websearch.enrichment.clusters.run import ClusterEnrichment, Lent
 
     lent = Lent(host.credentials, host.settings, host.http.user_agent)
     return ClusterEnrichment(*parts, cluster=connect(cluster), lent=lent)
@@ -167,7 +167,7 @@ def _kind(mode: str | None, provider: str | None) -> type[Enrichment]:
         raise ConfigError(f"mode is {mode!r}{did_you_mean(str(mode), MODES)}; it must be {' or '.join(map(repr, MODES))}")
     if provider:
         raise ConfigError(f"mode='batch' searches with the API's own web search, not with {provider!r}; leave provider out")
-    from ipy_websearch.enrichment.batch_run import BatchEnrichment
+    from ipy_websearch.enrichment.batches.run import BatchEnrichment
 
     return BatchEnrichment
 

@@ -25,7 +25,7 @@ def store_command(store: Any, words: list[str]) -> Any:
 
 def _print_batches(store: Any) -> None:
     """Print the batches that are at the API, or may be."""
-    from ipy_websearch.enrichment.handed_in import open_batches
+    from ipy_websearch.enrichment.batches.handed_in import open_batches
 
     for name, model, count, when, _ in open_batches(store):
         print(
@@ -38,7 +38,7 @@ def _cancel(store: Any) -> None:
     import os
 
     from ipy_websearch import api
-    from ipy_websearch.enrichment.courier import cancel_open
+    from ipy_websearch.enrichment.batches.courier import cancel_open
 
     client = api.session().claude
     ended, said = api.run(lambda: cancel_open(client, store, os.environ.get("ANTHROPIC_BASE_URL", "")))

@@ -22,8 +22,8 @@ from ipy_websearch.enrichment.asking import (
     row_text,
     stop_failure,
 )
+from ipy_websearch.enrichment.batches.handed_in import Request
 from ipy_websearch.enrichment.columns import Column
-from ipy_websearch.enrichment.handed_in import Request
 from ipy_websearch.enrichment.outcome import Cell
 from ipy_websearch.loop.history import assistant_message, user_message
 from ipy_websearch.model.platforms import Platform

@@ -29,7 +29,7 @@ def start_on_dask(start: Callable[..., Enrichment], frame: Any, columns: Any, cl
     Raises:
         ConfigError: the columns are faulty, or the cluster cannot be used.
     """
-    from ipy_websearch.enrichment.cluster import connect
+    from ipy_websearch.enrichment.clusters.cluster import connect
 
     names = [str(name) for name in frame.columns]
     wanted = parse_columns(columns, names)

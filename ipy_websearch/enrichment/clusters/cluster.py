@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.credentials import KEYS, Credentials
-from ipy_websearch.enrichment.desk import Desk, Row
+from ipy_websearch.enrichment.clusters.desk import Desk, Row
 from ipy_websearch.errors import ConfigError
 
 WAIT_S = 30
@@ -55,7 +55,7 @@ class Cluster:
         """
         if self._equipped:
             return
-        from ipy_websearch.enrichment.equipment import Equipment, Passed
+        from ipy_websearch.enrichment.clusters.equipment import Equipment, Passed
 
         keys = {name: key for name in KEYS if (key := credentials.get(name))}
         variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}

@@ -10,10 +10,10 @@ from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.booking import add_money
-from ipy_websearch.enrichment.awaited import Awaited
-from ipy_websearch.enrichment.bank import Bank
-from ipy_websearch.enrichment.batch_requests import Read, read
-from ipy_websearch.enrichment.handed_in import Batch, Collected, HandedIn, Request
+from ipy_websearch.enrichment.batches.awaited import Awaited
+from ipy_websearch.enrichment.batches.bank import Bank
+from ipy_websearch.enrichment.batches.handed_in import Batch, Collected, HandedIn, Request
+from ipy_websearch.enrichment.batches.requests import Read, read
 from ipy_websearch.enrichment.outcome import Outcome
 from ipy_websearch.enrichment.run import Enrichment
 from ipy_websearch.enrichment.sender import Books

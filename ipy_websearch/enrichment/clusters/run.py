@@ -19,13 +19,13 @@ from typing import Any
 
 from ipy_websearch.config import WebSearch
 from ipy_websearch.credentials import Credentials
-from ipy_websearch.enrichment.cluster import Cluster
-from ipy_websearch.enrichment.desk import Collection, Finished, Row
-from ipy_websearch.enrichment.equipment import Job
+from ipy_websearch.enrichment.clusters.cluster import Cluster
+from ipy_websearch.enrichment.clusters.desk import Collection, Finished, Row
+from ipy_websearch.enrichment.clusters.equipment import Job
+from ipy_websearch.enrichment.clusters.worker import work
 from ipy_websearch.enrichment.outcome import Status
 from ipy_websearch.enrichment.row import Asked
 from ipy_websearch.enrichment.run import Enrichment
-from ipy_websearch.enrichment.worker import work
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.events import Money
 from ipy_websearch.purse import reserve_all

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from ipy_websearch.enrichment.handed_in import Batch, HandedIn, open_batches
+from ipy_websearch.enrichment.batches.handed_in import Batch, HandedIn, open_batches
 from ipy_websearch.enrichment.sender import backoff_s
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ModelError

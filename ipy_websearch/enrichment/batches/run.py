@@ -19,11 +19,11 @@ from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.enrichment.asking import system_text
-from ipy_websearch.enrichment.bank import Bank
-from ipy_websearch.enrichment.batch_requests import BatchRecipe, native_search
-from ipy_websearch.enrichment.batch_results import Batched, Result
-from ipy_websearch.enrichment.courier import Courier, Flight
-from ipy_websearch.enrichment.handed_in import Batch, HandedIn, Request
+from ipy_websearch.enrichment.batches.bank import Bank
+from ipy_websearch.enrichment.batches.courier import Courier, Flight
+from ipy_websearch.enrichment.batches.handed_in import Batch, HandedIn, Request
+from ipy_websearch.enrichment.batches.requests import BatchRecipe, native_search
+from ipy_websearch.enrichment.batches.results import Batched, Result
 from ipy_websearch.enrichment.outcome import Outcome
 from ipy_websearch.enrichment.report import Estimate
 from ipy_websearch.errors import EnrichmentError, ModelError

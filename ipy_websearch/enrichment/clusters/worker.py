@@ -13,9 +13,9 @@ from typing import Any
 from distributed import get_worker, secede
 
 from ipy_websearch.enrichment.bench import Options
-from ipy_websearch.enrichment.desk import Finished, Row, Word
-from ipy_websearch.enrichment.equipment import Equipment, Job
-from ipy_websearch.enrichment.leased import LeasedFunds
+from ipy_websearch.enrichment.clusters.desk import Finished, Row, Word
+from ipy_websearch.enrichment.clusters.equipment import Equipment, Job
+from ipy_websearch.enrichment.clusters.leased import LeasedFunds
 from ipy_websearch.enrichment.row import Asked, RowAsker, make_recipe
 from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.enrichment.sender import Account, Books, Sender
