@@ -94,6 +94,15 @@ def utc_series(dates: Iterable[datetime | None]) -> pd.Series[Any]:
     return pd.Series(pd.to_datetime(list(dates), utc=True))
 
 
+FROM_WEB = "from the web"
+"""Marks, in `attrs`, a plain DataFrame whose texts come from outside: where it is shown, amounts are not to become formulas."""
+
+
+def _marked(frame: pd.DataFrame) -> pd.DataFrame:
+    frame.attrs[FROM_WEB] = True
+    return frame
+
+
 def sources_frame(answer: Answer) -> pd.DataFrame:
     """Return one row for each cited source of the answer: n, title, url, published_date, cited_text (passages joined)."""
     merged: dict[int, list[Any]] = {}
@@ -102,14 +111,16 @@ def sources_frame(answer: Answer) -> pd.DataFrame:
         if c.cited_text and c.cited_text not in row[3]:
             row[3].append(c.cited_text)
     numbers = sorted(merged)
-    return pd.DataFrame(
-        {
-            "n": pd.Series(numbers, dtype="int64"),
-            "title": _texts(merged[n][0] for n in numbers),
-            "url": _texts(merged[n][1] for n in numbers),
-            "published_date": utc_series(merged[n][2] for n in numbers),
-            "cited_text": _texts(" … ".join(merged[n][3]) for n in numbers),
-        }
+    return _marked(
+        pd.DataFrame(
+            {
+                "n": pd.Series(numbers, dtype="int64"),
+                "title": _texts(merged[n][0] for n in numbers),
+                "url": _texts(merged[n][1] for n in numbers),
+                "published_date": utc_series(merged[n][2] for n in numbers),
+                "cited_text": _texts(" … ".join(merged[n][3]) for n in numbers),
+            }
+        )
     )
 
 
@@ -121,22 +132,24 @@ def usd(value: Decimal | None) -> float:
 def steps_frame(answer: Answer) -> pd.DataFrame:
     """Return one row for each step of the answer, in order."""
     steps = answer.trace
-    return pd.DataFrame(
-        {
-            "n": pd.Series([s.n for s in steps], dtype="int64"),
-            "kind": pd.Series([s.kind for s in steps], dtype="str"),
-            "name": _texts(s.name for s in steps),
-            "detail": _texts(s.detail for s in steps),
-            "milliseconds": pd.Series([s.milliseconds for s in steps], dtype="float64"),
-            "input_tokens": pd.Series([s.usage.input_tokens for s in steps], dtype="int64"),
-            "output_tokens": pd.Series([s.usage.output_tokens for s in steps], dtype="int64"),
-            "cache_read_tokens": pd.Series([s.usage.cache_read_tokens for s in steps], dtype="int64"),
-            "cache_write_tokens": pd.Series(
-                [s.usage.cache_write_5m_tokens + s.usage.cache_write_1h_tokens for s in steps], dtype="int64"
-            ),
-            "cost_usd": pd.Series([usd(s.cost_usd) for s in steps], dtype="float64"),
-            "is_error": pd.Series([s.is_error for s in steps], dtype="bool"),
-        }
+    return _marked(
+        pd.DataFrame(
+            {
+                "n": pd.Series([s.n for s in steps], dtype="int64"),
+                "kind": pd.Series([s.kind for s in steps], dtype="str"),
+                "name": _texts(s.name for s in steps),
+                "detail": _texts(s.detail for s in steps),
+                "milliseconds": pd.Series([s.milliseconds for s in steps], dtype="float64"),
+                "input_tokens": pd.Series([s.usage.input_tokens for s in steps], dtype="int64"),
+                "output_tokens": pd.Series([s.usage.output_tokens for s in steps], dtype="int64"),
+                "cache_read_tokens": pd.Series([s.usage.cache_read_tokens for s in steps], dtype="int64"),
+                "cache_write_tokens": pd.Series(
+                    [s.usage.cache_write_5m_tokens + s.usage.cache_write_1h_tokens for s in steps], dtype="int64"
+                ),
+                "cost_usd": pd.Series([usd(s.cost_usd) for s in steps], dtype="float64"),
+                "is_error": pd.Series([s.is_error for s in steps], dtype="bool"),
+            }
+        )
     )
 
 
@@ -157,8 +170,10 @@ def rows_frame(answer: Answer) -> pd.DataFrame:
     if answer.rows is None or answer.columns is None:
         raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
     rows = answer.rows
-    return pd.DataFrame(
-        {name: typed_series((_shown(row.get(name)) for row in rows), kind) for name, kind in answer.columns.items()}
+    return _marked(
+        pd.DataFrame(
+            {name: typed_series((_shown(row.get(name)) for row in rows), kind) for name, kind in answer.columns.items()}
+        )
     )
 
 

@@ -748,3 +748,16 @@ def test_a_saved_notebook_holds_the_final_state_alone(run_notebook: Any) -> None
     assert output.data["text/plain"] == answer_text(ANSWER)
     assert output.data["text/html"] == answer_html(ANSWER)
     assert len(notebook.cells[1].outputs) == 1
+
+
+def test_amounts_in_frames_from_the_web_do_not_become_formulas(offline: Any, shell: Any) -> None:
+    """Sources, rows and enriched frames are pandas' own tables, out of MathJax's reach; other frames are left alone."""
+    from ipy_websearch.results import Citation
+
+    shell.ns["a"] = Answer("q", "text", "m", citations=(Citation(1, "From $500 to $600", "https://a.example/"),))
+    shown = shell.run("a.sources").html
+    assert "From $500 to $600" in shown and "mathjax_ignore" in shown
+    shell.run("import pandas as pd")
+    assert "mathjax_ignore" not in shell.run("pd.DataFrame({'x': ['$5 and $6']})").html
+    shell.run("f = pd.DataFrame({'x': ['$5 and $6']}); f.attrs['report'] = {}")
+    assert "mathjax_ignore" in shell.run("f").html

@@ -18,6 +18,8 @@ _KINDS = (
     ("ipy_websearch.frames", "SearchFrame"),
     ("ipy_websearch.frames", "CostFrame"),
 )
+_FRAMES = (("pandas", "DataFrame"), ("pandas.core.frame", "DataFrame"))
+"""What pandas calls its own frames, from version 3 on and before: ours among them are shown by it, without formulas."""
 _FORMATS = {"text/html": "html", "text/markdown": "markdown", "text/plain": "text"}
 _ATTRIBUTE = "_ipy_websearch_formatters"
 
@@ -35,7 +37,7 @@ def register(ip: Any) -> None:
     put: Put = []
     for mimetype, form in _FORMATS.items():
         formatter = ip.display_formatter.formatters[mimetype]
-        for key in _KINDS:
+        for key in (*_KINDS, *(_FRAMES if form == "html" else ())):
             ours = _printer(key[1], form)
             put.append((formatter, key, ours, formatter.deferred_printers.get(key)))
             formatter.for_type_by_name(*key, ours)
