@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ipy_websearch.cassette.exchange import Exchange
+from ipy_websearch.model.requests import without_marks
 
 AS_IN = "as_in"
 _PARTS = ("system", "tools")
@@ -87,10 +88,4 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, default=str)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items() if name != "cache_control"}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+    return json.dumps(without_marks(value), sort_keys=True, ensure_ascii=False, default=str)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+from ipy_websearch.model.requests import without_marks
 from ipy_websearch.results import Answer, Step
 
 LONGEST = 20_000
@@ -40,22 +41,15 @@ def _news(body: Mapping[str, Any], before: Step) -> dict[str, Any]:
     same = f"… as in step {before.n}"
     known = before.request
     news = {
-        name: same if name in ("system", "tools") and _plain(value) == _plain(known.get(name)) else value
+        name: same if name in ("system", "tools") and without_marks(value) == without_marks(known.get(name)) else value
         for name, value in body.items()
     }
     messages, earlier = list(body.get("messages", ())), list(known.get("messages", ()))
-    pairs = takewhile(lambda pair: _plain(pair[0]) == _plain(pair[1]), zip(messages, earlier, strict=False))
+    pairs = takewhile(lambda pair: without_marks(pair[0]) == without_marks(pair[1]), zip(messages, earlier, strict=False))
     count = sum(1 for _ in pairs)
     if count:
         news["messages"] = [f"… {count} message{'' if count == 1 else 's'} {same[2:]}", *messages[count:]]
     return news
-
-
-def _plain(value: Any) -> Any:
-    """Return a value without cache breakpoints, which move from request to request."""
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items() if name != "cache_control"}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def response_of(answer: Answer, step: Step) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ipy_websearch.model.requests import without_marks
+
 Message = dict[str, Any]
 
 
@@ -94,15 +96,8 @@ def same_frame(body: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bo
     stands before it (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11).
     """
     return earlier is not None and all(
-        _bare(body.get(part)) == _bare(earlier.get(part)) for part in ("model", "system", "tools")
+        without_marks(body.get(part)) == without_marks(earlier.get(part)) for part in ("model", "system", "tools")
     )
-
-
-def _bare(value: Any) -> Any:
-    """Return a value without cache breakpoints, which are no part of what the model reads."""
-    if isinstance(value, Mapping):
-        return {name: _bare(inner) for name, inner in value.items() if name != "cache_control"}
-    return [_bare(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def turns(messages: Sequence[Message]) -> list[list[Message]]:

@@ -63,6 +63,13 @@ def _mark_newest(messages: list[dict[str, Any]]) -> None:
             return
 
 
+def without_marks(value: Any) -> Any:
+    """Return a part of a request without cache breakpoints, which move from request to request and say nothing to the model."""
+    if isinstance(value, Mapping):
+        return {name: without_marks(inner) for name, inner in value.items() if name != "cache_control"}
+    return [without_marks(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def tool_result(call_id: str, output: ToolOutput, platform: Platform) -> dict[str, Any]:
     """Return the `tool_result` block for a call's output."""
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
