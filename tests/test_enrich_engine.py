@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -23,7 +22,6 @@ import ipy_websearch
 from ipy_websearch.enrichment.asking import Evidence
 from ipy_websearch.enrichment.columns import fill, parse_columns, template_fields
 from ipy_websearch.enrichment.plan import normal
-from ipy_websearch.enrichment.schedule import Gate
 from tests.benchmarks.enrich_server import ROOT, EnrichServer
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
@@ -104,74 +102,6 @@ def test_a_ceiling_holds_although_rows_cost_more_than_expected(server: EnrichSer
     frame = pd.DataFrame({"company": [f"C{n}" for n in range(100)]})
     out = ipy_websearch.enrich(frame, CEO, budget_usd=0.1, progress=False)
     assert 5 <= (out.enrich_status == "ok").sum() < 40 and out.enrich_cost_usd.sum() <= 0.1
-
-
-def test_a_retry_after_holds_for_all_rows() -> None:
-    """While the floor lasts and nothing succeeds, nobody is admitted, whoever asks."""
-
-    async def run() -> tuple[bool, float]:
-        gate = Gate(10)
-        ticket = await gate.enter()
-        gate.refused(ticket, 0.15)
-        start = time.monotonic()
-        waiting = [asyncio.create_task(gate.enter(again=n == 0)) for n in range(3)]
-        await asyncio.sleep(0.05)
-        early = any(task.done() for task in waiting)
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        waited = time.monotonic() - start
-        for task in waiting:
-            task.cancel()
-        return early, waited
-
-    early, waited = asyncio.run(run())
-    assert not early and waited >= 0.14
-
-
-def test_one_scout_goes_first_when_a_request_succeeds_during_the_floor() -> None:
-    """Three successes during a floor let one request in; when that succeeds, the others may follow."""
-
-    async def run() -> list[int]:
-        gate = Gate(10)
-        taken = [await gate.enter() for _ in range(4)]
-        gate.refused(taken.pop(), 30.0)
-        waiting = [asyncio.create_task(gate.enter()) for _ in range(5)]
-        for ticket in taken:
-            gate.succeeded(ticket)
-        await asyncio.sleep(0.01)
-        scouts = [task for task in waiting if task.done()]
-        gate.succeeded(scouts[0].result())
-        await asyncio.sleep(0.01)
-        after = sum(task.done() for task in waiting)
-        for task in waiting:
-            task.cancel()
-        return [len(scouts), after]
-
-    assert asyncio.run(run()) == [1, 4]
-
-
-def test_refusals_halve_the_limit_at_most_and_successes_raise_it() -> None:
-    """A burst of refusals is one cut; afterwards the limit grows again."""
-
-    async def run() -> list[float]:
-        gate = Gate(100)
-        taken = [await gate.enter() for _ in range(100)]
-        for ticket in taken[10:]:
-            gate.refused(ticket, 0.001)
-        cut = gate.limit
-        for ticket in taken[:10]:
-            gate.succeeded(ticket)
-        await asyncio.sleep(0.01)
-
-        async def slot() -> None:
-            for _ in range(200):
-                ticket = await gate.enter()
-                await asyncio.sleep(0)
-                gate.succeeded(ticket)
-
-        await asyncio.gather(*(slot() for _ in range(100)))
-        return [cut, gate.limit]
-
-    assert asyncio.run(run()) == [50.0, 100.0]
 
 
 QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -219,6 +219,7 @@ class Enrichment:
                 raise result
 
     async def _slot(self, queue: Iterator[int], asker: RowAsker) -> None:
+        await asker.sender.turns.take()
         for n in queue:
             if self._stop is not None:
                 return

@@ -6,6 +6,8 @@ most for requests sent before the cut was known; successes raise it again, quick
 A `retry-after` is a floor for all rows. While it lasts, at most one request is sent as a scout, and only in place of one that
 has just succeeded: when that one is taken, the refusal was about how many run at once, and each success may be followed by
 one further request; when it is refused, nothing is sent before the time is over.
+
+Answers that come together are taken one after the other (`Turns`), so that each frees its slot at once.
 """
 
 from __future__ import annotations
@@ -27,13 +29,17 @@ GROWTH = 0.1
 STRIKES = 3
 """Refusals in a row, during a floor, of requests that follow on successes, after which that is given up."""
 
+IN_A_ROUND = 8
+"""Answers dealt with in one round of the event loop: fewer cost more processor time, more let slots wait."""
+
 
 @dataclass(slots=True)
 class Ticket:
-    """One admission. `replacing`: it was let in during a floor, in place of a request that had succeeded."""
+    """One admission. `floor`: the number of the floor during which it was let in, in place of a request that had succeeded;
+    0 when there was none."""
 
     epoch: int
-    replacing: bool
+    floor: int
     scout: bool
 
 
@@ -53,6 +59,7 @@ class Gate:
         self._new_success = True
         self._waiting: deque[asyncio.Future[Ticket]] = deque()
         self._floor_until = 0.0
+        self._floor = 1
         self._credits = 0
         self._held = 0
         self._nature: Literal["unknown", "scouting", "crowd", "rate"] = "unknown"
@@ -112,7 +119,7 @@ class Gate:
         self._alive_at = self._clock()
         self._new_success = True
         self._share -= self._share / 50
-        if ticket.replacing:
+        if ticket.floor:
             self._strikes = 0
         if ticket.scout:
             self._nature = "crowd"
@@ -135,7 +142,7 @@ class Gate:
         self._cut(ticket)
         if retry_after_s:
             self._raise_floor(min(retry_after_s, MAX_FLOOR_S))
-        if ticket.replacing:
+        if ticket.floor == self._floor:  # after the floor's end others were sent too, and may have taken its place
             self._strikes += 1
             if ticket.scout or self._strikes >= STRIKES:
                 self._nature, self._credits, self._held = "rate", 0, 0
@@ -170,9 +177,12 @@ class Gate:
         if self._clock() < self._floor_until - 0.001:
             return  # it was raised meanwhile
         self._floor_until = 0.0
-        self._credits = self._held = self._strikes = 0
-        if self._nature != "crowd":
+        self._floor += 1
+        if self._nature == "crowd":  # what ran side by side during the floor is what can; more is tried one by one
+            self.limit = max(1.0, min(self.limit, float(self.in_flight + self._credits)))
+        else:
             self._nature = "unknown"
+        self._credits = self._held = self._strikes = 0
         self._wake()
 
     def _open(self) -> bool:
@@ -182,7 +192,7 @@ class Gate:
 
     def _admit(self) -> Ticket:
         replacing = self._floor_until > 0.0
-        ticket = Ticket(self._epoch, replacing, replacing and self._nature == "scouting")
+        ticket = Ticket(self._epoch, self._floor if replacing else 0, replacing and self._nature == "scouting")
         if replacing:
             self._credits -= 1
         self.in_flight += 1
@@ -193,3 +203,44 @@ class Gate:
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(self._admit())
+
+
+class Turns:
+    """Lets the tasks of one event loop work one after the other, `most` of them in each of its rounds.
+
+    An event loop works on everything that is ready side by side: of fifty answers that come together, the first one's slot
+    would send again only when all fifty are dealt with. In turn, it sends in the round after its own.
+    """
+
+    def __init__(self, most: int = IN_A_ROUND) -> None:
+        self._most = most
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._taken = 0
+
+    async def take(self) -> None:
+        """Wait for the next turn. A task that is cancelled meanwhile goes on at once, and is cancelled where it waits next:
+        what it has come back with is not lost."""
+        loop = asyncio.get_running_loop()
+        if self._taken < self._most and not self._waiting:
+            if not self._taken:
+                loop.call_soon(self._next)
+            self._taken += 1
+            return
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+
+    def _next(self) -> None:
+        self._taken = 0
+        while self._waiting and self._taken < self._most:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._taken += 1
+        if self._taken:
+            asyncio.get_running_loop().call_soon(self._next)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from ipy_websearch.booking import UNTAPED
 from ipy_websearch.enrichment.funds import Funds, Hold
-from ipy_websearch.enrichment.schedule import Gate
+from ipy_websearch.enrichment.schedule import Gate, Turns
 from ipy_websearch.errors import ModelError
 from ipy_websearch.ledger import Ledger, LedgerRow
 from ipy_websearch.model.client import ModelClient
@@ -116,6 +116,7 @@ class Sender:
     sleep: Callable[[float], Any] = asyncio.sleep
     sent: int = 0
     succeeded: int = 0
+    turns: Turns = field(default_factory=Turns)
 
     async def send(self, body: Mapping[str, Any], account: Account) -> dict[str, Any]:
         """Return the message that answers `body`.
@@ -172,6 +173,7 @@ class Sender:
         cost = account.model(str(message.get("model") or name), usage)
         if self.funds.bounded:
             self.funds.learn(tokens, int(body["max_tokens"]), cost)
+        await self.turns.take()
         return message
 
     def _may_repeat(self, error: ModelError, failures: int, overloads: int) -> bool:

@@ -166,7 +166,7 @@ def memory(home: str) -> list[Figure]:
 def capped(home: str) -> list[Figure]:
     """A server that takes 20 at once and says 429, retry-after 1 s, above; the best possible is 5.0 s."""
     with EnrichServer(latency=0.2, cap=20, retry_after=1.0) as server:
-        found = run(server, home, rows=500, distinct=500, concurrency=100, turns=2)
+        found = run(server, home, rows=500, distinct=500, concurrency=100, turns=TURNS)
     return [
         Figure("429 above 20 at once, 500 rows: wall-clock time / limit", _all(found, "seconds", 5.0), 1.15),
         Figure("… rows lost", _all(found, "lost"), 0),
