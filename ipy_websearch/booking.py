@@ -46,6 +46,10 @@ class Booking:
     steps: list[Step] = field(default_factory=list)
     _body: Any = None
     _started: dict[str, ToolStarted] = field(default_factory=dict)
+    _shortened: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shortened = shorten(self.question, 200)
 
     def written(self) -> None:
         """Have everything written that was booked with `holds`."""
@@ -153,7 +157,7 @@ class Booking:
                 time=datetime.now(UTC),
                 session=self.session,
                 question_id=self.question_id,
-                question=shorten(self.question, 200),
+                question=self._shortened,
                 kind=kind,
                 name=name,
                 usage=usage or Usage(),

@@ -68,13 +68,13 @@ def results_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [block for block in body["messages"][-1]["content"] if block["type"] == "tool_result"]
 
 
-def wants_more(api: Any) -> None:
-    """Let the model call for another search whenever it is allowed to, and write an answer when it is not."""
+def wants_more(api: Any, at_once: int = 1) -> None:
+    """Let the model call for further searches whenever it is allowed to, and write an answer when it is not."""
 
     def behave(request: dict[str, Any]) -> list[Any]:
         if request.get("tool_choice", {}).get("type") == "none":
             return ["The answer from what there is."]
-        return [search(f"query number {len(api.requests)}")]
+        return [search(f"query number {len(api.requests)}.{n}") for n in range(at_once)]
 
     api.behave(behave)
 
@@ -174,14 +174,18 @@ def test_at_a_limit_the_model_is_told_and_writes_its_answer(
     assert [e.limit for e in events if isinstance(e, LimitReached)] == [limit]
 
 
-def test_time_for_the_answer_is_kept_when_a_search_is_slow(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """A search that does not end is cut off early enough for an answer within the time."""
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_time_for_the_answer_is_kept_when_a_search_is_slow(
+    messages_api: Any, brave_api: Any, session: Any, at_once: int
+) -> None:
+    """Searches that do not end are cut off early enough for an answer within the time, one alone and two together."""
     brave_api.latency_s = 5
-    wants_more(messages_api)
+    wants_more(messages_api, at_once)
     answer = ask(session, timeout_s=1.0)
     assert (answer.limit, answer.text) == ("timeout", "The answer from what there is.")
     assert answer.seconds < 1.0
-    assert "timeout" in results_of(messages_api.bodies[-1])[0]["content"][0]["text"]
+    results = results_of(messages_api.bodies[-1])
+    assert len(results) == at_once and all("timeout" in result["content"][0]["text"] for result in results)
 
 
 def test_a_model_that_is_too_slow_gives_what_it_had_written(messages_api: Any, session: Any) -> None:

@@ -36,6 +36,7 @@ HELD_S = 0.25
 """Seconds for which an entry may wait for others, as a transaction takes as long for three as for one."""
 
 _BUSY_MS = 250
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _BROKEN = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 
@@ -109,7 +110,7 @@ class Cache:
                 self._run(lambda db: self._write(db, [(*place, *entry) for place, entry in held.items()]))
 
     def _take(self, kind: str, key: str, value: Any) -> None:
-        text = json.dumps(value, separators=(",", ":"))
+        text = _encode(value)
         size = len(text) + len(key)
         if size * 4 <= self._max_bytes:
             with self._lock:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,16 @@ class Call:
     name: str
     input: Mapping[str, Any]
     malformed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A call that may run: its tool, its checked input, and when it began."""
+
+    call: Call
+    tool: Tool
+    value: BaseModel
+    start: float
 
 
 Render = Callable[[str, ToolOutput], dict[str, Any]]
@@ -60,27 +71,24 @@ class CallRunner:
         On cancellation the calls under way are cancelled too, and nothing is left running.
         """
         self.outputs, self.blocks = {}, {}
-        started: dict[asyncio.Task[ToolOutput], tuple[Call, Tool, float]] = {}
-        try:
-            for call in calls:
-                unlimited = self.meter.reached is None
-                begun = self._begin(call)
-                if unlimited and self.meter.reached is not None:
-                    yield LimitReached(self.meter.reached, self.meter.explain(self.meter.reached))
-                if isinstance(begun, ToolOutput):
-                    for event in self._end(call, begun, 0.0):
-                        yield event
-                else:
-                    tool, value = begun
-                    task = asyncio.create_task(self._guarded(tool, value))
-                    started[task] = (call, tool, time.perf_counter())
-            async for event in self._collect(started):
+        ready: list[_Ready] = []
+        for call in calls:
+            unlimited = self.meter.reached is None
+            begun = self._begin(call)
+            if unlimited and self.meter.reached is not None:
+                yield LimitReached(self.meter.reached, self.meter.explain(self.meter.reached))
+            if isinstance(begun, ToolOutput):
+                for event in self._end(call, begun, 0.0):
+                    yield event
+            else:
+                ready.append(_Ready(call, *begun, time.perf_counter()))
+        if len(ready) == 1:
+            for event in await self._alone(ready[0]):
                 yield event
-        finally:
-            for task in started:
-                task.cancel()
-            if started:
-                await asyncio.gather(*started, return_exceptions=True)
+        elif ready:
+            async with aclosing(self._together(ready)) as events:
+                async for event in events:
+                    yield event
 
     def refuse(self, calls: Sequence[Call], limit: LimitName) -> list[Event]:
         """Answer calls with an error that names the limit, without running them."""
@@ -148,26 +156,43 @@ class CallRunner:
         except Exception as exc:  # a bug in a tool (or a plug-in) must not cost the user the answer
             return _error(f"{tool.name} failed: {type(exc).__name__}: {shorten(plain(str(exc)), 200)}")
 
-    async def _collect(self, started: dict[asyncio.Task[ToolOutput], tuple[Call, Tool, float]]) -> AsyncIterator[Event]:
+    async def _alone(self, ready: _Ready) -> list[Event]:
+        """Run the only call: nothing runs beside it, so it takes neither a task nor somebody who waits for one."""
+        seconds, output = self.meter.seconds_for_tools, None
+        if seconds >= ready.tool.timeout_s:
+            return self._ran(ready, await self._guarded(ready.tool, ready.value))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                output = await self._guarded(ready.tool, ready.value)
+        reached = [] if output is not None else self._reach("timeout")
+        return [*reached, *self._ran(ready, output)]
+
+    async def _together(self, ready: Sequence[_Ready]) -> AsyncGenerator[Event, None]:
+        """Run calls side by side; nothing of them is left when this ends, however it does."""
+        started = {asyncio.create_task(self._guarded(one.tool, one.value)): one for one in ready}
         pending = set(started)
-        while pending:
-            done, pending = await asyncio.wait(
-                pending, timeout=self.meter.seconds_for_tools, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not done:
-                for event in self._reach("timeout"):
-                    yield event
-                for task in pending:
-                    task.cancel()
-                await asyncio.gather(*pending, return_exceptions=True)
-                done, pending = pending, set()
-            for task in sorted(done, key=list(started).index):
-                call, tool, start = started[task]
-                output = self._limit_output("timeout") if task.cancelled() else task.result()
-                if tool.price:
-                    self.purse.paid(tool.price, output.charges)
-                for event in self._end(call, output, time.perf_counter() - start):
-                    yield event
+        try:
+            while pending:
+                done, pending = await asyncio.wait(
+                    pending, timeout=self.meter.seconds_for_tools, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    for event in self._reach("timeout"):
+                        yield event
+                    await _cancelled(pending)
+                    done, pending = pending, set()
+                for task in sorted(done, key=list(started).index):
+                    for event in self._ran(started[task], None if task.cancelled() else task.result()):
+                        yield event
+        finally:
+            await _cancelled([task for task in started if not task.done()])
+
+    def _ran(self, ready: _Ready, output: ToolOutput | None) -> list[Event]:
+        """Take what a call gave, None when the time for tools was over."""
+        output = self._limit_output("timeout") if output is None else output
+        if ready.tool.price:
+            self.purse.paid(ready.tool.price, output.charges)
+        return self._end(ready.call, output, time.perf_counter() - ready.start)
 
     def _end(self, call: Call, output: ToolOutput, seconds: float) -> list[Event]:
         self.outputs[call.id] = output
@@ -190,6 +215,14 @@ class CallRunner:
             content=block,
         )
         return [*notices, finished]
+
+
+async def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _error(text: str, code: str = "unavailable") -> ToolOutput:

@@ -27,6 +27,7 @@ _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?")
 _LEADING_DATE = re.compile(r"([A-Z][a-z]{2}) (\d{1,2}), (\d{4})\b")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNSAFE_IN_URL = re.compile(r"[\s<>\"\\^`{|}\x00-\x20\x7f-\x9f]")
+_PLAIN_URL = re.compile(r"https?://[a-z0-9][a-z0-9.-]*(?:[/?#][!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]*)?")  # needs no mending
 _DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 365}
 
 
@@ -71,6 +72,8 @@ def address(value: Any) -> str:
     """Return an http or https address with a host, blanks and brackets escaped; "" for anything else."""
     if not isinstance(value, str):
         return ""
+    if _PLAIN_URL.fullmatch(value):
+        return value
     url = _UNSAFE_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), visible(value.strip()))
     try:
         parts = urlsplit(url)

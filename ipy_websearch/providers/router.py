@@ -41,6 +41,7 @@ DOWN_S = 300.0
 
 _KIND = "search"
 _LOCAL = "local"  # not cached: it is quicker than the cache, and its folders may have changed since
+_encode = json.JSONEncoder(default=str).encode
 NamedTools = Mapping[str, Mapping[str, Any]]
 
 
@@ -244,7 +245,7 @@ class SearchRouter:
 
 def _key(engine: _Asked, request: SearchRequest) -> str:
     """Return what an engine's answer is kept under."""
-    return json.dumps([engine.name, engine.info.address(), engine.options, request_key(request)], default=str)
+    return _encode([engine.name, engine.info.address(), engine.options, request_key(request)])
 
 
 def _free(results: SearchResults) -> SearchResults:
