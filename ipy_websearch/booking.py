@@ -31,7 +31,7 @@ class Booking:
 
     `replayed_from` names the cassette that the calls come from: they cost nothing then, and their rows say "replayed"; `check`
     raises what the question asked of it in vain. With `holds`, rows may wait a moment for more (see `Ledger.hold`), until
-    `written` is called.
+    `written` is called. Without `traces` there are no `steps`.
     """
 
     ledger: Ledger
@@ -42,6 +42,7 @@ class Booking:
     replayed_from: str = ""
     check: Callable[[], None] = lambda: None
     holds: bool = False
+    traces: bool = True
     cost_usd: Money = Decimal(0)
     steps: list[Step] = field(default_factory=list)
     _body: Any = None
@@ -103,6 +104,8 @@ class Booking:
             estimated=event.estimated,
             saved=None if self.replayed_from else caching_saved(event.model, event.usage),
         )
+        if not self.traces:
+            return
         self.steps.append(
             Step(
                 n=len(self.steps) + 1,
@@ -120,6 +123,8 @@ class Booking:
 
     def _tool(self, event: ToolFinished) -> None:
         cost = self.charges(event.charges, status="error" if event.is_error else "ok")
+        if not self.traces:
+            return
         started = self._started.get(event.id)
         self.steps.append(
             Step(

@@ -17,7 +17,7 @@ from typing import Any
 
 from ipy_websearch.booking import Booking
 from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.events import ModelResponded, Money, ToolStarted
+from ipy_websearch.events import ModelResponded, Money
 from ipy_websearch.interception.conversation import Conversation
 from ipy_websearch.interception.stream import Event, EventWriter
 from ipy_websearch.ledger import Ledger, LedgerRow
@@ -85,6 +85,7 @@ class InterceptedRun:
         self.booking = booking
         self._rows = Rows(booking.ledger)
         booking.ledger = self._rows  # type: ignore[assignment]
+        booking.traces = False  # the caller has the message, and never the booking
         self._purse = purse
         self._spent = spent
         self._told: Money = Decimal(0)
@@ -162,8 +163,6 @@ class InterceptedRun:
     async def run_calls(self) -> None:
         """Run the calls of the reply, all at the same time, and take what they gave."""
         runner, calls = self.conversation.runner, self.conversation.calls
-        for call in calls:
-            self.booking.take(ToolStarted(call.id, call.name, call.input))
         async for event in runner.run(calls):
             self.booking.take(event)
         self.conversation.give(runner.outputs)
