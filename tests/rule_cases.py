@@ -298,4 +298,10 @@ CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
         body(user(words(cache_control=MARK | {"ttl": "1h"}), words(cache_control=MARK))),
         "must not come after",
     ),
+    (
+        rules_content.cache_breakpoints_are_few_and_sound,
+        body(user(words(cache_control=MARK)), cache_control=MARK | {"ttl": "1h"}),
+        body(user(words(cache_control=MARK | {"ttl": "1h"})), cache_control=MARK | {"ttl": "1h"}),
+        "another ttl",
+    ),
 ]

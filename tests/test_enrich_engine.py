@@ -89,6 +89,32 @@ def test_a_storm_of_refusals_is_waited_out(server: EnrichServer) -> None:
     assert set(out.enrich_status) == {"ok"} and server.stats()["requests"] <= 40 + 20 + 10 + 5
 
 
+@pytest.mark.parametrize("status", [429, 500, 502, 529])
+def test_a_storm_at_the_start_that_names_no_time_loses_no_row(server: EnrichServer, status: int) -> None:
+    """For a second and a half everybody is refused, with `retry-after: 0` or without: the run goes on, and does not hammer."""
+    server.set(storm_until=time.time() + 1.5, storm_status=status, retry_after=0)
+    frame = pd.DataFrame({"company": [f"C{n}" for n in range(40)]})
+    out = ipy_websearch.enrich(frame, CEO, concurrency=30, progress=False)
+    assert set(out.enrich_status) == {"ok"} and server.stats()["requests"] < 40 + 30 * 4
+
+
+def test_answers_that_cannot_be_read_are_asked_for_again(server: EnrichServer) -> None:
+    """Every third body is cut off: a row is asked again, as after a broken connection."""
+    server.set(broken_every=3)
+    out = ipy_websearch.enrich(pd.DataFrame({"company": [f"C{n}" for n in range(20)]}), CEO, progress=False)
+    assert set(out.enrich_status) == {"ok"}
+
+
+def test_a_ceiling_counts_answers_that_were_lost(server: EnrichServer) -> None:
+    """The server bills what it has answered, read or not: all of it stays below the ceiling."""
+    server.set(broken_every=2, latency=0.01)
+    frame = pd.DataFrame({"company": [f"C{n}" for n in range(100)]})
+    out = ipy_websearch.enrich(frame, CEO, model="claude-haiku-4-5", max_searches=0, budget_usd=0.1, progress=False)
+    answered = int(server.stats()["answered"])
+    assert "budget" in set(out.enrich_status) and answered >= 3
+    assert answered * (900 * 1 + 60 * 5) / 1_000_000 <= 0.1
+
+
 def test_a_server_that_always_streams_is_understood(server: EnrichServer) -> None:
     """Some servers answer with events whether or not a stream was asked for."""
     server.set(stream=True)

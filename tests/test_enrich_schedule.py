@@ -29,6 +29,27 @@ def test_a_retry_after_holds_for_all_rows() -> None:
     assert not early and waited >= 0.14
 
 
+def test_requests_that_are_sent_again_go_first_and_in_their_order() -> None:
+    """The one that was refused first is the next one: none waits for ever while others are refused and sent again."""
+
+    async def run() -> list[str]:
+        gate, done = Gate(1), list[str]()
+        ticket = await gate.enter()
+
+        async def slot(name: str, again: bool) -> None:
+            mine = await gate.enter(again=again)
+            done.append(name)
+            gate.leave(mine)
+
+        waiting = [asyncio.create_task(slot(*which)) for which in (("new", False), ("first", True), ("second", True))]
+        await asyncio.sleep(0)
+        gate.leave(ticket)
+        await asyncio.wait(waiting, timeout=5)
+        return done
+
+    assert asyncio.run(run()) == ["first", "second", "new"]
+
+
 def test_one_scout_goes_first_when_a_request_succeeds_during_the_floor() -> None:
     """Three successes during a floor let one request in; when that succeeds, the others may follow."""
 

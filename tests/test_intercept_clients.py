@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anthropic
+import httpx2
 import pydantic
 import pytest
 
@@ -210,7 +211,7 @@ def test_counts_models_and_batches_pass(client: Any, messages_api: Any) -> None:
 def test_a_later_request_waits_as_long_as_it_is_told(client: Any, messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A 429 with `retry-after` in the middle: that time, once, and nothing is done again."""
     waited: list[float] = []
-    monkeypatch.setattr("ipy_websearch.model.drivers.time.sleep", waited.append)
+    monkeypatch.setattr("ipy_websearch.model.blocking.time.sleep", waited.append)
     messages_api.reply(search())
     messages_api.reply(error(429, headers={"retry-after": "7"}))
     messages_api.reply("Matz.")
@@ -307,3 +308,21 @@ def test_one_client_serves_many_threads(client: Any, messages_api: Any, brave_ap
     assert answers == [(f"n{n} topic", f"About n{n}.") for n in range(40)]
     assert sorted(brave_api.queries) == sorted(f"n{n} topic" for n in range(40))
     assert len(api.cost()) == 120
+
+
+@pytest.mark.parametrize("content", [b"<html>Sign in</html>", b"[1]", b"null", b""], ids=["page", "list", "null", "nothing"])
+def test_an_answer_that_is_no_message_is_said_to_be_none(brave_api: Any, content: bytes) -> None:
+    """Some server in between may have answered; the SDK's own error says with what, and nothing is asked again."""
+    asked: list[httpx2.Request] = []
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(200, content=content, headers={"content-type": "application/json"})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(handler))
+    client = intercept(anthropic.Anthropic(api_key="k", base_url="http://local.example", http_client=http), provider="brave")
+    with pytest.raises(anthropic.APIResponseValidationError, match="no message"):
+        client.messages.create(**ASKED)
+    assert len(asked) == 1
+    with pytest.raises(anthropic.APIStatusError, match="no message"):
+        list(client.messages.create(**ASKED, stream=True))

@@ -7,8 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +15,7 @@ import httpx2
 import pytest
 
 pytest.importorskip("starlette")
-uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("uvicorn")
 
 from ipy_websearch.errors import ConfigError  # noqa: E402
 from ipy_websearch.interception import WebSearchInterceptor  # noqa: E402
@@ -25,6 +23,7 @@ from ipy_websearch.proxy.__main__ import main  # noqa: E402
 from ipy_websearch.proxy.app import build_app  # noqa: E402
 from ipy_websearch.session import Session  # noqa: E402
 from tests.fakes.replies import error, hang_up, slow, text, thinking, tool_use  # noqa: E402
+from tests.running_proxy import Running  # noqa: E402
 
 MODEL = "claude-sonnet-5-5"
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
@@ -34,28 +33,6 @@ ASKED: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Perform a web search for the query: who wrote ruby"}],
     "tools": [SEARCH],
 }
-
-
-class Running:
-    """The proxy in a thread of its own."""
-
-    def __init__(self, upstream: str, **options: Any) -> None:
-        app = build_app(upstream, WebSearchInterceptor(provider="brave", session=Session()), **options)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]}, daemon=True)
-
-    def __enter__(self) -> Running:
-        self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.should_exit = True
-        self.thread.join(5)
-        self.listener.close()
 
 
 @pytest.fixture

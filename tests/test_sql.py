@@ -227,9 +227,10 @@ def test_a_storm_of_429_loses_no_row(messages_api: Any, con: Any) -> None:
 
 def test_a_429_after_a_pause_is_waited_out_as_well(messages_api: Any, con: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience is counted within a query, not from the last answer of the query before."""
-    from ipy_websearch.sql import pacing
+    from ipy_websearch.enrichment import sender
 
-    monkeypatch.setattr(pacing, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(sender, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(sender, "TRUSTED_S", 0.01)
     sql.register(con)
     for name in "ab":
         for _ in range(4):  # one more than a request that runs alone would be sent again

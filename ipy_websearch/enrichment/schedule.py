@@ -58,6 +58,8 @@ class Gate:
         self._lowest = 1.0
         self._new_success = True
         self._waiting: deque[asyncio.Future[Ticket]] = deque()
+        self._again: deque[asyncio.Future[Ticket]] = deque()
+        self._pausing: set[asyncio.Future[None]] = set()
         self._floor_until = 0.0
         self._floor = 1
         self._credits = 0
@@ -90,20 +92,29 @@ class Gate:
             self._raise_floor(min(seconds, MAX_FLOOR_S))
 
     async def enter(self, *, again: bool = False) -> Ticket:
-        """Wait for admission; a request that is sent again goes before those that were never sent."""
-        if not self._waiting and self._open():
+        """Wait for admission, in order; requests that are sent again go before those that were never sent."""
+        if not self._again and (again or not self._waiting) and self._open():
             return self._admit()
         future: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
-        if again:
-            self._waiting.appendleft(future)
-        else:
-            self._waiting.append(future)
+        (self._again if again else self._waiting).append(future)
         try:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
                 self.leave(future.result())
             raise
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long before asking for admission again; when nobody gets through, not longer than until somebody does."""
+        if self.starved_s < 1:
+            await asyncio.sleep(seconds)
+            return
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pausing.add(answered)
+        try:
+            await asyncio.wait((answered,), timeout=seconds)
+        finally:
+            self._pausing.discard(answered)
 
     def leave(self, ticket: Ticket) -> None:
         """Say that a request ended in a way that says nothing about the load (it was cancelled, or was faulty)."""
@@ -118,6 +129,9 @@ class Gate:
         self.in_flight -= 1
         self._alive_at = self._clock()
         self._new_success = True
+        for pausing in self._pausing:
+            if not pausing.done():
+                pausing.set_result(None)
         self._share -= self._share / 50
         if ticket.floor:
             self._strikes = 0
@@ -132,11 +146,11 @@ class Gate:
         self._wake()
 
     def refused(self, ticket: Ticket, retry_after_s: float | None) -> None:
-        """Say that the other side is overloaded; `retry_after_s` is the floor it set (None: none)."""
+        """Say that the other side is overloaded; `retry_after_s` is the floor it set (None or 0: none)."""
         self.in_flight -= 1
         self.refusals += 1
         self._share += (1 - self._share) / 50
-        if retry_after_s is None and self._share < RARE:
+        if not retry_after_s and self._share < RARE:
             self._wake()
             return
         self._cut(ticket)
@@ -199,8 +213,8 @@ class Gate:
         return ticket
 
     def _wake(self) -> None:
-        while self._waiting and self._open():
-            future = self._waiting.popleft()
+        while (self._again or self._waiting) and self._open():
+            future = (self._again or self._waiting).popleft()
             if not future.done():
                 future.set_result(self._admit())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -29,11 +29,17 @@ from ipy_websearch.usage import Charge, Usage
 PATIENCE_S = 120.0
 """Seconds without a single success after which an overloaded service is given up."""
 
-MAX_OVERLOADS = 30
+ROW_PATIENCE_S = 600.0
+"""Seconds after which a request is given up that is refused again and again while others get through."""
+
+TRUSTED_S = 0.5
+"""From this `retry-after` on, nothing is waited beyond it."""
+
 MAX_FAILURES, MAX_FIRST_FAILURES = 5, 2
-"""How often a broken request is sent again: less often while nothing has ever worked."""
+"""How often a broken request is sent again: less often while nobody has ever answered."""
 
 MAX_BACKOFF_S = 8.0
+_SENT = ("connection_lost", "timeout_error", "truncated")  # the request went out, and may be billed
 _OVERLOAD_KINDS = ("overloaded_error", "rate_limit_error")
 
 
@@ -113,7 +119,6 @@ class Sender:
     gate: Gate
     funds: Funds
     timeout_s: float
-    sleep: Callable[[float], Any] = asyncio.sleep
     sent: int = 0
     succeeded: int = 0
     turns: Turns = field(default_factory=Turns)
@@ -126,20 +131,22 @@ class Sender:
             OutOfFunds: it does not fit into what the row has reserved; nothing was sent.
         """
         tokens = estimate_tokens(body) if self.funds.bounded else 0
-        failures = overloads = 0
+        failures, since = 0, Overloads(self.gate)
         while True:
             account.hold.cover(tokens, int(body["max_tokens"]))
-            error = await self._once(body, account, tokens, again=failures + overloads > 0)
+            error = await self._once(body, account, tokens, again=failures + since.count > 0)
             if not isinstance(error, ModelError):
                 return error
             overloaded = is_overload(error)
-            overloads, failures = overloads + overloaded, failures + (not overloaded)
-            if not self._may_repeat(error, failures, overloads):
+            if overloaded:
+                wait = since.wait_s(error)
+            else:
+                failures += 1
+                wait = backoff_s(failures + since.count) if self._may_repeat(error, failures) else None
+            if wait is None:
                 raise error
-            if error.retry_after is None or not overloaded:
-                # Where others get through, an overload is bad luck: half of the usual wait is enough.
-                lucky = overloaded and self.gate.starved_s < 1
-                await self.sleep(backoff_s(failures + overloads) * (0.5 if lucky else 1))
+            if wait:
+                await (self.gate.pause(wait) if overloaded else asyncio.sleep(wait))
 
     async def _once(
         self, body: Mapping[str, Any], account: Account, tokens: int, *, again: bool
@@ -157,14 +164,16 @@ class Sender:
                 self.gate.refused(ticket, exc.retry_after)
             else:
                 self.gate.leave(ticket)
+                if exc.status in (None, 200) and exc.kind in _SENT:
+                    self._lost(body, account, tokens, "error")
             return exc
         except TimeoutError:
             self.gate.leave(ticket)
-            account.model(name, Usage(input_tokens=tokens or estimate_tokens(body)), status="error", estimated=True)
+            self._lost(body, account, tokens, "error")
             return ModelError(f"the model did not answer within {self.timeout_s:g} s", kind="timeout_error")
         except BaseException:
             self.gate.leave(ticket)
-            account.model(name, Usage(input_tokens=tokens or estimate_tokens(body)), status="interrupted", estimated=True)
+            self._lost(body, account, tokens, "interrupted")
             raise
         self.gate.succeeded(ticket)
         self.succeeded += 1
@@ -176,12 +185,38 @@ class Sender:
         await self.turns.take()
         return message
 
-    def _may_repeat(self, error: ModelError, failures: int, overloads: int) -> bool:
-        if retry_wait_s(error, 1) is None:
-            return False
-        if is_overload(error):
-            return self.gate.starved_s < PATIENCE_S and overloads < MAX_OVERLOADS
-        return failures <= (MAX_FAILURES if self.succeeded else MAX_FIRST_FAILURES)
+    def _lost(self, body: Mapping[str, Any], account: Account, tokens: int, status: Literal["error", "interrupted"]) -> None:
+        """Book a request whose answer is lost: what it read is estimated, and a ceiling counts all that it may have written."""
+        usage = Usage(input_tokens=tokens or estimate_tokens(body))
+        cost = account.model(str(body["model"]), usage, status=status, estimated=True)
+        worst = self.funds.request(tokens, int(body["max_tokens"])) if self.funds.bounded else None
+        account.hold.spent += max((worst or Decimal(0)) - (cost or Decimal(0)), Decimal(0))
+
+    def _may_repeat(self, error: ModelError, failures: int) -> bool:
+        answered = self.succeeded or error.status is not None
+        return retry_wait_s(error, 1) is not None and failures <= (MAX_FAILURES if answered else MAX_FIRST_FAILURES)
+
+
+class Overloads:
+    """How often one request was refused for load, and how long it waits for its next turn."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.count = 0
+        self._gate = gate
+        self._since = 0.0
+
+    def wait_s(self, error: ModelError) -> float | None:
+        """Return the seconds to wait after another refusal, None to give up; a `retry-after` is waited out at the gate."""
+        self.count += 1
+        self._since = self._since or time.monotonic()
+        starved = self._gate.starved_s
+        if retry_wait_s(error, 1) is None or starved > PATIENCE_S or time.monotonic() - self._since > ROW_PATIENCE_S:
+            return None
+        told = error.retry_after or 0.0
+        if told >= TRUSTED_S:
+            return 0.0
+        # Where others get through, an overload is bad luck: half of the usual wait is enough.
+        return max(backoff_s(self.count) * (0.5 if starved < 1 else 1) - told, 0.0)
 
 
 def is_overload(error: ModelError) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection, Generator
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, TypeVar
 
 from ipy_websearch.interception.interceptor import WebSearchInterceptor
 
 ClientT = TypeVar("ClientT")
+
+_POLL_S = 0.25  # a bare wait cannot be interrupted on Windows
 
 
 def intercept(
@@ -47,8 +51,26 @@ def intercept(
     return with_interception(client, interceptor, _block)
 
 
-def _block(function: Any) -> None:
-    """Run a coroutine function to its end for a blocking client."""
+def _block(function: Callable[[], Any], every_s: float) -> Generator[None, None, None]:
+    """Run a coroutine function to its end for a blocking client, and yield whenever `every_s` seconds have gone by.
+
+    Closing the generator, or an interrupt, cancels what runs and gives it a moment to end.
+    """
     from ipy_websearch import api
 
-    api.run(function)
+    future = api.portal().start_task_soon(function)
+    due = time.monotonic() + every_s
+    try:
+        while True:
+            try:
+                future.result(min(_POLL_S, every_s))
+                return
+            except FutureTimeout:
+                if future.done():
+                    raise
+            if time.monotonic() >= due:
+                due += every_s
+                yield
+    finally:
+        if not future.done():
+            api.stop(future)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipy_websearch.interception.detection import FETCH_NAME, NATIVE_NAMES, SEARCH_NAME, UPSTREAM_NAMES, Bounds, Wanted
-from ipy_websearch.interception.reading import error_output, given_output
+from ipy_websearch.interception.detection import FETCH_NAME, NATIVE_NAMES, SEARCH_NAME, UPSTREAM_NAMES, Bounds, Kind, Wanted
+from ipy_websearch.interception.reading import error_output, given_output, packed_facts
+from ipy_websearch.interception.rounds import after_last_call
 from ipy_websearch.interception.shape import (
     Block,
     may_cite,
@@ -35,9 +36,13 @@ from ipy_websearch.tools.base import ToolOutput
 MAX_REQUESTS = 10
 """Requests that one call may become; the API's own loop pauses after as many (platform.claude.com/docs, read 2026-11)."""
 
+PATIENCE = 3
+"""Refused calls of a tool that is only defined for the history's sake, after which all tools are taken away."""
+
 MAX_BREAKPOINTS = 4
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
 _LET_GO = ("tool", "any")
+_KINDS: dict[str, Kind] = {name: kind for kind, name in NATIVE_NAMES.items()}
 _THINKING = ("thinking", "redacted_thinking")
 
 Grant = Callable[[Mapping[str, Any], bool], int]
@@ -69,7 +74,7 @@ class Conversation:
     done: bool = False
     results: dict[str, Block] = field(default_factory=dict)
     _final: bool = False
-    _refused: bool = False
+    _refusals: int = 0
     _nudged: bool = False
     _reply: Reply = field(default_factory=Reply)
     _outputs: dict[str, ToolOutput] = field(default_factory=dict)
@@ -79,11 +84,11 @@ class Conversation:
     def request(self) -> dict[str, Any] | None:
         """Return the body of the next request, None when no money is left for one (`done` is set then)."""
         self._final = self._final or self.requests + 1 >= MAX_REQUESTS
-        body = self._draft()
+        body = self.draft()
         granted = self.grant(body, self._final) if self.grant else body.get("max_tokens")
         if not granted and not self._final:
             self._final = True
-            body = self._draft()
+            body = self.draft()
             granted = self.grant(body, True) if self.grant else 0
         if not granted and self.grant:
             self.done, self.tail = True, {"delta": {"stop_reason": "pause_turn", "stop_sequence": None}}
@@ -91,7 +96,8 @@ class Conversation:
         self.requests += 1
         return body if granted is None else {**body, "max_tokens": granted}
 
-    def _draft(self) -> dict[str, Any]:
+    def draft(self) -> dict[str, Any]:
+        """Return the body of the next request as it stands; nothing is counted or reserved."""
         body = {name: value for name, value in self.body.items() if name != "stream"}
         body["messages"] = self._marked() if self.requests else self.messages
         offered = not self._final or self.platform.tool_choice
@@ -108,7 +114,7 @@ class Conversation:
     def _definitions(self) -> list[dict[str, Any]]:
         made = [dict(tool.definition()) for tool in self.runner.tools.values()]
         if self.wanted.cached and made:
-            made[-1]["cache_control"] = CACHE_CONTROL
+            made[-1]["cache_control"] = self.wanted.cached
         return made
 
     def _tool_choice(self) -> Mapping[str, Any] | None:
@@ -125,7 +131,12 @@ class Conversation:
         return {**choice, "name": SEARCH_NAME if kind == "search" else FETCH_NAME} if kind else choice
 
     def _marked(self) -> list[Message]:
-        """Return the history with a cache breakpoint on the newest results, if the caller caches and a place is left."""
+        """Return the history with a cache breakpoint on the newest results, if the caller caches and a place is left.
+
+        Where the whole request is marked, the API sets that one itself, and refuses another of a different lifetime there.
+        """
+        if self.body.get("cache_control"):
+            return self.messages
         used = _breakpoints(self.body)
         last = self.messages[-1]
         if not (0 < used < MAX_BREAKPOINTS and self.platform.caching) or isinstance(last["content"], str):
@@ -141,6 +152,16 @@ class Conversation:
         if first:
             self.head = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
         return first
+
+    def under_our_name(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Return a block of a reply; a call by the caller's name for a tool of ours is one of ours (models remember names)."""
+        if block.get("type") != "tool_use" or _is_own(block):
+            return block
+        name = str(block.get("name"))
+        kind = self.wanted.names.get(name) or _KINDS.get(name)
+        if kind not in self.wanted.bounds or any(tool.get("name") == name for tool in self.wanted.others):
+            return block
+        return {**block, "name": SEARCH_NAME if kind == "search" else FETCH_NAME}
 
     def take(self, reply: Reply, tail: Mapping[str, Any]) -> list[Call]:
         """Take a whole reply; return the calls to run. Without any, `done` says whether it was the last reply."""
@@ -162,17 +183,18 @@ class Conversation:
 
     def give(self, outputs: Mapping[str, ToolOutput]) -> dict[str, Block]:
         """Take the outputs of the calls; return the native result of each, by the call's id."""
-        self._outputs.update(outputs)
-        refused, given = False, dict[str, ToolOutput]()
+        self._outputs.update({call_id: output for call_id, output in outputs.items() if not output.same_as})
+        refused, patience, given = False, 0, dict[str, ToolOutput]()
         for call in self.calls:
             same_as = outputs[call.id].same_as
             output = self._outputs.get(same_as) or outputs[call.id]
             kind = UPSTREAM_NAMES[call.name]
-            native = result_block(kind, server_id(call.id, self.requests), output, self.bounds, same_as)
+            native = self._native(call.id, kind, output, same_as)
             self.results[call.id] = native
             given[call.id] = given_output(output, native, same_as)
             if output.error_code == "max_uses_exceeded":
                 refused = True
+                patience = max(patience, PATIENCE if self.wanted.bounds[kind].max_uses == 0 else 1)
             elif not output.is_error and output is outputs[call.id]:
                 self.searches += kind == "search"
                 self.fetches += kind == "fetch"
@@ -182,8 +204,8 @@ class Conversation:
         else:
             self._answer(given)
             # Other tools may still be needed after the limit; a second call beyond it is one too many.
-            self._final = refused and (not self.wanted.others or self._refused)
-            self._refused = self._refused or refused
+            self._final = refused and (not self.wanted.others or self._refusals >= patience)
+            self._refusals += refused
         return self.results
 
     def _answer(self, outputs: Mapping[str, ToolOutput]) -> None:
@@ -199,8 +221,14 @@ class Conversation:
 
     def _refuse(self, block: Mapping[str, Any], code: str) -> None:
         """Give a call its error without running it, so that no call is left without a result."""
-        kind, own_id = UPSTREAM_NAMES[str(block["name"])], server_id(str(block["id"]), self.requests)
-        self.results[str(block["id"])] = result_block(kind, own_id, error_output(code), self.bounds)
+        call_id = str(block["id"])
+        self.results[call_id] = self._native(call_id, UPSTREAM_NAMES[str(block["name"])], error_output(code))
+
+    def _native(self, call_id: str, kind: Kind, output: ToolOutput, same_as: str = "") -> Block:
+        rest = after_last_call(self._reply.content).get(call_id)
+        hidden = () if rest is None else self.sources.hidden(self._reply.content)
+        facts = packed_facts(same_as, rest, hidden)
+        return result_block(kind, server_id(call_id, self.requests), output, self.bounds, facts)
 
     def _keep_content(self) -> None:
         for block in self._reply.content:

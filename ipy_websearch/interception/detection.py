@@ -1,20 +1,27 @@
 """Tells the web tools in a request from the caller's own, and puts a custom tool in their place. Pure.
 
 Seed 004's table, with every future version (`web_search_2026…`): types that begin with `web_search_` or `web_fetch_`, and the
-names below. Fields of the native tools: platform.claude.com/docs, "Web search tool" and "Web fetch tool", read 2026-11.
+names below. What becomes of the fields of a native tool (platform.claude.com/docs, "Web search tool", "Web fetch tool" and
+"Server tools", read 2026-11); one that is not of its form is refused, an unknown one is not looked at:
+
+    held        max_uses, user_location, citations; allowed_domains and blocked_domains (paths for the search alone: one in
+                a fetch's list fits no page, as in the API); max_content_tokens (pages are cut there), use_cache
+                (false: no page out of the cache), url_sources; cache_control (on the last of our tools, with its ttl)
+    no effect   allowed_callers: the model itself calls our tools, code never does; response_inclusion: it is about calls
+                from code, those of the model are always given; strict: every input is checked here; defer_loading: our
+                tools are not deferred, since a tool search would know them by another name than the caller
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-from ipy_websearch.errors import ConfigError
+from ipy_websearch.interception.definition import Bounds, Kind, bounds_of, breakpoint_of
 from ipy_websearch.model.platforms import Platform
-from ipy_websearch.providers.place import NOWHERE, Place
 
-Kind = Literal["search", "fetch"]
+__all__ = ["Bounds", "Kind", "Wanted", "capped", "kind_of", "runs_natively", "wanted_tools"]
 
 SEARCH_NAME, FETCH_NAME = "ipy_web_search", "ipy_web_fetch"
 UPSTREAM_NAMES: dict[str, Kind] = {SEARCH_NAME: "search", FETCH_NAME: "fetch"}
@@ -32,33 +39,25 @@ _NAMES: dict[str, Kind] = {
 }
 _WITHOUT_SCHEMA: dict[str, Kind] = {"WebSearch": "search", "WebFetch": "fetch"}
 _VERTEX_TYPE = "web_search_20250305"
-_LOCATION_CHARACTERS = 255
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a caller's tool definition allows: uses (None: not said), domains, where the user is, cited pages."""
-
-    max_uses: int | None = None
-    allowed_domains: tuple[str, ...] = ()
-    blocked_domains: tuple[str, ...] = ()
-    country: str = ""
-    place: Place = NOWHERE
-    citations: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The web tools that a request wants run: their bounds, the caller's names for them, and the tools that are left."""
+    """The web tools that a request wants run: their bounds, the caller's names for them, and the tools that are left.
+
+    `cached` is the cache breakpoint for the last of them, None when the caller set none.
+    """
 
     bounds: Mapping[Kind, Bounds]
     names: Mapping[str, Kind]
     others: tuple[Mapping[str, Any], ...]
-    cached: bool = False
+    cached: Mapping[str, Any] | None = None
 
 
-def kind_of(tool: Mapping[str, Any]) -> Kind | None:
+def kind_of(tool: Any) -> Kind | None:
     """Return whether a tool is a web search or a web fetch to run for the caller; None for any other tool."""
+    if not isinstance(tool, Mapping):
+        return None
     kind = str(tool.get("type") or "")
     if kind.startswith("web_search_") or kind == "web_search":
         return "search"
@@ -93,19 +92,39 @@ def wanted_tools(tools: Sequence[Mapping[str, Any]], platform: Platform, *, forc
     Raises:
         ConfigError: a tool has both lists of domains, or a bound that is not of its form.
     """
+    kinds = [kind if (kind := kind_of(tool)) and (forced or not runs_natively(tool, platform)) else None for tool in tools]
+    if not any(kinds):
+        return None
+    declared = _declared(tools)
     bounds: dict[Kind, Bounds] = {}
     names: dict[str, Kind] = {}
-    others: list[Mapping[str, Any]] = []
-    cached = False
-    for tool in tools:
-        kind = kind_of(tool)
-        if kind is None or (not forced and runs_natively(tool, platform)):
-            others.append(tool)
-            continue
-        names[str(tool.get("name") or NATIVE_NAMES[kind])] = kind
-        bounds.setdefault(kind, _bounds(tool, kind))
-        cached = cached or bool(tool.get("cache_control"))
-    return Wanted(bounds, names, tuple(others), cached) if bounds else None
+    marks: list[Mapping[str, Any] | None] = []
+    for tool, kind in zip(tools, kinds, strict=True):
+        if kind is not None:
+            names[str(tool.get("name") or NATIVE_NAMES[kind])] = kind
+            bounds.setdefault(kind, bounds_of(tool, kind, declared))
+            marks.append(breakpoint_of(tool))
+    if "search" in bounds and "fetch" in bounds:  # what a search finds may be read, or not: the fetch says so
+        bounds["search"] = replace(bounds["search"], sources=bounds["fetch"].sources)
+    others = tuple(tool for tool, kind in zip(tools, kinds, strict=True) if kind is None)
+    return Wanted(bounds, names, others, _breakpoint(marks, others))
+
+
+def _declared(tools: Sequence[Any]) -> dict[str, str]:
+    """Return the names of a request's tools, and what each is called in a reply."""
+    named = [tool for tool in tools if isinstance(tool, Mapping) and isinstance(tool.get("name"), str)]
+    return {tool["name"]: NATIVE_NAMES[kind] if (kind := kind_of(tool)) else tool["name"] for tool in named}
+
+
+def _breakpoint(marks: Sequence[Mapping[str, Any] | None], others: Sequence[Any]) -> Mapping[str, Any] | None:
+    """Return the breakpoint for the last of our tools, which stand behind all others: of two the one that lasts longer.
+
+    None that lasts an hour may stand behind a shorter one (platform.claude.com/docs, "Prompt caching", read 2026-11).
+    """
+    given = sorted((mark for mark in marks if mark), key=lambda mark: mark.get("ttl") == "1h")
+    before = [mark for tool in others if isinstance(tool, Mapping) and (mark := tool.get("cache_control"))]
+    shorter = any(not isinstance(mark, Mapping) or mark.get("ttl") != "1h" for mark in before)
+    return {"type": "ephemeral"} if given and shorter else given[-1] if given else None
 
 
 def capped(bounds: Bounds, max_uses: int | None) -> Bounds:
@@ -113,38 +132,3 @@ def capped(bounds: Bounds, max_uses: int | None) -> Bounds:
     if max_uses is None:
         return bounds
     return replace(bounds, max_uses=max_uses if bounds.max_uses is None else min(max_uses, bounds.max_uses))
-
-
-def _bounds(tool: Mapping[str, Any], kind: Kind) -> Bounds:
-    uses = tool.get("max_uses")
-    if uses is not None and (not isinstance(uses, int) or isinstance(uses, bool) or uses < 1):
-        raise ConfigError(f"max_uses of {tool.get('name')!r} is {uses!r}; it must be a whole number, 1 or more")
-    allowed, blocked = _domains(tool, "allowed_domains"), _domains(tool, "blocked_domains")
-    if allowed and blocked:
-        raise ConfigError(f"{tool.get('name')!r} has allowed_domains and blocked_domains; give one of the two")
-    country, place = _location(tool)
-    cited = tool.get("citations")
-    citations = kind == "search" or (isinstance(cited, Mapping) and bool(cited.get("enabled")))
-    return Bounds(uses, allowed, blocked, country, place, citations)
-
-
-def _location(tool: Mapping[str, Any]) -> tuple[str, Place]:
-    """Return country and place of `user_location`, which the API takes as {"type": "approximate", "city": …}."""
-    value = tool.get("user_location")
-    if value is None:
-        return "", NOWHERE
-    if not isinstance(value, Mapping) or value.get("type", "approximate") != "approximate":
-        raise ConfigError(f"user_location of {tool.get('name')!r} is {value!r}; it must be an object of type 'approximate'")
-    parts = [value.get(name) or "" for name in ("country", "city", "region", "timezone")]
-    if not all(isinstance(part, str) and len(part) <= _LOCATION_CHARACTERS for part in parts):
-        most = f"texts of at most {_LOCATION_CHARACTERS} characters"
-        raise ConfigError(f"user_location of {tool.get('name')!r} must have country, city, region and timezone as {most}")
-    country, *rest = (" ".join(part.split()) for part in parts)
-    return country.lower(), Place(*rest)
-
-
-def _domains(tool: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    value = tool.get(field) or ()
-    if isinstance(value, str) or not all(isinstance(domain, str) for domain in value):
-        raise ConfigError(f"{field} of {tool.get('name')!r} is {value!r}; it must be a list of domains")
-    return tuple(value)

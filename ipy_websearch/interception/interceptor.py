@@ -7,18 +7,20 @@ untouched where the API is. Naming an engine, or the platform, asks for ours.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ipy_websearch.booking import add_money
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import Money
 from ipy_websearch.interception.conversation import Conversation, Grant
-from ipy_websearch.interception.detection import NATIVE_NAMES, Bounds, Kind, Wanted, capped, wanted_tools
+from ipy_websearch.interception.detection import NATIVE_NAMES, UPSTREAM_NAMES, Bounds, Kind, Wanted, capped, wanted_tools
 from ipy_websearch.interception.replay import expanded, has_native, has_own
 from ipy_websearch.interception.run import InterceptedRun
 from ipy_websearch.interception.shape import may_cite
 from ipy_websearch.interception.sources import Sources
 from ipy_websearch.interception.tools import bare_domains, fetch_tool, search_tool
+from ipy_websearch.interception.url_sources import known_addresses
 from ipy_websearch.loop.calls import CallRunner
 from ipy_websearch.loop.history import Message
 from ipy_websearch.loop.limits import Meter
@@ -29,7 +31,6 @@ from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.purse import CeilingPurse
 from ipy_websearch.results import PanelShelf
 from ipy_websearch.session import Session
-from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.base import Tool, ToolContext
 from ipy_websearch.usage import Charge, Limits
 
@@ -38,6 +39,9 @@ MAX_USES = 10
 
 TOOLS_TIMEOUT_S = 3_600.0
 """Seconds after which a call starts no more tools; each tool has a limit of its own, and so has the caller's client."""
+
+_GONE = "Not in use any more: its results above are valid, but it finds nothing now. Do not call it."
+"""What the model is told of a tool that is only defined because the history has calls of it."""
 
 _PLATFORM_ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
 
@@ -88,8 +92,8 @@ class WebSearchInterceptor:
             ConfigError: a web tool is not defined as the API would take it, or a cassette is replayed; nothing was sent.
         """
         messages = body.get("messages")
-        if not isinstance(messages, list):
-            return None
+        if not isinstance(messages, list) or not all(map(_is_sound, messages)):
+            return None  # the API says what is wrong with it
         wanted = self._wanted(body, platform, forced)
         if wanted is None:
             wanted = _for_history(body, messages, platform)
@@ -119,7 +123,9 @@ class WebSearchInterceptor:
         bounds = {kind: capped(b, self._max_uses) for kind, b in wanted.bounds.items()}
         purse = session.budgets.purse(str(body.get("model")), None)
         tools = [self._tool(session, kind, bound, purse.bounded) for kind, bound in bounds.items()]
-        known = _addresses(messages) if "fetch" in bounds else set()
+        tools = [replace(t, description=_GONE) if b.max_uses == 0 else t for t, b in zip(tools, bounds.values(), strict=True)]
+        names = {upstream: NATIVE_NAMES[kind] for upstream, kind in UPSTREAM_NAMES.items()}
+        known = known_addresses(messages, bounds["fetch"].sources, names) if "fetch" in bounds else set()
         meter = Meter(Limits(max_searches=_most(bounds.get("search")), timeout_s=TOOLS_TIMEOUT_S))
         runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), PanelShelf(), purse, meter)
         fetch = bounds.get("fetch", Bounds())
@@ -185,33 +191,21 @@ def _for_history(body: Mapping[str, Any], messages: Sequence[Any], platform: Pla
     return Wanted({kind: Bounds(max_uses=0) for kind in sorted(used, reverse=True)}, {}, others)
 
 
+def _is_sound(message: Any) -> bool:
+    """Say whether a message of the caller has the form that all of this relies on."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if not isinstance(content, list | tuple):
+        return isinstance(content, str)
+    texts = [block for block in content if isinstance(block, Mapping) and block.get("type") == "text"]
+    cited = [text.get("citations") or () for text in texts]
+    return all(isinstance(found, list | tuple) and all(isinstance(c, Mapping) for c in found) for found in cited)
+
+
 def _grant(purse: CeilingPurse, body: Mapping[str, Any]) -> Grant:
     def grant(draft: Mapping[str, Any], final: bool) -> int:
         return purse.grant(str(body.get("model")), estimate_tokens(draft), int(body.get("max_tokens") or 0), final=final)
 
     return grant
-
-
-def _addresses(messages: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the addresses that a conversation gives: in the user's words, in results, in pages already read."""
-    found: set[str] = set()
-    for message in messages:
-        found |= addresses_of(message)
-        if message.get("role") == "user" and not isinstance(message.get("content"), str):
-            for block in message.get("content") or ():
-                inner = block.get("content") if isinstance(block, Mapping) else None
-                texts = [inner] if isinstance(inner, str) else [_text(part) for part in inner or ()]
-                for text in texts:
-                    found |= addresses_in(text)
-    return found
-
-
-def _text(part: Any) -> str:
-    if not isinstance(part, Mapping):
-        return ""
-    inner = part.get("content")
-    parts = inner if isinstance(inner, list) else ()
-    return " ".join([str(part.get("text") or ""), *map(_text, parts)])
 
 
 def _question(messages: Sequence[Any]) -> str:

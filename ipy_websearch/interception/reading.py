@@ -7,10 +7,10 @@ the words follow from what the native block says. What was not packed here is to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from ipy_websearch.interception.opaque import pack, unpack
 from ipy_websearch.text import plain, shorten
@@ -36,6 +36,19 @@ _ERRORS = {
 }
 
 
+class Read(NamedTuple):
+    """What the model is given for a native result, and whether that is `same` as what it was given then.
+
+    `rest` marks the blocks that follow in the model's reply, None where the result does not say (see `rounds`); `hidden` are
+    citations in the reply that the caller does not see (see `Sources.hidden`).
+    """
+
+    output: ToolOutput
+    same: bool
+    rest: tuple[str, ...] | None = None
+    hidden: Sequence[Any] = ()
+
+
 def error_output(code: str) -> ToolOutput:
     """Return what the model is given for a call that failed with one of the API's codes."""
     text = _ERRORS.get(code, f"Not done: {plain(code)}.")
@@ -51,44 +64,65 @@ def given_output(output: ToolOutput, native: Block, same_as: str) -> ToolOutput:
     """Return what the model is given for an output whose native block has the content `native`."""
     if isinstance(native.get("content"), Mapping) and (code := native["content"].get("error_code")):
         return error_output(str(code))
-    if same_as and output.passages:
+    passages = tuple(kept for passage in output.passages if (kept := _filled(passage)).paragraphs)
+    if same_as and passages:
         return repeat_output(same_as)
-    if output.passages:
-        return output
+    if passages:
+        return output if passages == output.passages else replace(output, passages=passages)
     fetched = native.get("type") == "web_fetch_tool_result"
     return replace(output, text=NO_TEXT if fetched else NOTHING_FOUND, passages=())
 
 
-def packed_hit(passage: Passage, same_as: str) -> str:
-    """Return a result's text as opaque text; `same_as` names the call that this one repeats, "" when it repeats none."""
-    return pack({"u": passage.url, "t": passage.title, "p": passage.paragraphs, **({"s": same_as} if same_as else {})})
+def _filled(passage: Passage) -> Passage:
+    kept = tuple(paragraph for paragraph in passage.paragraphs if paragraph.strip())
+    return passage if kept == passage.paragraphs else replace(passage, paragraphs=kept)
 
 
-def packed_page(url: str, text: str, passage: Passage | None, same_as: str) -> str:
+def packed_facts(same_as: str, rest: Sequence[str] | None, hidden: Sequence[Any]) -> dict[str, Any]:
+    """Return what opaque text says of a call beside its result: the call of the same reply that it repeats ("" for none).
+
+    For the last call of a reply also what follows it (None for the others), and the citations that the caller does not see.
+    """
+    facts: dict[str, Any] = {"s": same_as} if same_as else {}
+    return {**facts, **({} if rest is None else {"e": list(rest)}), **({"c": hidden} if hidden else {})}
+
+
+def packed_hit(passage: Passage, facts: Mapping[str, Any]) -> str:
+    """Return a result's text as opaque text."""
+    return pack({"u": passage.url, "t": passage.title, "p": passage.paragraphs, **facts})
+
+
+def packed_page(url: str, text: str, passage: Passage | None, facts: Mapping[str, Any]) -> str:
     """Return opaque text that proves that a page with this text was read here, and how it was cut into paragraphs."""
-    facts = {"u": url, "h": _hash(text), **({"s": same_as} if same_as else {})}
+    facts = {"u": url, "h": _hash(text), **facts}
     if passage is None:
         return pack({**facts, "n": []})
     return pack({**facts, "v": passage.url, "t": passage.title, "n": [len(p) for p in passage.paragraphs if p.strip()]})
 
 
-def read_result(call: Block, block: Block) -> tuple[ToolOutput, bool]:
-    """Return what the model is given for a native result, and whether that is just what it was given then."""
+def read_result(call: Block, block: Block) -> Read:
+    """Return what the model is given for a native result."""
     content = block.get("content")
     if isinstance(content, Mapping):
         if content.get("error_code"):
-            return error_output(str(content["error_code"])), True
-        return _read_page(content) or (_in_words(call, block), False)
+            return Read(error_output(str(content["error_code"])), True, *_facts(unpack(content.get("signature"))))
+        return _read_page(content) or Read(_in_words(call, block), False)
     hits = [hit for hit in content or () if isinstance(hit, Mapping)]
     read = [_packed(hit) for hit in hits]
     known = [packed for packed in read if packed is not None]
     if hits and not known:
-        return _in_words(call, block), False
+        return Read(_in_words(call, block), False)
+    facts = _facts(known[0] if known else unpack(block.get("signature")))
     whole = len(known) == len(hits)
-    if known and (first := known[0].get("s")) and whole:
-        return repeat_output(str(first)), True
     passages = tuple(passage for packed in known if (passage := _passage(packed)).paragraphs)
-    return ToolOutput(summary="", passages=passages, text="" if passages else NOTHING_FOUND), whole
+    if passages and (first := known[0].get("s")) and whole:
+        return Read(repeat_output(str(first)), True, *facts)
+    return Read(ToolOutput(summary="", passages=passages, text="" if passages else NOTHING_FOUND), whole, *facts)
+
+
+def _facts(packed: Mapping[str, Any] | None) -> tuple[tuple[str, ...] | None, Sequence[Any]]:
+    rest, hidden = (packed or {}).get("e"), (packed or {}).get("c")
+    return tuple(map(str, rest)) if isinstance(rest, list) else None, hidden if isinstance(hidden, list) else ()
 
 
 def _packed(hit: Block) -> dict[str, Any] | None:
@@ -100,23 +134,24 @@ def _passage(packed: Mapping[str, Any]) -> Passage:
     return Passage(str(packed["u"]), str(packed.get("t") or ""), tuple(str(p) for p in packed["p"] if str(p).strip()))
 
 
-def _read_page(content: Block) -> tuple[ToolOutput, bool] | None:
+def _read_page(content: Block) -> Read | None:
     document = content.get("content")
     source = document.get("source") if isinstance(document, Mapping) else None
     text = str(source.get("data") or "") if isinstance(source, Mapping) else ""
     packed = unpack(content.get("signature"))
     if packed is None or packed.get("h") != _hash(text) or packed.get("u") != content.get("url"):
         return None
-    if packed.get("s"):
-        return repeat_output(str(packed["s"])), True
+    facts = _facts(packed)
+    if packed.get("s") and packed["n"]:
+        return Read(repeat_output(str(packed["s"])), True, *facts)
     paragraphs, at = [], 0
     for length in packed["n"]:
         paragraphs.append(text[at : at + length])
         at += length + 2
     if not paragraphs:
-        return ToolOutput(summary="", text=NO_TEXT), True
+        return Read(ToolOutput(summary="", text=NO_TEXT), True, *facts)
     page = Passage(str(packed.get("v")), str(packed.get("t") or ""), tuple(paragraphs))
-    return ToolOutput(summary="", passages=(page,)), True
+    return Read(ToolOutput(summary="", passages=(page,)), True, *facts)
 
 
 def _in_words(call: Block, block: Block) -> ToolOutput:

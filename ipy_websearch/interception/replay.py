@@ -13,15 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipy_websearch.interception.detection import FETCH_NAME, SEARCH_NAME
+from ipy_websearch.interception.detection import FETCH_NAME, SEARCH_NAME, UPSTREAM_NAMES
 from ipy_websearch.interception.opaque import MARK
 from ipy_websearch.interception.reading import read_result, told
+from ipy_websearch.interception.rounds import mark_of, rest_after
 from ipy_websearch.interception.shape import own_call, upstream_result
 from ipy_websearch.interception.sources import Sources
-from ipy_websearch.loop.history import Message
+from ipy_websearch.loop.history import Message, sendable
 from ipy_websearch.model.platforms import Platform
 
 Block = Mapping[str, Any]
+_NAMES = ("web_search", "web_fetch")
 _RESULTS = ("web_search_tool_result", "web_fetch_tool_result")
 _THINKING = ("thinking", "redacted_thinking")
 
@@ -101,7 +103,7 @@ def _assistant_blocks(message: Block) -> Sequence[Block]:
 def _is_native(block: Block) -> bool:
     kind = block.get("type")
     if kind == "server_tool_use":
-        return block.get("name") in ("web_search", "web_fetch")
+        return block.get("name") in _NAMES
     return kind in _RESULTS or (kind == "text" and any(c.get("encrypted_index") for c in block.get("citations") or ()))
 
 
@@ -110,62 +112,91 @@ def _cites(block: Block) -> bool:
 
 
 class _Turns:
-    """Takes one reply apart into the turns that it was made of; they are added to the history."""
+    """Takes one message apart into the turns that it was made of; they are added to the history.
+
+    A turn ends where the model's reply ended: behind its last call and what followed that in the same reply.
+    """
 
     def __init__(self, history: _History) -> None:
         self._history = history
         self._turn: list[Block] = []
         self._results: list[Block] = []
+        self._open = 0
         self._round: int | None = None
+        self._rest: tuple[str, ...] | None = None
+        self._silent = False
+        self._hidden: list[Any] = []
         self._asked: dict[str, Block] = {}
+        self._answered: set[int] = set()
+        self._last: dict[int, int] = {}
 
     def take(self, content: Sequence[Block]) -> list[Block]:
-        """Take a reply's blocks in; return the results that belong into the user's turn after it."""
-        answered = {block.get("tool_use_id") for block in content if block.get("type") in _RESULTS}
-        for block in content:
+        """Take a message's blocks in; return the results that belong into the user's turn after it."""
+        self._answered = _answered(content)
+        self._last = {own[0]: n for n in sorted(self._answered) if (own := own_call(content[n].get("id")))}
+        for n, block in enumerate(content):
             kind = block.get("type")
-            if kind == "server_tool_use" and block.get("name") in ("web_search", "web_fetch"):
-                self._call(block, block.get("id") in answered)
+            if self._results and not self._goes_on(n, block):
+                self._flush()
+            if kind == "server_tool_use" and block.get("name") in _NAMES:
+                self._call(block, n in self._answered)
             elif kind in _RESULTS:
-                self._give(block)
+                self._give(block, n in self._answered)
             elif kind == "tool_use":
                 self._turn.append(block)
             else:
                 self._plain(block)
+        self._add_hidden()
         if self._turn:
             self._history.add([{"role": "assistant", "content": self._turn}])
         return self._results
 
+    def _goes_on(self, n: int, block: Block) -> bool:
+        """Say whether a block behind results belongs to the reply with their calls."""
+        handed_back = any(b.get("type") == "tool_use" and b.get("name") not in UPSTREAM_NAMES for b in self._turn)
+        if self._open or handed_back or not sendable(block):
+            return True
+        if self._rest is not None:
+            rest = rest_after(block, self._rest)
+            self._rest = self._rest if rest is None else rest
+            return rest is not None
+        if n <= self._last.get(self._round or 0, -1):
+            return True
+        return self._silent and block.get("type") == "tool_use"
+
     def _flush(self) -> None:
-        if self._results:
-            turn, results = {"role": "assistant", "content": self._turn}, {"role": "user", "content": self._results}
-            self._history.add([turn, results])
-            self._turn, self._results = [], []
+        self._add_hidden()
+        turn, results = {"role": "assistant", "content": self._turn}, {"role": "user", "content": self._results}
+        self._history.add([turn, results])
+        self._turn, self._results, self._round, self._rest = [], [], None, None
 
     def _call(self, block: Block, answered: bool) -> None:
         own = own_call(block.get("id"))
-        self._asked[str(block.get("id"))] = block
         if own is None:
+            self._asked[str(block.get("id"))] = block
             if self._history.keep_foreign:
                 self._plain(block)
             return
         if not answered:
             self._history.altered = True
             return
-        if own[0] != self._round:
-            self._flush()
-        self._round = own[0]
+        self._asked[str(block.get("id"))] = block
+        self._round, self._open = own[0], self._open + 1
         name = SEARCH_NAME if block.get("name") == "web_search" else FETCH_NAME
         self._turn.append({"type": "tool_use", "id": own[1], "name": name, "input": block.get("input") or {}})
 
-    def _give(self, block: Block) -> None:
+    def _give(self, block: Block, asked_for: bool) -> None:
         call_id = str(block.get("tool_use_id"))
         asked, own = self._asked.get(call_id, {}), own_call(call_id)
-        if own is not None:
-            output, same = read_result(asked, block)
-            self._history.altered = self._history.altered or not same
+        if own is not None and not asked_for:
+            self._history.altered = True
+        elif own is not None:
+            read = read_result(asked, block)
+            self._history.altered = self._history.altered or not read.same
             cited = self._history.cited
-            self._results.append(upstream_result(own[1], output, self._history.platform, cited=cited))
+            self._results.append(upstream_result(own[1], read.output, self._history.platform, cited=cited))
+            self._open, self._rest, self._silent = self._open - 1, read.rest, _is_silent(block, read.rest)
+            self._hidden += read.hidden
         elif self._history.keep_foreign:
             self._plain(block)
         else:
@@ -173,7 +204,6 @@ class _Turns:
             self._plain({"type": "text", "text": told(asked, block)})
 
     def _plain(self, block: Block) -> None:
-        self._flush()
         kind = block.get("type")
         if kind in _THINKING and self._history.altered:
             return  # the API ties it to what stood before it
@@ -183,6 +213,18 @@ class _Turns:
             if block.get("citations"):
                 block = self._with_citations(block)
         self._turn.append(block)
+
+    def _add_hidden(self) -> None:
+        """Put the citations that the caller does not see back into the texts of the turn."""
+        for mark, which, place, facts in self._hidden:
+            alike = [n for n, b in enumerate(self._turn) if b.get("type") == "text" and mark_of(b) == mark]
+            n = alike[which] if which < len(alike) else None
+            found = None if n is None or not self._history.cited else self._history.sources.upstream_hidden(facts)
+            self._history.altered = self._history.altered or found is None or found.moved
+            if n is not None and found is not None:
+                cited = list(self._turn[n].get("citations") or ())
+                self._turn[n] = {**self._turn[n], "citations": [*cited[:place], found.citation, *cited[place:]]}
+        self._hidden = []
 
     def _with_citations(self, block: Block) -> Block:
         """Return a text block with its citations as the model wrote them, without those that point to nothing any more."""
@@ -195,7 +237,25 @@ class _Turns:
         own = isinstance(index, str) and index.startswith(MARK)
         if index is not None and not own:
             return citation if self._history.keep_foreign else None
-        lost = own and (self._history.altered or not self._history.cited)
-        found = None if lost else self._history.sources.upstream(citation)
-        self._history.altered = self._history.altered or found is None
-        return found
+        found = None if own and not self._history.cited else self._history.sources.upstream(citation)
+        self._history.altered = self._history.altered or found is None or found.moved
+        return None if found is None else found.citation
+
+
+def _answered(content: Sequence[Block]) -> set[int]:
+    """Return the places of the calls made here that have a result behind them, and of these results; each counts once."""
+    places: set[int] = set()
+    calls: dict[str, int] = {}
+    for n, block in enumerate(content):
+        kind = block.get("type")
+        if kind == "server_tool_use" and block.get("name") in _NAMES and own_call(block.get("id")):
+            calls.setdefault(str(block["id"]), n)
+        elif kind in _RESULTS and (call := calls.get(str(block.get("tool_use_id")))) is not None and call not in places:
+            places |= {call, n}
+    return places
+
+
+def _is_silent(result: Block, rest: Sequence[str] | None) -> bool:
+    """Say whether a result could say what follows it, and does not: it was packed before results said so."""
+    content = result.get("content")
+    return rest is None and bool(content) and not (isinstance(content, Mapping) and content.get("error_code"))

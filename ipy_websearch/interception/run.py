@@ -111,6 +111,10 @@ class InterceptedRun:
         """Whether the caller has seen anything of the running reply."""
         return self._writer.written
 
+    def draft(self) -> dict[str, Any]:
+        """Return what the next request would be; nothing is reserved for it."""
+        return self.conversation.draft()
+
     def next_body(self) -> dict[str, Any] | None:
         """Return the request to send: the same one until its reply was taken; None when the message has to end here.
 
@@ -131,6 +135,8 @@ class InterceptedRun:
 
     def event(self, raw: Event) -> list[Event]:
         """Take a stream event of the reply; return the events for the caller."""
+        if raw.get("type") == "content_block_start" and isinstance(block := raw.get("content_block"), dict):
+            raw = {**raw, "content_block": self.conversation.under_our_name(block)}
         self._reply.apply(raw)
         if raw.get("type") == "message_delta":
             self._tail = raw
@@ -141,7 +147,7 @@ class InterceptedRun:
         self.conversation.open(message)
         reply = self._reply
         reply.model, reply.complete = str(message.get("model") or ""), True
-        reply.blocks = dict(enumerate(message.get("content") or ()))
+        reply.blocks = dict(enumerate(map(self.conversation.under_our_name, message.get("content") or ())))
         reply.stop_reason, reply.stop_details = message.get("stop_reason"), message.get("stop_details")
         reply.usage_fields = {name: value for name, value in (message.get("usage") or {}).items() if value is not None}
         stops = ("stop_reason", "stop_sequence", "stop_details")

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ipy_websearch.interception.detection import NATIVE_NAMES, UPSTREAM_NAMES, Bounds, Kind
+from ipy_websearch.interception.opaque import pack
 from ipy_websearch.interception.reading import packed_hit, packed_page
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import tool_result
@@ -19,7 +20,8 @@ from ipy_websearch.tools.base import Passage, ToolOutput
 
 Block = dict[str, Any]
 
-_OWN_ID = re.compile(r"srvtoolu_ipy(\d+)_([A-Za-z0-9_]+)")
+_OWN_ID = re.compile(r"srvtoolu_ipy(\d+)(x?)_([A-Za-z0-9_]+)")
+_PLAIN_ID = re.compile(r"toolu_([A-Za-z0-9_]+)")
 _SEARCH_CODES = frozenset(
     "invalid_tool_input unavailable max_uses_exceeded too_many_requests query_too_long request_too_large".split()
 )
@@ -27,14 +29,20 @@ _MONTHS = "January February March April May June July August September October N
 
 
 def server_id(call_id: str, number: int) -> str:
-    """Return the id of a call of round `number` as the caller sees it."""
-    return f"srvtoolu_ipy{number}_{re.sub('[^A-Za-z0-9_]', '_', call_id.removeprefix('toolu_'))}"
+    """Return the id of a call of round `number` as the caller sees it; ids of other servers are spelled in hex."""
+    plain = _PLAIN_ID.fullmatch(call_id)
+    return f"srvtoolu_ipy{number}_{plain[1]}" if plain else f"srvtoolu_ipy{number}x_{call_id.encode('utf-8', 'replace').hex()}"
 
 
 def own_call(server: Any) -> tuple[int, str] | None:
     """Return round and upstream id of a call that was made here, None for any other id."""
     match = _OWN_ID.fullmatch(str(server))
-    return (int(match[1]), f"toolu_{match[2]}") if match else None
+    if match is None or not match[2]:
+        return (int(match[1]), f"toolu_{match[3]}") if match else None
+    try:
+        return int(match[1]), bytes.fromhex(match[3]).decode("utf-8")
+    except ValueError:
+        return None
 
 
 def server_tool_use(block: Mapping[str, Any], number: int) -> Block:
@@ -49,9 +57,24 @@ def server_tool_use(block: Mapping[str, Any], number: int) -> Block:
 
 
 def may_cite(body: Mapping[str, Any]) -> bool:
-    """Say whether results in a request may be cited: the API refuses that together with an output format."""
+    """Say whether results in a request may be cited: not together with an output format, nor beside some that may not be."""
     config = body.get("output_config")
-    return not (body.get("output_format") or (isinstance(config, Mapping) and config.get("format")))
+    if body.get("output_format") or (isinstance(config, Mapping) and config.get("format")):
+        return False
+    contents = [message.get("content") for message in body.get("messages") or () if isinstance(message, Mapping)]
+    return all(map(_all_cited, contents))
+
+
+def _all_cited(content: Any) -> bool:
+    """Say whether all search results of the caller's in a message or in a tool's result may be cited."""
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    for block in blocks:
+        cited = block.get("citations")
+        if block.get("type") == "search_result" and not (isinstance(cited, Mapping) and cited.get("enabled")):
+            return False
+        if block.get("type") == "tool_result" and not _all_cited(block.get("content")):
+            return False
+    return True
 
 
 def upstream_result(call_id: str, output: ToolOutput, platform: Platform, *, cited: bool) -> Block:
@@ -62,13 +85,18 @@ def upstream_result(call_id: str, output: ToolOutput, platform: Platform, *, cit
     return block
 
 
-def result_block(kind: Kind, tool_use_id: str, output: ToolOutput, bounds: Bounds, same_as: str = "") -> Block:
-    """Return the native result of a call; `same_as` names the call of the same reply that this one repeats."""
-    if kind == "search":
-        found: Any = _search_error(output) if output.is_error else [_hit(passage, same_as) for passage in _hits(output)]
-        return {"type": "web_search_tool_result", "tool_use_id": tool_use_id, "content": found}
-    content = _fetch_error(output) if output.is_error else _page(output, bounds, same_as)
-    return {"type": "web_fetch_tool_result", "tool_use_id": tool_use_id, "content": content}
+def result_block(kind: Kind, tool_use_id: str, output: ToolOutput, bounds: Bounds, facts: Mapping[str, Any]) -> Block:
+    """Return the native result of a call; its opaque text says the `facts` too (see `reading.packed_facts`)."""
+    content: Any
+    if output.is_error:
+        content = _search_error(output) if kind == "search" else _fetch_error(output)
+    else:
+        content = [_hit(passage, facts) for passage in _hits(output)] if kind == "search" else _page(output, bounds, facts)
+    block = {"type": f"web_{kind}_tool_result", "tool_use_id": tool_use_id, "content": content}
+    if (facts.get("e") or facts.get("c")) and (output.is_error or not content):
+        # Not one of the API's fields: there is no opaque text here to say it in.
+        (content if isinstance(content, dict) else block)["signature"] = pack(facts)
+    return block
 
 
 def _hits(output: ToolOutput) -> Iterator[Passage]:
@@ -80,14 +108,14 @@ def _hits(output: ToolOutput) -> Iterator[Passage]:
     yield from passages
 
 
-def _hit(passage: Passage, same_as: str) -> Block:
+def _hit(passage: Passage, facts: Mapping[str, Any]) -> Block:
     when = passage.published_date
     return {
         "type": "web_search_result",
         "url": passage.url,
         "title": passage.title,
         "page_age": f"{_MONTHS[when.month - 1]} {when.day}, {when.year}" if when else None,
-        "encrypted_content": packed_hit(passage, same_as),
+        "encrypted_content": packed_hit(passage, facts),
     }
 
 
@@ -100,7 +128,7 @@ def _fetch_error(output: ToolOutput) -> Block:
     return {"type": "web_fetch_tool_result_error", "error_code": output.error_code or "unavailable"}
 
 
-def _page(output: ToolOutput, bounds: Bounds, same_as: str) -> Block:
+def _page(output: ToolOutput, bounds: Bounds, facts: Mapping[str, Any]) -> Block:
     page, passage = output.page, output.passages[0] if output.passages else None
     title = (passage.title if passage else page.title if page else "") or None
     when = (page.fetched_at if page else None) or datetime.now(UTC)
@@ -117,12 +145,12 @@ def _page(output: ToolOutput, bounds: Bounds, same_as: str) -> Block:
             "citations": {"enabled": True} if bounds.citations else None,
         },
         # Not one of the API's fields: a page's text comes in the clear, and this proves that it was read here.
-        "signature": packed_page(url, text, passage, same_as),
+        "signature": packed_page(url, text, passage, facts),
     }
 
 
 def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sum of two usage objects: counts are added, whatever is no count is taken from the later one."""
+    """Return the sum of two usage objects: counts are added, lists joined, all else is taken from the later one."""
     result = dict(total)
     for name, value in usage.items():
         before = result.get(name)
@@ -130,6 +158,8 @@ def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]
             result[name] = summed(before if isinstance(before, Mapping) else {}, value)
         elif isinstance(value, int) and isinstance(before, int) and not isinstance(value, bool):
             result[name] = before + value
+        elif isinstance(value, list) and isinstance(before, list):
+            result[name] = [*before, *value]
         elif value is not None or name not in result:
             result[name] = value
     return result

@@ -81,7 +81,9 @@ class EventWriter:
         conversation = self._conversation
         tail = {name: value for name, value in conversation.tail.items() if name not in ("type", "delta", "usage")}
         delta = conversation.tail.get("delta") or {"stop_reason": None, "stop_sequence": None}
-        usage = conversation.total_usage()
+        named = {"server_tool_use", *(conversation.tail.get("usage") or ())}
+        total = conversation.total_usage()  # at the end the API repeats counts, and not what else is said at the beginning
+        usage = {name: value for name, value in total.items() if isinstance(value, int) or name in named}
         return [{"type": "message_delta", "delta": delta, **tail, "usage": usage}, {"type": "message_stop"}]
 
     def _write(self, raw: Event) -> list[Event]:

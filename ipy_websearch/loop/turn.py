@@ -33,7 +33,7 @@ from ipy_websearch.model.reply import Reply
 from ipy_websearch.model.retry import retry_wait_s
 from ipy_websearch.usage import Usage
 
-_BROKEN = ("connection_error", "truncated", "timeout_error")
+_BROKEN = ("connection_error", "connection_lost", "truncated", "timeout_error")
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ MESSAGES = "/v1/messages"
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 600.0
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
 _HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
 
 
@@ -193,7 +194,7 @@ class ModelClient:
         detail = shorten(self._redact(plain(str(cause)) or type(cause).__name__), 160)
         return ModelError(
             f"could not reach the model at {self._address(client)}: {detail}; check the network, or use --model offline",
-            kind="connection_error",
+            kind="connection_error" if type(cause).__name__ in _NEVER_SENT else "connection_lost",
         )
 
     def _status_error(self, exc: anthropic.APIStatusError) -> ModelError:

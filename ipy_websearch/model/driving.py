@@ -1,4 +1,4 @@
-"""What is decided while the requests of an intercepted call are sent one after the other; `drivers` do the waiting.
+"""What is decided while the requests of an intercepted call are sent one after the other; `blocking` and `awaiting` wait.
 
 The first request's failures are left to the SDK; a later request is sent again by itself, and once the caller's stream has
 begun, what cannot be mended ends it with an `error` event, as the API's own streams end.
@@ -7,7 +7,7 @@ begun, what cannot be mended ends it with an `error` event, as the API's own str
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import anthropic
@@ -15,13 +15,28 @@ import httpx2
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.http.response import retry_after
-from ipy_websearch.model.frames import EventClient, WholeResponse, parse_now
+from ipy_websearch.model.arriving import message_in
+from ipy_websearch.model.frames import EventClient, Parsed, WholeResponse, frame, parse_now
 from ipy_websearch.model.retry import MAX_RETRIES, retry_wait_s
 
 Event = dict[str, Any]
-Block = Callable[[Callable[[], Any]], None]
+Block = Callable[[Callable[[], Any], float], Generator[None, None, None]]
+"""Runs a coroutine function, and yields as often as so many seconds have gone by; closing it cancels what runs."""
+
+PING_S = 10.0
+"""Seconds of silence after which a caller's stream gets a `ping`, as the API's own does while its tools run: what is in
+between (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60."""
+
+PING: Event = {"type": "ping"}
+
+LOOK_S = 0.25
+"""Seconds after which a blocking stream that waits looks whether it is still wanted."""
+
+Written = Callable[[list[Event]], Sequence[Any]]
+"""Writes events as the caller reads them: `framed_events` or `parsed_events`."""
 
 _RAW = "x-stainless-raw-response"
+_EMPTY = (204, 205)
 _OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
 
 LOST = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError)
@@ -39,6 +54,7 @@ class Run(Protocol):
     def written(self) -> bool: ...
     @property
     def complete(self) -> bool: ...
+    def draft(self) -> dict[str, Any]: ...
     def next_body(self) -> dict[str, Any] | None: ...
     def begin(self) -> None: ...
     def event(self, raw: Event) -> list[Event]: ...
@@ -53,7 +69,8 @@ class Run(Protocol):
 
 
 class Driver:
-    """What both drivers share. `problem` is the error event that ends the caller's stream, None while all is well."""
+    """What both drivers share. `problem` is the error event that ends the caller's stream, None while all is well; `stopped`
+    says that the caller has closed it, perhaps from another thread or task than the one that reads it."""
 
     def __init__(self, run: Run, request: Any, call_next: Any, retries: int | None) -> None:
         self.run = run
@@ -62,6 +79,8 @@ class Driver:
         self.first: Any = None
         self.retries: int = request.options.get_max_retries(MAX_RETRIES) if retries is None else retries
         self.problem: Event | None = None
+        self.stopped = False
+        self._response: Any = None
         self._broken: Event | None = None
         self._failures = 0
 
@@ -90,13 +109,24 @@ class Driver:
         return retry_wait_s(error, min(attempt, MAX_RETRIES))
 
     def refused(self, response: Any) -> bool:
-        """Say whether a response is an error; that of a later request must not make the SDK begin anew."""
-        if response.status_code < 400:
+        """Say whether a response is no reply: an error, a redirect, nothing. A later one must not make the SDK begin anew."""
+        if 200 <= response.status_code < 300 and response.status_code not in _EMPTY:
             self.first = self.first or response
             return False
         if self.run.begun:
             response.http_response.headers["x-should-retry"] = "false"
         return True
+
+    def whole(self, response: Any, data: bytes) -> dict[str, Any]:
+        """Return the message of a reply that came whole.
+
+        Raises:
+            anthropic.APIResponseValidationError: it is none.
+        """
+        try:
+            return message_in(data)
+        except ValueError as exc:
+            raise anthropic.APIResponseValidationError(response.http_response, None, message=str(exc)) from None
 
     # --- a streamed reply -------------------------------------------------------------------------------------------
 
@@ -116,8 +146,18 @@ class Driver:
             events += self.run.event(raw)
         return events
 
+    def going(self) -> None:
+        """Look whether the stream is still wanted.
+
+        Raises:
+            httpx2.ReadError: the caller has closed it, which ends a reader in the SDK's own streams in the same way.
+        """
+        if self.stopped:
+            raise httpx2.ReadError("the stream was closed")
+
     def lost(self, exc: BaseException) -> None:
         """Say that the reply broke off."""
+        self.going()
         self._broken = self._broken or error_event(str(exc) or type(exc).__name__)
 
     def taken(self, response: Any) -> tuple[float | None, bool]:
@@ -197,3 +237,13 @@ def with_body(request: Any, body: dict[str, Any]) -> Any:
 def error_event(message: str) -> Event:
     """Return the event with which a stream ends that could not go on."""
     return {"type": "error", "error": {"type": "api_error", "message": message}}
+
+
+def framed_events(events: list[Event]) -> list[bytes]:
+    """Return events as text, in one piece."""
+    return [b"".join(map(frame, events))] if events else []
+
+
+def parsed_events(events: list[Event]) -> list[Parsed]:
+    """Return events as the SDK's streams read them."""
+    return list(map(Parsed, events))

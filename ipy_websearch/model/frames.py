@@ -8,7 +8,7 @@ platform streams something else than text (Bedrock's binary frames) reads ours a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -136,3 +136,32 @@ class Parsed(_streaming.ServerSentEvent):
     def json(self) -> Any:
         """Return the event."""
         return self._parsed
+
+
+class Body(httpx2.SyncByteStream):
+    """The body of the caller's response; closing it is what `shut` does."""
+
+    def __init__(self, frames: Any, shut: Callable[[], None]) -> None:
+        self._frames = frames
+        self._shut = shut
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._frames)
+
+    def close(self) -> None:
+        self._shut()
+
+
+class AsyncBody(httpx2.AsyncByteStream):
+    """The same for async clients."""
+
+    def __init__(self, frames: Any, shut: Callable[[], Awaitable[None]]) -> None:
+        self._frames = frames
+        self._shut = shut
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        frames: AsyncIterator[bytes] = self._frames
+        return frames
+
+    async def aclose(self) -> None:
+        await self._shut()

@@ -15,7 +15,8 @@ import anthropic
 import httpx2
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.drivers import Awaiting, Blocking
+from ipy_websearch.model.awaiting import Awaiting
+from ipy_websearch.model.blocking import Blocking
 from ipy_websearch.model.driving import Block, Run, with_body
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
 
@@ -65,7 +66,7 @@ class SearchMiddleware(anthropic.Middleware):
     """Answers requests that want the web; all others pass untouched.
 
     `known` says that the platform is what it seems, `retries` how often a later request may be sent again (None: as often
-    as the SDK does). `block` runs a coroutine function to its end.
+    as the SDK does). `block` runs a coroutine function to its end for a blocking client.
     """
 
     def __init__(
@@ -143,7 +144,8 @@ class SearchMiddleware(anthropic.Middleware):
     def _forced(self, request: Any) -> Run | None:
         body = request.options.json_data
         tools = body.get("tools") if isinstance(body, dict) else None
-        native = any(str(tool.get("type", "")).startswith(("web_search_", "web_fetch_")) for tool in tools or ())
+        named = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+        native = any(str(tool.get("type", "")).startswith(("web_search_", "web_fetch_")) for tool in named)
         return self._interceptor.begin(body, self._platform, forced=True) if native else None
 
     def _learn(self, response: Any, forced: bool) -> None:
@@ -176,4 +178,4 @@ def _path(request: Any) -> str:
 
 def _count_body(run: Run) -> dict[str, Any]:
     """Return what the model would be sent, without what a count of tokens does not take."""
-    return {name: value for name, value in (run.next_body() or {}).items() if name not in ("max_tokens", "stream")}
+    return {name: value for name, value in run.draft().items() if name not in ("max_tokens", "stream")}

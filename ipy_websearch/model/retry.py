@@ -15,7 +15,9 @@ from ipy_websearch.errors import ModelError
 MAX_RETRIES = 2
 MAX_RETRY_AFTER_S = 60.0
 _SPEND_CAP = re.compile(r"spend|credit|billing|monthly|quota", re.IGNORECASE)
-_TRANSIENT_KINDS = {"overloaded_error", "api_error", "rate_limit_error", "timeout_error", "connection_error", "truncated"}
+_TRANSIENT_KINDS = frozenset(
+    "overloaded_error api_error rate_limit_error timeout_error connection_error connection_lost truncated".split()
+)
 
 
 def retry_wait_s(error: ModelError, attempt: int, *, jitter: float | None = None) -> float | None:

@@ -1,27 +1,48 @@
 """The server behind the proxy: requests go on to it as they came, or through the interception.
 
-Headers, keys among them, are passed on and kept nowhere. What is not intercepted is forwarded byte for byte.
+Headers, keys among them, are passed on and kept nowhere, cookies neither. What is not intercepted is forwarded byte for byte:
+path and query as they were written, no header more than came, bodies in the encoding in which they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Generator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import anthropic
 import httpx2
 
-from ipy_websearch.errors import ConfigError
+from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.model.intercepted import COUNT, MESSAGES, Interceptor, SearchMiddleware, platform_of
 
 _HOP_BY_HOP = frozenset(
-    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade "
-    "content-length host".split()
+    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade".split()
 )
-_OURS = _HOP_BY_HOP | {"accept-encoding", "content-type", "accept"}
+_OF_THE_CONNECTION = _HOP_BY_HOP | {"host", "expect"}
+_OURS = _OF_THE_CONNECTION | {"accept-encoding", "content-type", "content-encoding", "content-length", "accept"}
 _RAW = "X-Stainless-Raw-Response"  # anthropic._constants.RAW_RESPONSE_HEADER: gives the response instead of a model
+
+Headers = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as it came: `path` and `query` are as they were written, `body` is its JSON (None: none that matters here)."""
+
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    content: bytes | AsyncIterator[bytes] = b""
+    body: Any = None
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{self.query}" if self.query else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +50,7 @@ class Answered:
     """An answer under way: its status, its headers, and its body as it comes."""
 
     status: int
-    headers: list[tuple[str, str]]
+    headers: Headers
     body: AsyncIterator[bytes]
 
 
@@ -45,7 +66,9 @@ class Upstream:
             raise ConfigError(f"--upstream is {url!r}; it must be an http:// or https:// address")
         self.url = url.rstrip("/")
         self._interceptor = interceptor
-        self._http = anthropic.DefaultAsyncHttpxClient(follow_redirects=False)
+        # One caller's cookies must not go along with another's requests.
+        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+        self._http = anthropic.DefaultAsyncHttpxClient(follow_redirects=False, cookies=no_cookies)
         # The key is the caller's: one in this process's environment must not stand in for it.
         plain = anthropic.AsyncAnthropic(api_key="none", base_url=self.url, http_client=self._http, max_retries=0)
         platform, known = platform_of(plain)
@@ -57,63 +80,85 @@ class Upstream:
         """Close the connections."""
         await self._client.close()
 
+    @staticmethod
+    def reads(method: str, path: str) -> bool:
+        """Say whether the body of such a request matters here; any other may go on as it comes."""
+        return method == "POST" and path in (MESSAGES, COUNT)
+
     @asynccontextmanager
-    async def answer(
-        self, method: str, path: str, query: str, headers: list[tuple[str, str]], content: bytes, body: Any
-    ) -> AsyncIterator[Answered]:
-        """Give the answer to a request; `body` is its JSON where it has any.
+    async def answer(self, asked: Asked) -> AsyncIterator[Answered]:
+        """Give the answer to a request.
 
         Raises:
             ConfigError: a web tool is not defined as the API would take it; nothing was sent.
             httpx2.HTTPError: the server could not be reached.
+            ModelError: what it answered is no message.
         """
-        if method == "POST" and path in (MESSAGES, COUNT) and self._wanted(body):
-            response = await self._intercepted(path, query, headers, body)
-        else:
-            url = f"{self.url}{path}" + (f"?{query}" if query else "")
-            kept = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
-            request = self._http.build_request(method, url, headers=kept, content=content)
-            response = await self._http.send(request, stream=True)
-        sent = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _HOP_BY_HOP]
+        wanted = self.reads(asked.method, asked.path) and self._wanted(asked.body)
+        response = await (self._intercepted(asked) if wanted else self._forwarded(asked))
         try:
-            yield Answered(response.status_code, sent, _raw(response))
+            yield Answered(response.status_code, _passed_on(response.headers.multi_items(), _HOP_BY_HOP), _raw(response))
         finally:
             await response.aclose()
 
     def _wanted(self, body: Any) -> bool:
-        return isinstance(body, Mapping) and self._interceptor.begin(body, self.platform) is not None
+        try:
+            return isinstance(body, Mapping) and self._interceptor.begin(body, self.platform) is not None
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return False  # what is not of the API's form is for the server to refuse, in its own words
 
-    async def _intercepted(self, path: str, query: str, headers: list[tuple[str, str]], body: Any) -> httpx2.Response:
-        given: dict[str, Any] = {"Authorization": anthropic.Omit(), **_joined(headers)}
-        streamed = bool(body.get("stream"))
+    async def _forwarded(self, asked: Asked) -> httpx2.Response:
+        # A request of its own making: the client would add its headers, and would tidy up the address.
+        target = httpx2.URL(self.url).raw_path.rstrip(b"/") + asked.target.encode("latin-1")
+        has_body = any(name.lower() in ("content-length", "transfer-encoding") for name, _ in asked.headers)
+        request = httpx2.Request(
+            asked.method,
+            self.url,
+            headers=_passed_on(asked.headers, _OF_THE_CONNECTION),
+            content=asked.content if has_body else b"",
+            extensions={"target": target, "timeout": self._http.timeout.as_dict()},
+        )
+        return await self._http.send(request, stream=True)
+
+    async def _intercepted(self, asked: Asked) -> httpx2.Response:
+        given: dict[str, Any] = {"Authorization": anthropic.Omit(), **_joined(_passed_on(asked.headers, _OURS))}
+        streamed = bool(asked.body.get("stream"))
         options = anthropic.RequestOptions(headers={**given, _RAW: "stream"})
         try:
             response = await self._client.post(
-                path + (f"?{query}" if query else ""),
+                asked.target,
                 cast_to=object,
-                body=body,
+                body=asked.body,
                 options=options,
                 stream=streamed,
                 stream_cls=anthropic.AsyncStream[Any] if streamed else None,
             )
         except anthropic.APIStatusError as exc:
             return _as_read(exc.response)
+        except anthropic.APIResponseValidationError as exc:
+            raise ModelError(str(exc)) from exc
         return _as_read(response.http_response)  # type: ignore[attr-defined]
 
 
-def _joined(headers: list[tuple[str, str]]) -> dict[str, str]:
-    """Return the caller's headers that go on; one that came several times (`anthropic-beta`) is one with all values."""
+def _passed_on(headers: Headers, without: Collection[str]) -> Headers:
+    """Return headers without some, and without those that `Connection` says are for the next server alone."""
+    named = {word.strip().lower() for name, value in headers if name.lower() == "connection" for word in value.split(",")}
+    return [(name, value) for name, value in headers if name.lower() not in without and name.lower() not in named]
+
+
+def _joined(headers: Headers) -> dict[str, str]:
+    """Return headers by name; one that came several times (`anthropic-beta`) is one with all values."""
     found: dict[str, str] = {}
     for name, value in headers:
         name = "Authorization" if name.lower() == "authorization" else name.lower()
-        if name not in _OURS:
-            found[name] = f"{found[name]},{value}" if name in found else value
+        found[name] = f"{found[name]}{'; ' if name == 'cookie' else ','}{value}" if name in found else value
     return found
 
 
 def _as_read(response: httpx2.Response) -> httpx2.Response:
-    """Return a response without the headers of an encoding that its bytes no longer have."""
-    response.headers.pop("content-encoding", None)
+    """Return a response without the headers of an encoding and a length that its bytes no longer have."""
+    for name in ("content-encoding", "content-length"):
+        response.headers.pop(name, None)
     response.headers.pop("x-should-retry", None) if response.status_code < 400 else None
     return response
 
@@ -126,5 +171,5 @@ async def _raw(response: httpx2.Response) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def _no_blocking(function: Any) -> None:
+def _no_blocking(function: Any, every_s: float) -> Generator[None, None, None]:
     raise AssertionError("the proxy's client is async")

@@ -28,7 +28,8 @@ async def whole_message(client: ModelClient, body: Mapping[str, Any]) -> dict[st
     except ValueError:
         message = None
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
-        raise ModelError("the model's answer is no message of the Messages API; is ANTHROPIC_BASE_URL right?", status=200)
+        text = "the model's answer is no message of the Messages API; is ANTHROPIC_BASE_URL right?"
+        raise ModelError(text, status=200, kind="truncated")
     return message
 
 

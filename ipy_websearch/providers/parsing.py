@@ -173,10 +173,16 @@ def date_range(freshness: str | None, today: date | None = None) -> tuple[date, 
         return None
 
 
-def host_matches(url: str, domains: Iterable[str]) -> bool:
-    """Say whether the address is on one of the domains or a subdomain of one."""
+def host_of(url: str) -> str:
+    """Return an address's host as names are compared: lower case, international names in ASCII; "" when there is none."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
+        return host if host.isascii() else host.encode("idna").decode("ascii")
     except ValueError:
-        return False
+        return ""
+
+
+def host_matches(url: str, domains: Iterable[str]) -> bool:
+    """Say whether the address is on one of the domains (as `host_of` gives them) or a subdomain of one."""
+    host = host_of(url)
     return any(host == domain or host.endswith("." + domain) for domain in domains)

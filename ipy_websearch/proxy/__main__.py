@@ -7,10 +7,19 @@ import ipaddress
 import socket
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from ipy_websearch.errors import ConfigError, WebSearchError
 
 PORT = 8787
+# No access log: addresses may hold keys, and what people ask is theirs. `date` and `server` are the upstream's own.
+SERVER: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "server_header": False,
+    "date_header": False,
+    "timeout_graceful_shutdown": 2,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,9 +61,7 @@ def serve(options: argparse.Namespace) -> None:
     listener = socket.create_server((options.host, options.port), family=family)
     host = f"[{options.host}]" if ":" in options.host else options.host
     print(f"http://{host}:{listener.getsockname()[1]} searches for {options.upstream}", flush=True)
-    # No access log: addresses may hold keys, and what people ask is theirs.
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
-    uvicorn.Server(config).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(app, **SERVER)).run(sockets=[listener])
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount
+from starlette.types import Receive, Scope, Send
 
-from ipy_websearch.errors import BudgetExceededError, WebSearchError
+from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.interception.interceptor import WebSearchInterceptor
-from ipy_websearch.model.upstream import Upstream
+from ipy_websearch.model.upstream import Answered, Asked, Upstream
+from ipy_websearch.proxy.bodies import json_in
 from ipy_websearch.text import plain, shorten
 
-METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+CLIENT_GONE = 499
+"""The status that is answered to nobody, as nginx has it."""
 
 
 def build_app(upstream: str, interceptor: WebSearchInterceptor, *, local_only: bool = True) -> Starlette:
@@ -33,50 +36,98 @@ def build_app(upstream: str, interceptor: WebSearchInterceptor, *, local_only: b
     """
     server = Upstream(upstream, interceptor)
 
-    async def answer(request: Request) -> Response:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+            return
+        request = Request(scope, receive)
         if local_only and not _is_local(request):
-            return error(403, "permission_error", "this proxy answers programs on this machine only")
-        return await _answer(server, request)
+            response: Response = error(403, "permission_error", "this proxy answers programs on this machine only")
+        else:
+            response = await _answer(server, request)
+        await response(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await server.aclose()
         await interceptor.session.aclose()
+        interceptor.session.ledger.write_held()
 
-    return Starlette(routes=[Route("/{path:path}", answer, methods=METHODS)], lifespan=lifespan)
+    return Starlette(routes=[Mount("/", answer)], lifespan=lifespan)
 
 
 async def _answer(server: Upstream, request: Request) -> Response:
-    content = await request.body()
     stack = AsyncExitStack()
     try:
-        answered = await stack.enter_async_context(
-            server.answer(
-                request.method,
-                request.url.path,
-                request.url.query,
-                [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw],
-                content,
-                _json(content) if request.method == "POST" else None,
-            )
-        )
+        if server.reads(request.method, _path(request)):
+            asked = _asked(request, await request.body())
+            answered = await _while_here(request, stack.enter_async_context(server.answer(asked)))
+        else:
+            answered = await stack.enter_async_context(server.answer(_asked(request, request.stream())))
+    except ClientDisconnect:
+        return Response(status_code=CLIENT_GONE)
     except BudgetExceededError as exc:
         return error(402, "billing_error", str(exc))
+    except ModelError as exc:
+        return error(502, "api_error", str(exc))
     except WebSearchError as exc:
         return error(400, "invalid_request_error", str(exc))
     except Exception as exc:  # what the connection or a plug-in raises becomes an answer that the client understands
         kind = type(exc).__name__
         return error(502, "api_error", f"the upstream server could not be asked ({kind}: {shorten(plain(str(exc)), 200)})")
+    return Passing(answered, stack)
 
-    async def body() -> AsyncIterator[bytes]:
-        async with stack:
-            async for chunk in answered.body:
-                yield chunk
 
-    response = StreamingResponse(body(), status_code=answered.status)
-    response.raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answered.headers]
-    return response
+async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]) -> Answered:
+    """Return the answer, unless the client goes away before it has begun; what runs for it is stopped then.
+
+    Raises:
+        ClientDisconnect: it went away.
+    """
+    answer, gone = asyncio.ensure_future(answering), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientDisconnect
+    finally:
+        for task in (answer, gone):
+            task.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client goes away; its body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class Passing(StreamingResponse):
+    """An answer that goes on as it comes; whatever ends it, the upstream request is closed and what it cost is booked."""
+
+    def __init__(self, answered: Answered, stack: AsyncExitStack) -> None:
+        super().__init__(answered.body, status_code=answered.status)
+        self.raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answered.headers]
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
+        async with self._stack:
+            await super().__call__(scope, receive, send)
+
+
+def _asked(request: Request, content: Any) -> Asked:
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
+    query = request.scope["query_string"].decode("latin-1")
+    body = json_in(content, request.headers.get("content-encoding", "")) if isinstance(content, bytes) else None
+    return Asked(request.method, _path(request), query, headers, content, body)
+
+
+def _path(request: Request) -> str:
+    """Return the path as it was written: what is escaped in it stays escaped."""
+    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+    return bytes(raw).partition(b"?")[0].decode("latin-1")
 
 
 def error(status: int, kind: str, message: str) -> JSONResponse:
@@ -96,10 +147,3 @@ def _host(address: str) -> str:
         return urlsplit(address).hostname or ""
     except ValueError:
         return ""
-
-
-def _json(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except ValueError:
-        return None

@@ -5,16 +5,14 @@ What is overloaded is asked again for as long as the API answers anybody at all;
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from ipy_websearch.enrichment.schedule import Gate
-from ipy_websearch.enrichment.sender import MAX_OVERLOADS, PATIENCE_S, backoff_s, is_overload
+from ipy_websearch.enrichment.sender import Overloads, is_overload
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import Platform
-from ipy_websearch.model.retry import retry_wait_s
 
 
 class PacedClient(ModelClient):
@@ -37,9 +35,9 @@ class PacedClient(ModelClient):
 
     async def pieces(self, body: Mapping[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
         """Send a request and yield its events; see `ModelClient.pieces`."""
-        overloads = 0
+        overloads = Overloads(self._gate)
         while True:
-            ticket = await self._gate.enter(again=overloads > 0)
+            ticket = await self._gate.enter(again=overloads.count > 0)
             begun = False
             try:
                 async for events in self._inner.pieces(body):
@@ -50,17 +48,13 @@ class PacedClient(ModelClient):
                     self._gate.leave(ticket)
                     raise
                 self._gate.refused(ticket, exc.retry_after)
-                overloads += 1
-                if begun or not self._may_repeat(exc, overloads):
+                wait = overloads.wait_s(exc)
+                if begun or wait is None:
                     raise
-                if exc.retry_after is None:
-                    await asyncio.sleep(backoff_s(overloads))
+                await self._gate.pause(wait)
                 continue
             except BaseException:
                 self._gate.leave(ticket)
                 raise
             self._gate.succeeded(ticket)
             return
-
-    def _may_repeat(self, error: ModelError, overloads: int) -> bool:
-        return retry_wait_s(error, 1) is not None and self._gate.starved_s < PATIENCE_S and overloads < MAX_OVERLOADS

@@ -62,11 +62,12 @@ def web_fetch_tool(
     bulk: bool = False,
     allowed_domains: tuple[str, ...] = (),
     blocked_domains: tuple[str, ...] = (),
+    max_characters: int = PAGE_CHARACTERS,
 ) -> Tool:
     """Return the tool; it reads only addresses in `ToolContext.known_urls`, inside the domains that are given.
 
     `fresh` skips the page cache; `bulk` keeps to each host's robots.txt. Domains are bare host names and mean their
-    subdomains too, as in a search.
+    subdomains too, as in a search. The model gets at most `max_characters` at once.
     """
 
     async def call(given: WebFetchInput, context: ToolContext) -> ToolOutput:
@@ -79,7 +80,7 @@ def web_fetch_tool(
             return ToolOutput(
                 f"{_place(given.url)} was not read", text=failure_text(exc), is_error=True, panel_title=_place(given.url)
             )
-        return _output(page, given.offset or 1, given.limit or PAGE_LINES)
+        return _output(page, given.offset or 1, given.limit or PAGE_LINES, max_characters)
 
     return Tool(
         name="web_fetch",
@@ -101,8 +102,8 @@ def _judge(url: str, context: ToolContext, allowed: tuple[str, ...], blocked: tu
         raise FetchError(f"this domain was not allowed (url_not_allowed): {shown(url)}")
 
 
-def _output(page: Page, offset: int, limit: int) -> ToolOutput:
-    part, cut = _for_model(page, limit)
+def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
+    part, cut = _for_model(page, limit, room)
     output = ToolOutput(
         _summary(part, offset),
         panel_title=page.title or _place(page.final_url),
@@ -118,15 +119,15 @@ def _output(page: Page, offset: int, limit: int) -> ToolOutput:
         note = f"; note: {page.note}" if page.note else ""
         text = f"content: empty; lines_read: {part.lines_read}; total_lines: {page.total_lines}{note}"
         return replace(output, text=text)
-    fields = _paging(part, offset, cut)
+    fields = _paging(part, offset, room if cut else None)
     paragraphs = (*paragraphs, fields) if fields else paragraphs
     return replace(output, passages=(Passage(page.final_url, page.title, paragraphs, page.published_date),))
 
 
-def _for_model(page: Page, limit: int) -> tuple[Page, bool]:
-    """Return the lines that the model gets, and whether the last of them had to be cut to fit."""
+def _for_model(page: Page, limit: int, most: int) -> tuple[Page, bool]:
+    """Return the lines that the model gets, and whether the last of them had to be cut to fit in `most` characters."""
     lines = page.content.split("\n") if page.lines_read else []
-    room, kept = PAGE_CHARACTERS, []
+    room, kept = most, []
     for line in lines[:limit]:
         if len(line) > room:
             break
@@ -134,18 +135,18 @@ def _for_model(page: Page, limit: int) -> tuple[Page, bool]:
         room -= len(line) + 1
     cut = not kept and bool(lines)
     if cut:
-        kept = [lines[0][:PAGE_CHARACTERS]]
+        kept = [lines[0][:most]]
     return replace(page, content="\n".join(kept), lines_read=len(kept)), cut
 
 
-def _paging(part: Page, offset: int, cut: bool) -> str:
-    """Return the fields of the paging, "" when the model has the whole page."""
-    if part.lines_read == part.total_lines and not cut:
+def _paging(part: Page, offset: int, cut: int | None) -> str:
+    """Return the fields of the paging, "" when the model has the whole page; `cut` is how many characters its line has."""
+    if part.lines_read == part.total_lines and cut is None:
         return ""
     last = offset + part.lines_read - 1
     text = f"lines {offset:,}–{last:,} of {part.total_lines:,}"
-    if cut:
-        text += f"; line {last} is cut at {PAGE_CHARACTERS:,} characters"
+    if cut is not None:
+        text += f"; line {last} is cut at {cut:,} characters"
     return f"{text}; next_offset: {last + 1}" if last < part.total_lines else text
 
 

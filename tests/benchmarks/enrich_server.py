@@ -27,6 +27,8 @@ DEFAULTS = {
     "retry_after": 1.0,
     "share_529": 0.0,
     "storm_until": 0.0,
+    "storm_status": 429,
+    "broken_every": 0,
     "status": 0,
     "stream": False,
     "input_tokens": 900,
@@ -67,7 +69,10 @@ class Fake:
         self.active -= 1
         self.counts["answered"] += 1
         self.counts["last"] = time.time()
-        return 200, {}, message(json.loads(body), self.settings["input_tokens"])
+        found = message(json.loads(body), self.settings["input_tokens"])
+        every = self.settings["broken_every"]
+        broken = every and self.counts["answered"] % every == 0
+        return 200, {}, json.dumps(found)[:-40] if broken else found
 
     def _batch(self, path: str, body: bytes) -> tuple[int, dict[str, str], Any]:
         """Answer about a batch: it has ended when it is looked up, and every request succeeded."""
@@ -97,6 +102,8 @@ class Fake:
         wait = {"retry-after": str(self.settings["retry_after"])} if self.settings["retry_after"] else {}
         if self.settings["status"]:
             return self.settings["status"], {}, _error("authentication_error", "invalid x-api-key")
+        if now < self.settings["storm_until"] and self.settings["storm_status"] != 429:
+            return self.settings["storm_status"], {}, _error("api_error", "internal error")
         if now < self.settings["storm_until"] or (self.settings["cap"] and self.active >= self.settings["cap"]):
             self.floor = now + self.settings["retry_after"]
             return 429, wait, _error("rate_limit_error", "too many requests")

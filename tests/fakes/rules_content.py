@@ -75,7 +75,10 @@ def structured_output_excludes_citations(call: Call) -> None:
 
 @rule
 def cache_breakpoints_are_few_and_sound(call: Call) -> None:
-    """At most 4 breakpoints, of type ephemeral, with a ttl of 5m or 1h; a long one never after a short one."""
+    """At most 4 breakpoints, of type ephemeral, with a ttl of 5m or 1h; a long one never after a short one.
+
+    The request's own mark stands for one on its last block, which may have no other ttl.
+    """
     marks = list(breakpoints(call))
     for path, mark in marks:
         if not isinstance(mark, dict) or mark.get("type") != "ephemeral":
@@ -88,6 +91,9 @@ def cache_breakpoints_are_few_and_sound(call: Call) -> None:
     if len(marks) + automatic > MAX_BREAKPOINTS:
         refuse(f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {len(marks) + automatic}.")
     lives = [mark.get("ttl") or "5m" for _, mark in marks]
+    last = call.turns[-1].blocks[-1:] if automatic and call.turns else []
+    if last and marks and marks[-1][0] == last[0][0] and lives[-1] != (call.body["cache_control"].get("ttl") or "5m"):
+        refuse("cache_control: the last block has a cache_control with another ttl")
     if "5m" in lives and "1h" in lives[lives.index("5m") :]:
         refuse("a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block")
 

@@ -1,0 +1,165 @@
+"""Sends the requests of an intercepted call and waits for the replies, for async clients; `blocking` does it for the others.
+
+The two differ in nothing but waiting: every decision is the base class's or the run's. While a stream waits, also for a
+server that is silent before its answer, its caller gets pings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import anthropic
+
+from ipy_websearch.model import driving
+from ipy_websearch.model.arriving import arriving_async
+from ipy_websearch.model.driving import LOST, PING, Driver, Written, error_event, framed_events, parsed_events
+from ipy_websearch.model.frames import AsyncBody
+
+
+class Awaiting(Driver):
+    """Drives a run for an async client.
+
+    What a stream waits for runs in a task beside it, so that pings can be given meanwhile; it ends with the stream.
+    """
+
+    _task: asyncio.Future[None] | None = None
+
+    async def answer(self) -> Any:
+        """Return the response for the caller, or the error response of a request that failed."""
+        if not self.request.stream:
+            try:
+                return await self._whole()
+            finally:
+                self.run.close()
+        try:
+            response = await self._send(self.next_request())
+            refused = self.refused(response)
+        except BaseException:
+            self.run.close()
+            raise
+        if refused:
+            self.run.close()
+        return response if refused else self._streamed(response)
+
+    def _streamed(self, response: Any) -> Any:
+        self._response = response
+        if self.wants_bytes:
+            frames = self._events(framed_events)
+            return self.response(stream=AsyncBody(frames, lambda: self._shut(frames)))
+        events = self._events(parsed_events)
+        return self.response(events, stream=AsyncBody(None, lambda: self._shut(events)))
+
+    async def _shut(self, events: Any) -> None:
+        """End the stream. Where another task is reading it, that task ends it as soon as it comes to it."""
+        self.stopped = True
+        if events.ag_running:
+            if self._task is not None:
+                self._task.cancel()
+            await self._hang_up()
+        else:
+            await events.aclose()
+            await self._close()  # one that was never begun has not done that itself
+
+    async def _hang_up(self) -> None:
+        if self._response is not None:
+            await self._response.http_response.aclose()
+
+    async def _whole(self) -> Any:
+        while (request := self.next_request()) is not None:
+            response = await self._send(request)
+            if self.refused(response):
+                return response
+            self.run.begin()
+            self.run.message(self.whole(response, await response.http_response.aread()))
+            if self.run.taken(response.headers.get("request-id")):
+                await self.run.run_calls()
+        return self.response(message=self.run.final())
+
+    async def _send(self, request: Any) -> Any:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                response, text = await self.call_next(request), ""
+                if response.status_code < 400:
+                    return response
+                text = str((await response.http_response.aread())[:1_000])
+            except anthropic.APIConnectionError as exc:
+                if (wait := self.wait(None, str(exc), attempt)) is None:
+                    raise
+            else:
+                if (wait := self.wait(response, text, attempt)) is None:
+                    return response
+            await asyncio.sleep(wait)
+
+    async def _events(self, written: Written) -> AsyncGenerator[Any, None]:
+        try:
+            while self._response is not None:
+                self.begin()
+                try:
+                    async for raws in arriving_async(self._response):
+                        for item in written(self.feed(raws)):
+                            yield item
+                except LOST as exc:
+                    self.lost(exc)
+                self.going()
+                wait, calls = self.taken(self._response)
+                if calls:
+                    self._task = asyncio.ensure_future(self.run.run_calls())
+                    while not await self._ended():
+                        yield written([PING])[0]
+                for item in written(self.rest()):
+                    yield item
+                await self._response.http_response.aclose()
+                self._task = self._following(wait)
+                while not await self._ended():
+                    yield written([PING])[0]
+            for item in written(self.closing()):
+                yield item
+        finally:
+            await self._close()
+
+    async def _ended(self) -> bool:
+        """Wait for what runs beside the stream, for `PING_S` at most; say whether it has ended."""
+        if self._task is None:
+            return True
+        await asyncio.wait((self._task,), timeout=driving.PING_S)
+        if not self._task.done():
+            return False
+        task, self._task = self._task, None
+        self.going()
+        task.result()
+        return True
+
+    async def _close(self) -> None:
+        """Stop what runs beside the stream, book what was used, and close the connection."""
+        task, self._task = self._task, None
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        finally:
+            self.run.close()
+            await self._hang_up()
+
+    def _following(self, wait: float | None) -> asyncio.Future[None] | None:
+        """Begin to send the next request, in `wait` seconds; None when the stream is at its end."""
+        self.going()
+        request = None if self.problem else self.next_request()
+        self._response = None
+        return None if request is None else asyncio.ensure_future(self._next(request, wait))
+
+    async def _next(self, request: Any, wait: float | None) -> None:
+        if wait:
+            await asyncio.sleep(wait)
+        try:
+            response = await self._send(request)
+        except anthropic.APIConnectionError as exc:
+            self.problem = error_event(str(exc))
+            return
+        if self.refused(response):
+            self.failed(response, await response.http_response.aread())
+            return
+        self._response = response
