@@ -1,14 +1,15 @@
-"""`df.web` on every DataFrame, whichever of pandas and this package is imported first. Importing this imports no pandas.
+"""`df.web` on every DataFrame of pandas and Dask, whichever is imported first. Importing this imports neither of them.
 
-pandas has no entry points for accessors (3.1, read 2026-11), so where pandas is not there yet, a finder in front of
-`sys.meta_path` waits for its import, lets the others load it as ever, registers the accessor when that is done, and is gone.
+They have no entry points for accessors (pandas 3.1, Dask 2026.8, read 2026-11), so for what is not there yet, a finder in front
+of `sys.meta_path` waits for its import, lets the others load it as ever, registers the accessor when that is done, and is gone.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ class WebAccessor:
     """Questions to the web about the rows of a frame.
 
     `df.web.enrich({...})` fills columns, `df.web.estimate({...})` says what that would take, `df.web.search("{company} CEO")`
-    gives each row its best search result.
+    gives each row its best search result. A Dask DataFrame is answered with a Dask DataFrame.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -56,29 +57,44 @@ class WebAccessor:
         return look_up(self._frame, query, **options)
 
 
-def register(pandas: ModuleType) -> None:
-    """Put the accessor on pandas' DataFrame, unless it is there."""
-    if getattr(pandas.DataFrame, NAME, None) is not WebAccessor:
-        pandas.api.extensions.register_dataframe_accessor(NAME)(WebAccessor)
+def _register_pandas(module: ModuleType) -> None:
+    if getattr(module.DataFrame, NAME, None) is not WebAccessor:
+        module.api.extensions.register_dataframe_accessor(NAME)(WebAccessor)
+
+
+def _register_dask(module: ModuleType) -> None:
+    with suppress(ImportError):  # another version of Dask may have it elsewhere, and is to be imported all the same
+        from dask.dataframe.extensions import register_dataframe_accessor
+
+        if getattr(module.DataFrame, NAME, None) is not WebAccessor:
+            register_dataframe_accessor(NAME)(WebAccessor)
+
+
+_LIBRARIES: dict[str, Callable[[ModuleType], None]] = {"pandas": _register_pandas, "dask.dataframe": _register_dask}
+"""Each module that has a DataFrame, with what puts the accessor on it."""
 
 
 def install() -> None:
-    """Register with pandas now, or as soon as it has been imported."""
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and hasattr(pandas, "DataFrame") and hasattr(pandas, "api"):
-        register(pandas)
-    elif not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Waiting())
+    """Register with pandas and Dask now, or as soon as they have been imported."""
+    waited_for = {finder.name for finder in sys.meta_path if isinstance(finder, _Waiting)}
+    for name, register in _LIBRARIES.items():
+        module = sys.modules.get(name)
+        if module is not None and hasattr(module, "DataFrame") and not getattr(module.__spec__, "_initializing", False):
+            register(module)
+        elif name not in waited_for:
+            sys.meta_path.insert(0, _Waiting(name))
 
 
 class _Waiting:
-    """A finder that only looks out for pandas."""
+    """A finder that only looks out for one module."""
 
-    _busy = False
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._busy = False
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return pandas' own spec with a loader that registers the accessor afterwards; None for everything else."""
-        if name != "pandas" or self._busy:
+        """Return the module's own spec with a loader that registers the accessor afterwards; None for everything else."""
+        if name != self.name or self._busy:
             return None
         self._busy = True
         try:
@@ -86,29 +102,31 @@ class _Waiting:
         finally:
             self._busy = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Registering(spec.loader)  # type: ignore[assignment]
+            spec.loader = _Registering(spec.loader, name)  # type: ignore[assignment]
         return spec
 
 
 class _Registering:
-    """Pandas' own loader; when it has run, the accessor is registered and the finder removed."""
+    """A module's own loader; when it has run, the accessor is registered and the finder removed."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, name: str) -> None:
         self._loader = loader
+        self._name = name
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Return what pandas' own loader makes."""
+        """Return what the module's own loader makes."""
         module: ModuleType | None = self._loader.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Load pandas, then register."""
+        """Load the module, then register."""
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Waiting)]
-        register(module)
+        finders = [f for f in sys.meta_path if not (isinstance(f, _Waiting) and f.name == self._name)]
+        sys.meta_path[:] = finders
+        _LIBRARIES[self._name](module)

@@ -53,12 +53,12 @@ def context(session: Session, question: str, **options: Any) -> Context:
 
     Raises:
         ConfigError: an option is wrong, or there is neither a question nor a conversation.
-        MissingKeyError: a model or an engine was named without a key.
+        MissingKeyError: an engine was named without a key; a model needs none here.
     """
     if not question.strip() and not session.answers:
         raise ConfigError("there is no conversation yet; write a question: %ask --context How many moons does Mars have?")
     options["follow"] = options.get("follow") or not question.strip()
-    loop = session.start(question if question.strip() else _NO_QUESTION, **options).loop
+    loop = session.start(question if question.strip() else _NO_QUESTION, sends=False, **options).loop
     body = loop.means.body(list(loop.messages))
     most = estimate_tokens(body)
     parts = [ContextPart(role, what, _usual(text_tokens(text)), text) for role, what, text in _parts(body)]

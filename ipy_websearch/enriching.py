@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import wait
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch import api
 from ipy_websearch.enrichment.bar import Bar, Tally
+from ipy_websearch.enrichment.clusters.dask_frame import is_dask, look_up_on_dask
 from ipy_websearch.enrichment.lookup import Lookup
 from ipy_websearch.enrichment.report import Estimate
 from ipy_websearch.enrichment.start import closing_text
@@ -62,8 +64,10 @@ def enrich(
 
     Added are each column and, with `sources`, `{column}_source` (the address of a search result that says so),
     `{column}_quote` (its words) and `{column}_confidence` (0 to 1, as the model states it); then `enrich_status` ("ok",
-    "error", "budget", "interrupted", "skipped" for rows whose inputs are missing), `enrich_error` and `enrich_cost_usd` (US
-    dollars of this call; rows with equal inputs are asked once, and the first has the cost). `attrs["report"]` sums it up.
+    "error", "budget", "interrupted", "skipped" for rows whose inputs are missing), `enrich_error` (why, or which values of a
+    filled row were left out because they fit no type: the next call asks for these again) and `enrich_cost_usd` (US dollars
+    of this call; rows with equal inputs are asked once, and the first has the cost). `attrs["report"]` sums it up. A frame
+    may be enriched again: what an enrichment added is replaced, your own columns never are.
 
     `model` None is the setting `enrich_model`; "offline" is the built-in one. `concurrency` requests run at once, fewer when
     the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain),
@@ -73,8 +77,8 @@ def enrich(
     says what the whole would take. An interrupt stops the run and returns the frame as far as it is.
 
     `mode="batch"` hands the rows in to the Message Batches API: half the price of tokens, done within a day (mostly an hour),
-    with the API's own web search, which gives sources but no quotes. An interrupt, or the end of the kernel, leaves what was
-    handed in at the API, where it goes on; the same call later collects it.
+    with the API's own web search; a quote is what the model cited for the value, missing where it cited nothing. An interrupt,
+    or the end of the kernel, leaves what was handed in at the API, where it goes on; the same call later collects it.
 
     `cluster` is a `dask.distributed` client, a cluster or a scheduler's address: the rows are asked for on its workers, with
     one concurrency, one rate and one budget for all of them, and kept in this computer's store. The workers get the session's
@@ -89,7 +93,8 @@ def enrich(
     [2, 274]
 
     Raises:
-        ConfigError: a question, type or option is wrong; nothing was sent. MissingKeyError: there is no key for the model.
+        ConfigError: a question, type or option is wrong, or a column of your own is where a new one would go; nothing was
+            sent. MissingKeyError: there is no key for the model.
         EnrichmentError: the first rows all failed in the same way, so that it was given up with nothing done.
     """
     work = api.session().enrichment(
@@ -141,7 +146,8 @@ def look_up(
     """Return the frame with the best search result for each row: search_title, search_url, search_description,
     search_provider and search_error (all text, missing where there is nothing).
 
-    `query` names columns in braces; equal queries are searched for once. Further options are those of `search`.
+    `query` names columns in braces; equal queries are searched for once. Further options are those of `search`. For a Dask
+    DataFrame this process searches at once, and what comes back is a Dask DataFrame as it is from `enrich`.
 
     Raises:
         ConfigError: the query names no column or one that is not there; nothing was sent.
@@ -152,7 +158,8 @@ def look_up(
     async def search(text: str) -> Any:
         return await session.search(text, provider=provider, **options)
 
-    work = Lookup(frame, query, search, at_least(1, "concurrency", concurrency, 16))
+    start = partial(Lookup, template=query, search=search, concurrency=at_least(1, "concurrency", concurrency, 16))
+    work: Any = look_up_on_dask(start, frame, query) if is_dask(frame) else start(frame)
     drive(work, progress)
     return work.frame()
 

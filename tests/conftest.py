@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio._backends._asyncio
+import anyio.from_thread  # pytest compiles it at its import, which CPython 3.11 can fail at deep inside a test (gh-106905)
 import pytest
 from hypothesis import HealthCheck, settings
 

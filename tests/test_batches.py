@@ -352,3 +352,72 @@ def test_the_recorded_results_are_understood() -> None:
         assert found.turns is not None and found.turns[0]["content"][0]["text"] in ("4", "Jupiter")
         assert Usage.from_api(entry["result"]["message"]["usage"]).output_tokens in (4, 5)
         assert re.search("record", found.turns[-1]["content"][0]["text"])
+
+
+# --- results that cannot be read ----------------------------------------------------------------------------------------
+
+
+def cut(lines: list[str]) -> list[str]:
+    """Return the lines of results with the second one cut off in the middle."""
+    return [lines[0], lines[1][:30], *lines[2:]]
+
+
+def result_reads(fake: Any) -> int:
+    """Return how often results were asked for."""
+    return sum("/results" in line for line in fake.batches.log)
+
+
+def test_a_line_that_is_broken_once_costs_nothing(messages_api: Any) -> None:
+    """The other rows are kept at once, the results are read again, and every row has its value."""
+    messages_api.behave(echo)
+    scripts = iter([cut, list])
+    messages_api.batches.mangle = lambda lines: next(scripts)(lines)
+    out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
+    assert list(out.ceo) == [f"Boss of {name}" for name in "ABC"]
+    assert result_reads(messages_api) == 2 and out.attrs["report"]["warnings"] == []
+    assert ipy_websearch.cost().usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
+
+
+@pytest.mark.parametrize(
+    "broken", ['{"custom_id": "', "[]", "null", '{"custom_id": "x"}', '{"custom_id": "x", "result": null}']
+)
+def test_a_line_that_is_always_broken_costs_its_own_row_only(messages_api: Any, broken: str) -> None:
+    """After three readings the row without a result is an error, and the report says why; the next call asks it alone."""
+    messages_api.behave(echo)
+    messages_api.batches.mangle = lambda lines: [lines[0], broken, *lines[2:]]
+    out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
+    assert list(out.enrich_status) == ["ok", "error", "ok"] and "no result for this row" in out.enrich_error[1]
+    assert "1 line of the results of batch" in str(out.attrs["report"]) and result_reads(messages_api) == 3
+    messages_api.batches.mangle = list
+    assert ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH).ceo.notna().all() and len(messages_api.requests) == 4
+
+
+def test_a_broken_line_beside_all_results_is_no_loss(messages_api: Any) -> None:
+    """Every row has its result: nothing is read again, nothing is said."""
+    messages_api.behave(echo)
+    messages_api.batches.mangle = lambda lines: [*lines, "<html>"]
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    assert out.ceo.notna().all() and result_reads(messages_api) == 1 and out.attrs["report"]["warnings"] == []
+
+
+def test_results_that_cannot_be_read_at_all_stay_at_the_api(messages_api: Any) -> None:
+    """A gateway's page instead of results: the run ends and says so; the next call collects what was paid for."""
+    messages_api.behave(echo)
+    messages_api.batches.mangle = lambda lines: ["<html>bad gateway</html>"]
+    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
+    assert set(out.enrich_status) == {"interrupted"} and "cannot be read" in out.enrich_error[0]
+    assert "2 rows in 1 batch" in str(out.attrs["report"]) and result_reads(messages_api) == courier.UNREAD_TRIES
+    messages_api.batches.mangle = list
+    assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
+
+
+def test_the_bar_says_what_a_batch_waits_for(messages_api: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """How many rows are at the API, and why it could not be asked after them."""
+    messages_api.behave(echo)
+    messages_api.batches.polls = 1
+    monkeypatch.setattr(courier, "MAX_POLL_S", 0.5)
+    monkeypatch.setattr(courier, "FIRST_POLL_S", 0.5)
+    messages_api.batches.mangle = cut
+    ipy_websearch.enrich(companies(*"ABC"), CEO, **(BATCH | {"progress": True}))
+    shown = capsys.readouterr().err
+    assert "in 1 batch at the API" in shown and "cannot be read" in shown

@@ -88,3 +88,13 @@ def test_known_names_and_aliases_get_no_note(messages_api: Any, shell: Any) -> N
     messages_api.reply(text("Hello."))
     shell.run("a = %ask --model haiku hi there")
     assert messages_api.bodies[0]["model"] == "claude-haiku-5-5" and shell.ns["a"].notices == ()
+
+
+def test_the_context_of_a_named_model_needs_no_key(brave_api: Any, shell: Any, offline: list[str]) -> None:
+    """Nothing is sent, so `--context --model` asks for none, as `--estimate` does; asking the model itself does."""
+    shown = shell.run("c = %ask --context --model sonnet who wrote Ruby?")
+    assert shown.ok, shown.error
+    assert shell.ns["c"].context.model == "claude-sonnet-5-5" and (shell.ns["c"].role == "tools").any()
+    refused = shell.run("%ask --model sonnet who wrote Ruby?")
+    assert not refused.ok and "ANTHROPIC_API_KEY" in str(refused.error)
+    assert offline == []

@@ -243,6 +243,11 @@ def test_the_script_is_checked_against_the_request(client: anthropic.Anthropic, 
     with pytest.raises(AssertionError, match="tool_choice none"):
         api.check()
     api.problems.clear()
+    api.reply("I look.", tool_use("look"))
+    client.messages.create(**body(tools=[tool()], tool_choice={"type": "any"}, model="claude-haiku-5-5"))
+    with pytest.raises(AssertionError, match="writes text although"):
+        api.check()
+    api.problems.clear()
     with pytest.raises(anthropic.InternalServerError, match="no reply was scripted"):
         client.messages.create(**body())
     with pytest.raises(AssertionError, match="no reply was left"):

@@ -6,8 +6,9 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.columns import PARTS, Column, added_names
+from ipy_websearch.enrichment.columns import NOTED, PARTS, Column, added_names, earlier_names
 from ipy_websearch.enrichment.outcome import NOT_ASKED, Outcome
+from ipy_websearch.enrichment.plan import names_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,14 +63,22 @@ def _costs(place: array[int], outcomes: Sequence[Outcome | None]) -> list[float 
 
 
 def joined(frame: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with added columns beside its own; those of an earlier enrichment give way to new ones of their name."""
+    """Return a frame with added columns beside its own; those of an earlier enrichment give way to new ones of their name.
+
+    What was added is noted in `attrs`, so that the next enrichment can tell it from the caller's own columns.
+    """
     import pandas as pd
 
-    kept = frame.loc[:, [str(name) not in added.columns for name in frame.columns]]
+    names, new = names_of(frame), [str(name) for name in added.columns]
+    about_values = {f"{name}_{part}" for name in new for part in PARTS}  # an old source would stand beside a new value
+    gone = {*new, *(about_values & earlier_names(names, ()))}
+    kept = frame.loc[:, [name not in gone for name in names]]
     if frame.columns.nlevels > 1:
         blanks = [""] * (frame.columns.nlevels - 1)
         added.columns = pd.MultiIndex.from_tuples([(name, *blanks) for name in added.columns])
     joined = pd.concat([kept, added], axis=1)
     joined.columns.names = frame.columns.names
-    joined.attrs = dict(frame.attrs)
+    noted = frame.attrs.get(NOTED)
+    before = noted if isinstance(noted, list) else []
+    joined.attrs = {**frame.attrs, NOTED: [*(name for name in before if name in names and name not in gone), *new]}
     return joined

@@ -7,17 +7,28 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from ipy_websearch.enrichment.report import money
+from ipy_websearch.enrichment.report import duration, money
+
+SHOWN_FROM_S = 1.0
+"""A `retry-after` of less than these seconds is not worth a word."""
+
+
+class Floor(Protocol):
+    """What knows how long the API wants to be left alone."""
+
+    @property
+    def floor_s(self) -> float:
+        """Seconds for which a `retry-after` still holds."""
 
 
 @dataclass(slots=True)
 class Tally:
     """The counts of a run as they stand, in distinct rows; written by the run, read by whoever shows them.
 
-    `note` says what the run is waiting for, "" when rows come in by themselves; `name` is the bar's, `kept_in` where rows
-    come from that need no asking.
+    `note` says what the run is waiting for, "" when rows come in by themselves; `gate` knows of the API's `retry-after`, None
+    when nothing is sent; `name` is the bar's, `kept_in` where rows come from that need no asking.
     """
 
     total: int = 0
@@ -26,6 +37,7 @@ class Tally:
     cached: int = 0
     cost_usd: float = 0.0
     note: str = ""
+    gate: Floor | None = None
     name: str = "enrich"
     kept_in: str = "the store"
 
@@ -33,6 +45,22 @@ class Tally:
     def finished(self) -> int:
         """Rows that are through, well or badly."""
         return self.done + self.failed + self.cached
+
+    @property
+    def waits_for(self) -> str:
+        """What is being waited for, "" for nothing but answers."""
+        gate = self.gate  # the run may take it away at any time
+        floor_s = gate.floor_s if gate is not None else 0.0
+        told = f"waiting for the API (retry-after) {duration(floor_s)}" if floor_s >= SHOWN_FROM_S else ""
+        return ", ".join(filter(None, (self.note, told)))
+
+    def end(self) -> list[str]:
+        """Take note that nothing is sent any more; return what the report should say of it."""
+        left_s = self.gate.floor_s if self.gate is not None else 0.0
+        self.note, self.gate = "", None
+        if left_s < SHOWN_FROM_S or self.finished >= self.total:
+            return []
+        return [f"when it ended, the API had asked to be left alone for another {duration(left_s)} (retry-after)"]
 
 
 class Bar:
@@ -55,8 +83,8 @@ class Bar:
         if self._bar.total != self._tally.total:
             self._bar.total = self._tally.total
         facts = f"{self._tally.failed} failed, {self._tally.cached} from {self._tally.kept_in}, {money(self._tally.cost_usd)}"
-        note = f", {self._tally.note}" if self._tally.note else ""
-        self._bar.set_postfix_str(f"{facts}{note}", refresh=bool(note))
+        waits_for = self._tally.waits_for
+        self._bar.set_postfix_str(", ".join(filter(None, (facts, waits_for))), refresh=bool(waits_for))
         self._bar.update(self._tally.finished - self._bar.n)
 
     def close(self) -> None:

@@ -5,16 +5,16 @@ A template names columns of the frame in braces: "Who is the CEO of {company}?";
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Any, get_origin
 
 from ipy_websearch.config import did_you_mean
+from ipy_websearch.enrichment.fitting import fit, number, says_nothing
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.loop.table import SCHEMAS, TYPES
+from ipy_websearch.text import plain, shorten
 
 MAX_COLUMNS = 16
 """The API takes 16 unions in strict tools (platform.claude.com/docs, structured outputs, read 2026-11); each null is one."""
@@ -23,9 +23,19 @@ OWN = ("enrich_status", "enrich_error", "enrich_cost_usd")
 """The columns about a row; those about a value are `{column}_source`, `_quote` and `_confidence`."""
 
 PARTS = ("source", "quote", "confidence")
+
+NOTED = "enrich_columns"
+"""Where a frame's `attrs` name the columns that enrichments have added to it: those alone may be replaced."""
+
+ABSENT: Any = object()
+"""Stands for a value that a record does not have at all; null is one that was not found."""
+
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_INT_RANGE = range(-(2**63), 2**63)
+
+
+_WORDS = {str: "text", bool: "yes or no", float: "number"}
+_SHOWN_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,20 @@ class Column:
         """Return a value in the column's type, None when it does not fit."""
         if self.choices:
             return next((choice for choice in self.choices if _same(choice, value)), None)
-        return _FITTERS[self.kind](value)
+        return fit(self.kind, value)
+
+    def is_nothing(self, value: Any) -> bool:
+        """Return whether a value says that none was found, in whatever words, unless these are one of the choices."""
+        return says_nothing(value) and (not self.choices or self.fit(value) is None)
+
+    def fault(self, value: Any) -> str:
+        """Return what is wrong with a value that does not fit, in a few words, "" when it says that none was found."""
+        if self.is_nothing(value):
+            return ""
+        if value is ABSENT:
+            return f"{self.name} is left out: the model's record lacks it"
+        kind = "none of the choices" if self.choices else f"no {_WORDS.get(self.kind, self.kind.__name__)}"
+        return f"{self.name} is left out: “{shorten(plain(str(value)), _SHOWN_CHARS)}” is {kind}"
 
 
 def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -99,6 +122,27 @@ def parse_columns(columns: Mapping[str, Any], known: Sequence[str]) -> tuple[Col
 def added_names(columns: Iterable[Column], sources: bool) -> list[str]:
     """Return the names of all columns that an enrichment adds, in their order."""
     return [*(n for c in columns for n in (c.name, *(f"{c.name}_{part}" for part in PARTS if sources))), *OWN]
+
+
+def earlier_names(names: Iterable[str], noted: Any) -> set[str]:
+    """Return which of a frame's columns an earlier enrichment added.
+
+    They are `noted` in the frame's `attrs`, which pandas often loses, or are known by what stands beside them: the columns
+    about the row, and a value's source, quote and confidence.
+    """
+    there = set(names)
+    listed = {name for name in noted if isinstance(name, str)} if isinstance(noted, list | tuple) else set()
+    whole = there >= {*OWN}
+    about_rows = there & {*OWN} & (there if whole else listed)
+    about_values = {f"{name}_{part}" for name in listed for part in PARTS}
+    found = set(about_rows)
+    for name in (there | listed) - {*OWN}:
+        group = {name, *(f"{name}_{part}" for part in PARTS)}
+        if whole and group <= there:
+            found |= group
+        elif name in listed - about_values and (len(group & there) > 1 or (about_rows and name in there)):
+            found |= group & listed & there
+    return found
 
 
 def _names(columns: Sequence[Column]) -> list[str]:
@@ -169,52 +213,7 @@ def fill(template: str, values: Mapping[str, str | None]) -> str:
 def _same(choice: Any, value: Any) -> bool:
     if isinstance(choice, str) and isinstance(value, str):
         return choice.strip().casefold() == value.strip().casefold()
-    return type(choice) is type(value) and bool(choice == value)
-
-
-def _number(value: Any) -> int | float | None:
-    """Return a finite number; text such as "1,234" counts, True does not."""
-    if isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d[\d,]*(\.\d+)?\s*", value):
-        value = float(value.replace(",", "")) if "." in value else int(value.replace(",", ""))
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value
-
-
-def _int(value: Any) -> int | None:
-    number = _number(value)
-    whole = number is not None and (isinstance(number, int) or number.is_integer()) and int(number) in _INT_RANGE
-    return int(number) if whole and number is not None else None
-
-
-def _float(value: Any) -> float | None:
-    number = _number(value)
-    try:
-        return None if number is None else float(number)
-    except OverflowError:
-        return None
-
-
-def _bool(value: Any) -> bool | None:
-    if isinstance(value, str):
-        return {"true": True, "yes": True, "false": False, "no": False}.get(value.strip().lower())
-    return value if isinstance(value, bool) else None
-
-
-def _date(value: Any) -> date | None:
-    try:
-        return date.fromisoformat(value.strip()[:10]) if isinstance(value, str) else None
-    except ValueError:
-        return None
-
-
-def _str(value: Any) -> str | None:
-    text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
-    return text or None
-
-
-def _list(value: Any) -> list[str] | None:
-    return [str(item) for item in value if item is not None] if isinstance(value, list) else None
-
-
-_FITTERS = {str: _str, int: _int, float: _float, bool: _bool, date: _date, list: _list}
+    if isinstance(choice, bool) or isinstance(value, bool):
+        return choice is value
+    wanted = number(choice)
+    return wanted is not None and wanted == number(value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.config import did_you_mean
+from ipy_websearch.enrichment.assemble import joined
 from ipy_websearch.enrichment.bar import Tally
-from ipy_websearch.enrichment.columns import fill, template_fields
-from ipy_websearch.enrichment.plan import distinct_texts, inputs_of
+from ipy_websearch.enrichment.columns import NOTED, fill, template_fields
+from ipy_websearch.enrichment.plan import distinct_texts, inputs_of, names_of
 from ipy_websearch.errors import ConfigError, WebSearchError
 from ipy_websearch.results import SearchResults
 
@@ -20,17 +21,31 @@ COLUMNS = ("search_title", "search_url", "search_description", "search_provider"
 Search = Callable[[str], Awaitable[SearchResults]]
 
 
+def query_fields(template: str, names: Sequence[str], noted: Any = ()) -> tuple[str, ...]:
+    """Return the columns that a query names; `names` are the frame's, `noted` what its `attrs` say of earlier runs.
+
+    Raises:
+        ConfigError: it names none, or one that is not there, or a column of the caller's is where a new one would go.
+    """
+    fields = template_fields(template)
+    for field in fields:
+        if field not in names:
+            raise ConfigError(f"the query names {{{field}}}, which is no column of the frame{did_you_mean(field, names)}")
+    if not fields:
+        raise ConfigError("the query names no column; put one in braces, such as {company} CEO")
+    earlier = COLUMNS if set(COLUMNS) <= set(names) else noted if isinstance(noted, list) else ()
+    for name in COLUMNS:
+        if name in fields or (name in names and name not in earlier):
+            why = "the query names" if name in fields else "no search added"
+            raise ConfigError(f"the frame already has a column {name!r}, which {why}; rename it")
+    return fields
+
+
 class Lookup:
     """The searches of one frame; `run` it once, then `frame()` gives the rows as far as they are, also after `stop()`."""
 
     def __init__(self, frame: pd.DataFrame, template: str, search: Search, concurrency: int) -> None:
-        names = [str(name) for name in frame.columns]
-        fields = template_fields(template)
-        for field in fields:
-            if field not in names:
-                raise ConfigError(f"the query names {{{field}}}, which is no column of the frame{did_you_mean(field, names)}")
-        if not fields:
-            raise ConfigError("the query names no column; put one in braces, such as {company} CEO")
+        fields = query_fields(template, names_of(frame), frame.attrs.get(NOTED))
         rows = inputs_of(frame, fields)
         self._queries = [None if None in row else fill(template, dict(zip(fields, row, strict=True))) for row in rows]
         self._found: dict[str, tuple[str | None, ...]] = {}
@@ -69,8 +84,7 @@ class Lookup:
         left: tuple[str | None, ...] = (None, None, None, None, "interrupted")
         rows = [missing if query is None else self._found.get(query, left) for query in self._queries]
         data = {name: pd.array([row[n] for row in rows], dtype="string") for n, name in enumerate(COLUMNS)}
-        kept = self._frame.loc[:, [str(name) not in COLUMNS for name in self._frame.columns]]
-        return pd.concat([kept, pd.DataFrame(data, index=self._frame.index)], axis=1)
+        return joined(self._frame, pd.DataFrame(data, index=self._frame.index))
 
     async def _slot(self, queue: Iterator[str]) -> None:
         for query in queue:

@@ -19,7 +19,8 @@ class Report(dict[str, Any]):
     """The report in `frame.attrs["report"]`: a dict of numbers and texts (so that the frame can be saved with it).
 
     Keys: rows, ok, error, budget, interrupted, skipped (rows by status), asked and stored (distinct rows), requests,
-    cost_usd (None: unknown), seconds, failures (a list of {message, rows, example}), warnings.
+    cost_usd (None: unknown), seconds, failures (a list of {message, rows, example}), faults (another one, of values that were
+    left out of rows that are filled), warnings.
     """
 
     def __str__(self) -> str:
@@ -33,9 +34,9 @@ class Report(dict[str, Any]):
         parts = [f"{self['ok']:,} of {self['rows']:,} row{'s' * (self['rows'] != 1)} filled"]
         parts += [f"{self[name]:,} {words}" for name, words in _WORDS.items() if self[name]]
         head = f"{', '.join(parts)}; {money(self['cost_usd'])}, {duration(self['seconds'])}"
-        shown = [_failure_line(failure) for failure in self["failures"][:_SHOWN]]
-        more = len(self["failures"]) - _SHOWN
-        return [head, *shown, *([f"  … and {more} other messages"] if more > 0 else []), *self["warnings"]]
+        faults = _group_lines(self.get("faults", []))
+        heading = ["values that fit no type are missing; the next call asks for them again:"] if faults else []
+        return [head, *_group_lines(self["failures"]), *heading, *faults, *self["warnings"]]
 
 
 _WORDS = {
@@ -47,9 +48,24 @@ _WORDS = {
 }
 
 
-def _failure_line(failure: dict[str, Any]) -> str:
-    example = f" (such as {failure['example']})" if failure["example"] else ""
-    return f"  {failure['rows']:,} x {failure['message']}{example}"
+Group = dict[str, Any]
+
+
+def _group_lines(groups: Sequence[Group]) -> list[str]:
+    more = len(groups) - _SHOWN
+    examples = [f" (such as {group['example']})" if group["example"] else "" for group in groups]
+    lines = [f"  {g['rows']:,} x {g['message']}{e}" for g, e in zip(groups[:_SHOWN], examples, strict=False)]
+    return [*lines, *([f"  … and {more} other messages"] if more > 0 else [])]
+
+
+def _add(groups: dict[str, Group], alike: str, message: str, rows: int, example: str) -> None:
+    """Count rows into the group of messages that are alike; its first message stands for all."""
+    group = groups.setdefault(alike, {"message": message, "rows": 0, "example": shorten(example, 60)})
+    group["rows"] += rows
+
+
+def _largest_first(groups: dict[str, Group]) -> list[Group]:
+    return sorted(groups.values(), key=lambda group: -group["rows"])
 
 
 def make_report(
@@ -64,16 +80,16 @@ def make_report(
 ) -> Report:
     """Return the report; `counts` says how many rows of the frame each outcome stands for, `names` what they are about."""
     by_status: Counter[str] = Counter()
-    failures: dict[str, dict[str, Any]] = {}
+    failures: dict[str, Group] = {}
+    faults: dict[str, Group] = {}
     for outcome, count, name in zip(outcomes, counts, names, strict=True):
         if outcome is None or not count:
             continue
         by_status[outcome.status] += count
         if outcome.status == "error":
-            group = failures.setdefault(
-                alike(outcome.error), {"message": outcome.error, "rows": 0, "example": shorten(name, 60)}
-            )
-            group["rows"] += count
+            _add(failures, alike(outcome.error), outcome.error, count, name)
+        for fault in (cell.fault for cell in outcome.cells if cell.fault):
+            _add(faults, fault.partition("“")[0], fault, count, name)
     known = [outcome for outcome, count in zip(outcomes, counts, strict=True) if outcome is not None and count]
     stored = sum(outcome.cached for outcome in known)
     return Report(
@@ -84,7 +100,8 @@ def make_report(
         requests=requests,
         cost_usd=cost_usd,
         seconds=round(seconds, 3),
-        failures=sorted(failures.values(), key=lambda group: -group["rows"]),
+        failures=_largest_first(failures),
+        faults=_largest_first(faults),
         warnings=list(warnings),
     )
 

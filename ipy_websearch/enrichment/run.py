@@ -20,7 +20,7 @@ from ipy_websearch.enrichment.assemble import assemble
 from ipy_websearch.enrichment.bar import Tally
 from ipy_websearch.enrichment.bench import Bench, Options
 from ipy_websearch.enrichment.funds import Funds
-from ipy_websearch.enrichment.outcome import NOT_ASKED, Cell, Outcome, Status
+from ipy_websearch.enrichment.outcome import NOT_ASKED, Cell, Outcome, Status, answered
 from ipy_websearch.enrichment.plan import Inputs, Plan
 from ipy_websearch.enrichment.report import Estimate, Report, alike, make_estimate, make_report
 from ipy_websearch.enrichment.row import Asked, RowAsker, make_recipe
@@ -65,17 +65,16 @@ class Enrichment:
         self._options = options
         self._stored: dict[int, dict[int, Stored]] = {}
         self._stop: tuple[Status, str] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._same_failures: tuple[str, int] = ("", 0)
         self._gave_up = ""
         self._book: Books | None = None
         self._scale = Decimal(1)
-        self._notes: list[str] = [f"replayed from {bench.replayed_from}"] if bench.replayed_from else []
+        self._notes = [*plan.notes, *([f"replayed from {bench.replayed_from}"] if bench.replayed_from else [])]
         self._requests = 0
         self._seconds = 0.0
-        searches = options.max_searches
-        tools = f"web_search({bench.provider or ''}) x {searches}" if searches else "none"
+        tools = f"web_search({bench.provider or ''}) x {options.max_searches}" if options.max_searches else "none"
         tools += f", web_fetch x {options.max_fetches}" if options.max_fetches else ""
         self._shelf = Shelf(plan, bench.store, bench.model, tools)
 
@@ -187,7 +186,8 @@ class Enrichment:
             return
         books = self._book = self._book or self._books(len(rows))
         funds = Funds(self._bench.model, self._bench.ceilings)
-        sender = Sender(self._bench.client, Gate(self._options.concurrency), funds, self._bench.timeout_s)
+        gate = self.tally.gate = Gate(self._options.concurrency)
+        sender = Sender(self._bench.client, gate, funds, self._bench.timeout_s)
         queue = iter(rows)
         slots = min(self._options.concurrency, len(rows))
         asker = RowAsker(make_recipe(self._bench, self._options), self.plan.columns, sender, books)
@@ -196,8 +196,7 @@ class Enrichment:
                 await self._together([self._slot(itertools.islice(queue, 1), asker)])
             await self._together([self._slot(queue, asker) for _ in range(slots)])
         finally:
-            self._requests += sender.sent
-            self._scale = funds.scale
+            self._requests, self._scale = self._requests + sender.sent, funds.scale
 
     def _books(self, rows: int) -> Books:
         """Return where the run's requests are written down: it is one question of the ledger."""
@@ -252,7 +251,7 @@ class Enrichment:
         if asked.status != "ok":
             return Outcome(asked.status, error=asked.error)
         found = {**{c: s.cell for c, s in stored.items()}, **dict(zip(numbers, asked.cells, strict=True))}
-        return Outcome("ok", self._ordered(found), self._note(self.plan.inputs[n]))
+        return answered(self._ordered(found), self._note(self.plan.inputs[n]))
 
     def _finish(self, n: int, outcome: Outcome, used: Used | None) -> None:
         """Take a row's outcome; `used` says what it cost and took, when it was asked at all."""
@@ -296,5 +295,6 @@ class Enrichment:
         for n, outcome in enumerate(self.outcomes):
             if outcome is None:
                 self.outcomes[n] = Outcome(status, error=error)
+        self._notes += self.tally.end()
         self._bench.ledger.write_held()
         self._bench.spent(self.cost_usd)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.outcome import Cell
 from ipy_websearch.enrichment.plan import Inputs, Plan
 from ipy_websearch.enrichment.store import Store, Stored, cell_key
@@ -59,8 +61,10 @@ class Shelf:
         return {c: cell_key(self._model, self._tools, columns[c], values) for c in self._plan.askable(inputs)}
 
     def _get(self, keys: Sequence[tuple[bytes, int]]) -> dict[bytes, Stored]:
+        columns = {key: self._plan.columns[c] for key, c in keys}
         try:
-            return self._store.get([key for key, _ in keys], [self._plan.columns[c] for _, c in keys])
+            found = self._store.get([*columns], [*columns.values()])
+            return {key: _without_nothing(stored, columns[key]) for key, stored in found.items()}
         except sqlite3.Error as exc:
             self.warn(f"the store could not be read ({exc}); every row is asked")
             return {}
@@ -69,3 +73,9 @@ class Shelf:
         """Note what went wrong, once."""
         if text not in self._failures:
             self._failures.append(text)
+
+
+def _without_nothing(stored: Stored, column: Column) -> Stored:
+    """Return what is stored with a null for "N/A" and its like, which earlier versions kept as text."""
+    value = stored.cell.value
+    return replace(stored, cell=Cell()) if value is not None and column.is_nothing(value) else stored

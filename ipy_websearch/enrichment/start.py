@@ -17,6 +17,7 @@ from ipy_websearch.config import OFFLINE_MODEL, WebSearch, did_you_mean
 from ipy_websearch.credentials import Credentials
 from ipy_websearch.enrichment.bar import Bar
 from ipy_websearch.enrichment.bench import Bench, Options
+from ipy_websearch.enrichment.clusters.dask_frame import is_dask, start_on_dask
 from ipy_websearch.enrichment.plan import make_plan
 from ipy_websearch.enrichment.run import Enrichment
 from ipy_websearch.enrichment.store import Store
@@ -96,13 +97,11 @@ def start(
         raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
     if mode == "batch" and host.tape is not None:
         raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
-    if type(frame).__module__.startswith("dask."):
-        from ipy_websearch.enrichment.clusters.dask_frame import start_on_dask
-
+    if is_dask(frame):
         given: dict[str, Any] = {"model": model, "concurrency": concurrency, "max_searches": max_searches}
         given["max_fetches"] = max_fetches
         given |= {"budget_usd": budget_usd, "resume": resume, "sources": sources, "sample": sample, "provider": provider}
-        work: Enrichment = start_on_dask(partial(start, host, mode=mode, **given), frame, columns, cluster, mode)
+        work: Enrichment = start_on_dask(partial(start, host, mode=mode, **given), frame, columns, cluster, mode, sources)
         return work
     options = Options(
         at_least(1, "concurrency", concurrency, 16),
@@ -113,7 +112,7 @@ def start(
     )
     if options.max_fetches and (cluster is not None or mode == "batch"):
         raise ConfigError("pages are read by this process: leave max_fetches out, or mode='batch' and the cluster")
-    plan = make_plan(frame, columns, sample=sample)
+    plan = make_plan(frame, columns, sample=sample, sources=options.sources)
     client, name = _model(host, model)
     engine = provider or host.settings.provider or None
     if engine and options.max_searches:

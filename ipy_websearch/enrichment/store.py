@@ -1,8 +1,8 @@
 """Every value ever found, in one SQLite file that all kernels share: nothing that was paid for is asked again.
 
 The invariant: `put` returns when the cells are on disk, a cell is replaced as a whole, and only successes are kept (a value
-that was looked for and not found is one). Cells are found by a digest of all that their value depends on: version, model,
-tools, question, type and the row's inputs; another kernel that asks the same finds them.
+that was looked for and not found is one; one that fits no type is none). Cells are found by a digest of all that their value
+depends on: version, model, tools, question, type and the row's inputs; another kernel that asks the same finds them.
 """
 
 from __future__ import annotations
@@ -119,12 +119,13 @@ class Store:
         usd: float | None,
         seconds: float,
     ) -> None:
-        """Write the cells of one row inside a transaction."""
-        parts, now = max(len(cells), 1), time.time()
+        """Write the cells of one row inside a transaction, but for those that are at fault."""
+        kept = [entry for entry in cells if not entry[2].fault]
+        parts, now = max(len(kept), 1), time.time()
         share = None if usd is None else usd / parts
         values = [
             (key, self._question(connection, model, column), _written(cell), share, seconds / parts, now)
-            for key, column, cell in cells
+            for key, column, cell in kept
         ]
         connection.executemany(_PUT, values)
 
@@ -184,7 +185,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 def _written(cell: Cell) -> str:
     value = cell.value.isoformat() if isinstance(cell.value, date) else cell.value
-    return json.dumps([value, *cell[1:]], ensure_ascii=False, separators=(",", ":"))
+    return json.dumps([value, cell.source, cell.quote, cell.confidence], ensure_ascii=False, separators=(",", ":"))
 
 
 def _read(text: str, column: Column) -> Cell:

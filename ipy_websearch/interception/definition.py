@@ -22,6 +22,7 @@ Kind = Literal["search", "fetch"]
 _LOCATION_CHARACTERS = 255
 _SHOWN_CHARACTERS = 100
 _DOMAIN = re.compile(r"[^\s/*:]+(:\d+)?(/\S*)?")
+_USUAL = {"type", "name", "max_uses"}  # most definitions say no more
 _TTLS = (None, "5m", "1h")
 
 
@@ -50,6 +51,8 @@ def bounds_of(tool: Mapping[str, Any], kind: Kind, declared: Mapping[str, str]) 
     Raises:
         ConfigError: the definition has both lists of domains, or a field that is not of its form.
     """
+    if tool.keys() <= _USUAL:
+        return Bounds(max_uses=_count(tool, "max_uses"), citations=kind == "search")
     allowed, blocked = _domains(tool, "allowed_domains"), _domains(tool, "blocked_domains")
     if allowed and blocked:
         raise ConfigError(f"{tool.get('name')!r} has allowed_domains and blocked_domains; give one of the two")

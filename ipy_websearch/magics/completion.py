@@ -107,10 +107,16 @@ class Completion:
             "model": _models,
             "goggle": _goggles,
             "output": lambda: variables_of(self._shell),
+            "cluster": self._clusters,
             "freshness": lambda: ("pd", "pw", "pm", "py"),
             "budget": lambda: ("none",) if "none" in (action.help or "") else (),
         }
         return typed, values.get(action.dest, tuple)()
+
+    def _clusters(self) -> list[str]:
+        from ipy_websearch.magics.enrich import is_cluster
+
+        return [name for name, value in variables_of(self._shell).items() if is_cluster(value)]
 
     def _words(self, magic: str, before: list[str]) -> Iterable[str]:
         """Return what a magic takes besides options: frames for %%enrich, ids for %panels."""

@@ -14,6 +14,8 @@ from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.common import HELP, OUTPUT, PROVIDER, assign, check_output, shows_help
 
 _LINE = re.compile(r"(?P<name>[^:=]+?)\s*:\s*(?:(?P<kind>[A-Za-z]+(?:\[str\])?|\[[^\]]*\])\s*=\s*)?(?P<question>.+)", re.DOTALL)
+_ADDRESS = re.compile(r"[a-z+]+://\S+|\S+:\d+")
+MODES = ("now", "batch")
 EXAMPLE = "ceo: Who is the CEO of {company}?"
 
 
@@ -25,7 +27,7 @@ class EnrichMagics(Magics):
     @output_can_be_silenced
     @shows_help
     @magic_arguments()
-    @argument("frame", nargs="*", help="The variable that holds the DataFrame.")
+    @argument("frame", nargs="*", help="The variable that holds the DataFrame, pandas' or Dask's.")
     @argument("-m", "--model", help="Model to ask (default: WebSearch.enrich_model; 'offline' is the built-in one).")
     @PROVIDER
     @argument("--concurrency", type=int, default=16, help="Requests at once (default 16).")
@@ -33,7 +35,8 @@ class EnrichMagics(Magics):
     @argument("--max-fetches", type=int, default=0, help="Pages to read for a row, as robots.txt allows (default 0).")
     @argument("--budget", metavar="USD", help="US dollars that it may cost in all.")
     @argument("--sample", type=int, metavar="N", help="Try the first N distinct rows only, and say what the whole would take.")
-    @argument("--mode", metavar="MODE", help="'batch' hands the rows in at half the price, done within a day (default: now).")
+    @argument("--mode", choices=MODES, help="'batch' hands the rows in at half the price, done within a day (default: now).")
+    @argument("--cluster", metavar="NAME", help="Ask on the Dask cluster in this variable (or at this scheduler's address).")
     @argument("--fresh", action="store_true", help="Ask again for what the store has.")
     @argument("--no-sources", action="store_true", help="Add the values only, without source, quote and confidence.")
     @argument("--no-progress", action="store_true", help="Draw no bar and no report.")
@@ -54,7 +57,7 @@ class EnrichMagics(Magics):
         """
         args, name = parse_line(self.enrich, line)
         check_output(args)
-        frame = self._frame(name)
+        frame, cluster = self._frame(name), self._cluster(args.cluster)
         columns = parse_cell(cell)
         from ipy_websearch.enriching import enrich
 
@@ -69,6 +72,7 @@ class EnrichMagics(Magics):
             budget_usd=args.budget,
             sample=args.sample,
             mode=args.mode,
+            cluster=cluster,
             resume=not args.fresh,
             sources=not args.no_sources,
             progress=not args.no_progress,
@@ -87,6 +91,27 @@ class EnrichMagics(Magics):
             hint = did_you_mean(name, known) or (f"; there are {', '.join(known[:8])}" if known else "")
             raise UsageError(f"there is no DataFrame called {name!r}{hint}")
         return variables[name]
+
+    def _cluster(self, name: str | None) -> Any:
+        """Return what `--cluster` names: the variable's client or cluster, or the address itself."""
+        if name is None or _ADDRESS.fullmatch(name):
+            return name
+        assert self.shell is not None
+        variables = self.shell.user_ns
+        if name not in variables:
+            known = [key for key, value in variables.items() if is_cluster(value) and not key.startswith("_")]
+            hint = did_you_mean(name, known) or (f"; there are {', '.join(known[:8])}" if known else "")
+            raise UsageError(f"--cluster: there is no Dask client or cluster called {name!r}{hint}")
+        value = variables[name]
+        if not is_cluster(value) and not (isinstance(value, str) and _ADDRESS.fullmatch(value)):
+            raise UsageError(f"--cluster: {name!r} is no Dask client, cluster or address, but {type(value).__name__}")
+        return value
+
+
+def is_cluster(value: Any) -> bool:
+    """Return whether something is a Dask client, or a cluster such as `LocalCluster`; Dask is not imported for it."""
+    kinds = [(kind.__module__, kind.__name__) for kind in type(value).__mro__]
+    return ("distributed.client", "Client") in kinds or hasattr(type(value), "scheduler_address")
 
 
 def parse_cell(cell: str) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.model.client import ModelClient, request_timeout
+from ipy_websearch.text import plain, shorten
 
 MAX_REQUESTS = 100_000
 MAX_BYTES = 256_000_000
 PATH = "/v1/messages/batches"
+BROKEN = "broken_lines"
 _LISTED = 100
 _MAX_PAGES = 10
 _AS_IT_COMES = {"X-Stainless-Raw-Response": "stream"}  # tells the SDK not to read the whole answer first
@@ -114,8 +116,10 @@ async def results(client: ModelClient, batch: BatchState) -> AsyncIterator[tuple
     errored (with an "error"), canceled or expired.
 
     Raises:
-        ModelError: the API failed, also in the middle; what was yielded before is good.
+        ModelError: the API failed, also in the middle; what was yielded before is good. With the kind `BROKEN`: all lines were
+            read, and some of them are no results.
     """
+    broken, example = 0, ""
     async with client.opened() as sdk:
         import httpx2
 
@@ -125,12 +129,25 @@ async def results(client: ModelClient, batch: BatchState) -> AsyncIterator[tuple
         try:
             async for line in response.aiter_lines():
                 if line.strip():
-                    entry = json.loads(line)
-                    yield str(entry["custom_id"]), entry["result"]
-        except (KeyError, TypeError) as exc:
-            raise ModelError(f"the results of batch {batch.id} cannot be read ({exc!r})", status=200) from exc
+                    if (entry := _entry(line)) is not None:
+                        yield entry
+                    else:
+                        broken, example = broken + 1, example or shorten(plain(line), 60)
         finally:
             await response.aclose()
+    if broken:
+        lines = f"{broken:,} line{'s' * (broken != 1)}"
+        raise ModelError(f"{lines} of the results of batch {batch.id} cannot be read: {example!r}", status=200, kind=BROKEN)
+
+
+def _entry(line: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Return (custom_id, result) of a line, None when it is broken."""
+    try:
+        entry = json.loads(line)
+        custom_id, result = entry["custom_id"], entry["result"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (str(custom_id), result) if isinstance(result, dict) else None
 
 
 async def _call(client: ModelClient, method: Literal["get", "post"], path: str, body: Any = None) -> dict[str, Any]:

@@ -10,7 +10,6 @@ articles with some of the words are taken. Queries with operators (quotes, `inti
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -19,6 +18,7 @@ from urllib.parse import quote
 
 from ipy_websearch.errors import ProviderError
 from ipy_websearch.http.loops import PerLoop
+from ipy_websearch.http.places import Places
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import ProviderInfo, SearchRequest
 from ipy_websearch.providers.engine import Engine
@@ -41,7 +41,15 @@ _FILLER = re.compile(
 _OPERATOR = re.compile(r'"|\b(?:OR|AND|NOT)\b|\b[a-z]+:\S|(?:^|\s)-\w')
 _PUNCTUATION = re.compile(r"[^\w\s'’&+#./-]|[./-](?=\s|$)|(?<=\s)['’](?=\s)")
 
-_three_at_once: PerLoop[asyncio.Semaphore] = PerLoop(lambda: asyncio.Semaphore(3))
+AT_ONCE = 3
+"""How many requests Wikipedia takes at once from one asker."""
+
+_places: PerLoop[Places] = PerLoop(lambda: Places(AT_ONCE))
+
+
+def places() -> Places:
+    """Return the places of the running loop; one that shares them with other processes gives them another number."""
+    return _places.get()
 
 
 class WikipediaProvider(Engine):
@@ -116,7 +124,7 @@ class WikipediaProvider(Engine):
         return {_page_id(page): page for page in parsing.objects(query.get("pages"))}
 
     async def _ask(self, params: Mapping[str, Any], language: str) -> dict[str, Any]:
-        async with _three_at_once.get():
+        async with places():
             raw = await self.http.request_json(
                 "GET",
                 self.url("/w/api.php").replace("{lang}", language),

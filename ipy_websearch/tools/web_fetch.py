@@ -102,7 +102,7 @@ def _judge(url: str, context: ToolContext, allowed: tuple[str, ...], blocked: tu
         raise FetchError(f"this domain was not allowed (url_not_allowed): {shown(url)}")
 
 
-def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
+def _output(page: Page, offset: int, limit: int, room: int = PAGE_CHARACTERS) -> ToolOutput:
     part, cut = _for_model(page, limit, room)
     output = ToolOutput(
         _summary(part, offset),

@@ -71,6 +71,7 @@ class Batches:
     expire: Container[str] = ()
     done_before_cancel: int = 0
     swallow: bool = False
+    mangle: Callable[[list[str]], list[str]] = list  # what becomes of the lines of results on their way
     fail: list[int] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
@@ -157,8 +158,8 @@ async def serve(batches: Batches, request: web.Request, url: str, body: JSON | N
     if request.path.endswith("/results"):
         if not batch.ended:
             refuse(f"Batch {id} has no available results", 404, "not_found_error")
-        lines = "".join(json.dumps(entry) + "\n" for entry in reversed(batch.results))  # the order is not promised
-        return web.Response(text=lines, content_type="application/x-jsonl")
+        lines = batches.mangle([json.dumps(entry) for entry in reversed(batch.results)])  # the order is not promised
+        return web.Response(text="".join(f"{line}\n" for line in lines), content_type="application/x-jsonl")
     batch.polls_left -= 1
     return web.json_response(batch.body(url))
 

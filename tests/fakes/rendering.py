@@ -178,6 +178,8 @@ def _script_errors(message: dict[str, Any], request: dict[str, Any]) -> list[str
         return [f"the script calls {calls} although the request has no tools"]
     if not calls and choice in ("any", "tool") and message["stop_reason"] not in ("refusal", "max_tokens", "pause_turn"):
         return [f"the script calls no tool although the request has tool_choice {choice}"]
+    if choice in ("any", "tool") and any(block["type"] == "text" for block in message["content"]):
+        return [f"the script writes text although the request has tool_choice {choice}, which leaves none"]
     if choice == "tool" and calls and set(calls) != {request["tool_choice"]["name"]}:
         return [f"the script calls {calls} although tool_choice asks for {request['tool_choice']['name']!r}"]
     return []

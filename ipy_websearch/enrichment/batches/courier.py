@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from ipy_websearch.enrichment.batches.handed_in import Batch, HandedIn, open_batches
+from ipy_websearch.enrichment.schedule import MAX_FLOOR_S
 from ipy_websearch.enrichment.sender import backoff_s
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ModelError
@@ -28,25 +29,46 @@ FIND_AFTER_S = 1.0
 MAX_SKEW = timedelta(minutes=5)
 """By how much the API's clock may be behind ours."""
 
+UNREAD_TRIES = 10
+"""How often a batch is asked for that the API does not give: about four minutes, then it is left there for a later call."""
+
+_PASSING = (408, 409, 425, 429)
 _REFUSED_FOR_LOAD = (429, 503, 529)
 _sending: set[asyncio.Task[Any]] = set()  # they outlive a run that is interrupted while it hands something in
 
 
 @dataclass(slots=True)
 class Flight:
-    """A batch that is at the API (or on its way): when to ask after it next, by the event loop's clock."""
+    """A batch that is at the API (or on its way): when to ask after it next, by the event loop's clock.
+
+    `unread` says how often its results could not be read, `readable` how many lines of them could the last time, `trouble` what
+    went wrong when it was last asked after, `told_until` until when the API wants to be left alone.
+    """
 
     batch: Batch
     due: float = 0.0
     wait_s: float = 0.0
     failures: int = 0
+    unread: int = 0
+    trouble: str = ""
+    readable: int = 0
+    told_until: float = 0.0
     processing: int = 0
     bodies: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def later(self, now: float, at_least_s: float = 0.0) -> None:
-        """Ask again later, and later each time."""
+    def later(self, now: float, why: ModelError | None = None) -> None:
+        """Ask again later, and later each time; `why` is the error that this time ended with."""
         self.wait_s = min(max(self.wait_s * SLOWER, FIRST_POLL_S), MAX_POLL_S)
-        self.due = now + max(self.wait_s, at_least_s)
+        self.due = now + self.wait_s
+        self.unread += why is not None and _is_lasting(why)
+        self.failed(now, why)
+
+    def failed(self, now: float, why: ModelError | None) -> None:
+        """Take note of an error, and of the `retry-after` that may have come with it."""
+        self.trouble = str(why) if why else ""
+        told_s = min(why.retry_after or 0.0, MAX_FLOOR_S) if why else 0.0
+        self.told_until = now + told_s if told_s else 0.0
+        self.due = max(self.due, self.told_until)
 
 
 class Courier:
@@ -75,7 +97,8 @@ class Courier:
             if not _may_repeat(exc):
                 raise
             flight.failures += 1
-            flight.due = _now() + max(exc.retry_after or 0.0, backoff_s(flight.failures), FIND_AFTER_S)
+            flight.due = _now() + max(backoff_s(flight.failures), FIND_AFTER_S)
+            flight.failed(_now(), exc)
         else:
             flight.bodies = []
             flight.later(_now())
@@ -125,6 +148,12 @@ async def cancel_open(client: ModelClient, store: Store, address: str) -> tuple[
 def _may_repeat(error: ModelError) -> bool:
     """Return whether a submission may be tried again: it was refused for load, or nobody knows whether it arrived."""
     return error.status is None or error.status == 200 or error.status in _REFUSED_FOR_LOAD or error.status >= 500
+
+
+def _is_lasting(error: ModelError) -> bool:
+    """Return whether an error says that asking again will hardly help: not the network, not the load."""
+    status = error.status or 0
+    return error.kind == batches.BROKEN or (400 <= status < 500 and status not in _PASSING)
 
 
 def _sent(task: asyncio.Task[Any]) -> None:

@@ -1,7 +1,7 @@
 """The requests of a batch and what their answers mean. Pure.
 
-In a batch nobody can run our tools in between, so the search is the API's own: its passages come encrypted, their addresses and
-titles do not. A value's source is therefore checked as ever, and its quote only where the model cited the words.
+In a batch nobody can run our tools in between, so the search is the API's own: its passages come encrypted, their addresses
+do not. A value's source is therefore checked as ever, and its quote is taken from what the model cited for it (`cited`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from ipy_websearch.enrichment.asking import (
     NO_COLUMNS,
     NUDGE,
     RECORD,
-    Evidence,
     cells_of,
     has_columns,
     record_tool,
@@ -22,12 +21,13 @@ from ipy_websearch.enrichment.asking import (
     row_text,
     stop_failure,
 )
+from ipy_websearch.enrichment.batches.cited import Cited
 from ipy_websearch.enrichment.batches.handed_in import Request
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.outcome import Cell
 from ipy_websearch.loop.history import assistant_message, user_message
 from ipy_websearch.model.platforms import Platform
-from ipy_websearch.model.server_tools import server_tools
+from ipy_websearch.model.server_tools import FIRST_SEARCH, server_tools
 from ipy_websearch.providers.base import SearchRequest
 
 MAX_TURNS = 4
@@ -57,16 +57,23 @@ class BatchRecipe:
             platform=self.platform,
             columns=len(columns),
             final=nudged or self.search is None,
+            speaks=self.search is not None,
         )
 
 
 def native_search(model: str, platform: Platform, most: int, defaults: SearchRequest) -> Mapping[str, Any] | None:
     """Return the API's own search tool for at most `most` searches a row, None for none.
 
+    Newer versions search from code that the model writes, which filters the results before they can be cited; here they are
+    called directly, once or twice for a row.
+
     Raises:
         ConfigError: the platform runs no tools.
     """
-    return server_tools(model, platform, most, defaults)[0] if most else None
+    if not most:
+        return None
+    search = server_tools(model, platform, most, defaults)[0]
+    return search if search["type"].endswith(FIRST_SEARCH) else {**search, "allowed_callers": ["direct"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +94,16 @@ def read(result: Mapping[str, Any], columns: Sequence[Column], request: Request)
                 return Read(error="the batch's result has no message")
             return _read_message(message, columns, request)
         case "errored":
-            error = (result.get("error") or {}).get("error") or result.get("error") or {}
+            outer = result.get("error")
+            inner = outer.get("error") if isinstance(outer, Mapping) else None
+            error = next((each for each in (inner, outer) if isinstance(each, Mapping)), {})
             return Read(error=f"the API refused the request ({error.get('type')}: {error.get('message')})")
         case "canceled":
             return Read(error="the batch was cancelled before this row was asked")
         case "expired":
             return Read(error="the batch ended after 24 hours, before this row was asked; run it again")
+        case "missing":
+            return Read(error="the batch has no result for this row that can be read; run it again")
         case other:
             return Read(error=f"the batch's result is of an unknown kind ({other!r})")
 
@@ -107,7 +118,7 @@ def _read_message(message: Mapping[str, Any], columns: Sequence[Column], request
         return _go_on(message, turns)
     if not has_columns(record, columns):
         return Read(error=NO_COLUMNS)
-    evidence, failed = _evidence([block for turn in turns if turn["role"] == "assistant" for block in turn["content"]])
+    evidence, failed = _evidence(columns, [b for turn in turns if turn["role"] == "assistant" for b in turn["content"]])
     if failed:
         return Read(error=f"the search failed: {failed}")
     return Read(cells_of(record, columns, evidence))
@@ -131,9 +142,9 @@ def _turn(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [turn] if turn else []
 
 
-def _evidence(blocks: Sequence[Mapping[str, Any]]) -> tuple[Evidence, str]:
+def _evidence(columns: Sequence[Column], blocks: Sequence[Mapping[str, Any]]) -> tuple[Cited, str]:
     """Return what the searches found, and why none of them worked ("": one did, or there was none)."""
-    evidence, errors, worked = Evidence(), [], False
+    evidence, errors, worked = Cited(columns), [], False
     for block in blocks:
         content = block.get("content")
         if block.get("type") == "web_search_tool_result" and isinstance(content, Mapping):
@@ -141,9 +152,7 @@ def _evidence(blocks: Sequence[Mapping[str, Any]]) -> tuple[Evidence, str]:
         elif block.get("type") == "web_search_tool_result" and isinstance(content, list):
             worked = True
             for hit in content:
-                evidence.add(str(hit.get("url")), [str(hit.get("title") or "")])
-        for citation in block.get("citations") or ():
-            if citation.get("url"):
-                evidence.add(str(citation["url"]), [str(citation.get("cited_text") or "")])
+                evidence.add(str(hit.get("url")), [])
+    evidence.read(blocks)
     failed = next((code for code in errors if code in _PASSING), "")
     return evidence, "" if worked else failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,17 +13,21 @@ from typing import Any
 from ipy_websearch.booking import add_money
 from ipy_websearch.enrichment.batches.awaited import Awaited
 from ipy_websearch.enrichment.batches.bank import Bank
+from ipy_websearch.enrichment.batches.courier import Flight
 from ipy_websearch.enrichment.batches.handed_in import Batch, Collected, HandedIn, Request
 from ipy_websearch.enrichment.batches.requests import Read, read
-from ipy_websearch.enrichment.outcome import Outcome
+from ipy_websearch.enrichment.outcome import Outcome, answered
 from ipy_websearch.enrichment.run import Enrichment
 from ipy_websearch.enrichment.sender import Books
 from ipy_websearch.enrichment.store import Stored
 from ipy_websearch.events import Money
+from ipy_websearch.model import batches
 from ipy_websearch.pricing import model_cost
 from ipy_websearch.usage import Usage
 
 Result = Mapping[str, Any]
+MISSING: Result = {"type": "missing"}
+_AT_ONCE = 100
 
 
 @dataclass(slots=True)
@@ -62,6 +67,30 @@ class Batched(Enrichment):
         super().__init__(*parts)
         self._awaited = Awaited()
         self._spent: dict[int, Spent] = defaultdict(Spent)
+
+    async def _read(self, flight: Flight, state: batches.BatchState) -> bool:
+        """Take in the results of a batch that has ended, as far as they can be read; return whether they are its own.
+
+        Raises:
+            ModelError: they broke off, or have broken lines; what was read is kept.
+        """
+        batch, flight.readable = flight.batch, 0
+        group: list[tuple[int, Request, Result]] = []
+        try:
+            async for custom_id, result in batches.results(self._bench.client, state):
+                token, _, number = custom_id.rpartition("-")
+                if token != batch.token or not number.isdecimal():
+                    return False
+                flight.readable += 1
+                if int(number) in batch.requests:
+                    group.append((int(number), batch.requests[int(number)], result))
+                if len(group) >= _AT_ONCE:
+                    self._keep(batch, group)
+                    group.clear()
+                    await asyncio.sleep(0)
+        finally:
+            self._keep(batch, group)
+        return True
 
     def _keep(self, batch: Batch, group: Sequence[tuple[int, Request, Result]]) -> None:
         """Keep some results, book them, and fill their rows."""
@@ -110,4 +139,4 @@ class Batched(Enrichment):
 
     def _fill(self, row: int) -> None:
         cells = {column: stored.cell for column, stored in self._stored.pop(row).items()}
-        self._finish(row, Outcome("ok", self._ordered(cells), self._note(self.plan.inputs[row])), self._spent.pop(row, None))
+        self._finish(row, answered(self._ordered(cells), self._note(self.plan.inputs[row])), self._spent.pop(row, None))

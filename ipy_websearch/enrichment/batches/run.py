@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,21 +21,22 @@ from typing import Any
 
 from ipy_websearch.enrichment.asking import system_text
 from ipy_websearch.enrichment.batches.bank import Bank
-from ipy_websearch.enrichment.batches.courier import Courier, Flight
+from ipy_websearch.enrichment.batches.courier import UNREAD_TRIES, Courier, Flight
 from ipy_websearch.enrichment.batches.handed_in import Batch, HandedIn, Request
 from ipy_websearch.enrichment.batches.requests import BatchRecipe, native_search
-from ipy_websearch.enrichment.batches.results import Batched, Result
+from ipy_websearch.enrichment.batches.results import MISSING, Batched
 from ipy_websearch.enrichment.outcome import Outcome
 from ipy_websearch.enrichment.report import Estimate
 from ipy_websearch.errors import EnrichmentError, ModelError
 from ipy_websearch.model import batches
+from ipy_websearch.text import shorten
 
 CHUNK_REQUESTS, CHUNK_BYTES = 5_000, 32_000_000
 """What goes into one batch: far less than the API takes (100,000 and 256 MB), so that the first rows are back early, and little
 has to be sent again when a connection breaks."""
 
-_AT_ONCE = 100
-_MISSING = {"type": "errored", "error": {"type": "missing", "message": "the batch has no result for it"}}
+BROKEN_TRIES = 3
+"""How often a batch's results are read until lines among them that cannot be understood are taken for lost."""
 
 
 class BatchEnrichment(Batched):
@@ -45,13 +47,16 @@ class BatchEnrichment(Batched):
         bench, most = self._bench, self._options.max_searches
         batches.check(bench.client)
         search = native_search(bench.model, bench.client.platform, most, bench.defaults)
-        self._recipe = BatchRecipe(bench.model, bench.client.platform, system_text(most, date.today()), search)
+        system = system_text(most, date.today(), cites=bool(most))
+        self._recipe = BatchRecipe(bench.model, bench.client.platform, system, search)
         # Batches belong to the server that has them, so those of another address are not looked at.
         self._handed_in = HandedIn(bench.store, os.environ.get("ANTHROPIC_BASE_URL", ""))
         self._courier = Courier(bench.client, self._handed_in)
         self._bank = Bank(bench.model, bench.ceilings, most, bench.store.held)
         self._queue: deque[Request] = deque()
         self._flights: dict[int, Flight] = {}
+        self._set_aside: list[Flight] = []
+        self._told_until = 0.0
         self._most = CHUNK_REQUESTS
 
     def estimate(self) -> Estimate:
@@ -62,6 +67,7 @@ class BatchEnrichment(Batched):
         if not rows or self._stop is not None:
             return
         self._book = self._books(len(rows))
+        self.tally.gate = self
         try:
             await self._together([self._work(rows)])
         finally:
@@ -209,7 +215,7 @@ class BatchEnrichment(Batched):
             return
         try:
             state = await batches.look_up(self._bench.client, flight.batch.name)
-            flight.processing = state.counts.get("processing", 0)
+            flight.processing, flight.trouble = state.counts.get("processing", 0), ""
             if state.ended:
                 await self._collect(flight, state)
             else:
@@ -220,25 +226,24 @@ class BatchEnrichment(Batched):
             elif exc.status in (401, 403):
                 raise EnrichmentError(f"batch {flight.batch.name} cannot be collected: {exc}") from exc
             else:
-                flight.later(clock(), exc.retry_after or 0.0)
+                flight.later(clock(), exc)
+                if flight.unread >= UNREAD_TRIES:  # nothing is lost: it stays at the API
+                    self._set_aside.append(self._flights.pop(flight.batch.id))
 
     async def _collect(self, flight: Flight, state: batches.BatchState) -> None:
         """Read the results of an ended batch, keep them by the hundred, and give up on what has none."""
         batch = flight.batch
-        group: list[tuple[int, Request, Result]] = []
-        async for custom_id, result in batches.results(self._bench.client, state):
-            token, _, number = custom_id.rpartition("-")
-            if token != batch.token or not number.isdecimal():
+        try:
+            if not await self._read(flight, state):
                 await self._look_again(flight)
                 return
-            if int(number) in batch.requests:
-                group.append((int(number), batch.requests[int(number)], result))
-            if len(group) >= _AT_ONCE:
-                self._keep(batch, group)
-                group.clear()
-                await asyncio.sleep(0)
-        self._keep(batch, group)
-        self._keep(batch, [(number, request, _MISSING) for number, request in batch.requests.items()])
+        except ModelError as exc:
+            hopeless = exc.kind == batches.BROKEN and flight.readable and flight.unread + 1 >= BROKEN_TRIES
+            if batch.requests and not hopeless:
+                raise
+            if batch.requests:
+                self._notes.append(f"{exc}, however often; {len(batch.requests):,} of its rows have no result")
+        self._keep(batch, [(number, request, MISSING) for number, request in batch.requests.items()])
         self._drop(flight)
         self._queue_again(batch)
 
@@ -264,15 +269,26 @@ class BatchEnrichment(Batched):
         """Say in the bar what is being waited for."""
         number = len(self._flights)
         requests = sum(flight.processing or len(flight.batch.requests) for flight in self._flights.values())
-        self.tally.note = f"{requests:,} in {number} batch{'es' * (number != 1)} at the API" if number else ""
+        note = f"{requests:,} in {number} batch{'es' * (number != 1)} at the API" if number else ""
+        trouble = next((flight.trouble for flight in self._flights.values() if flight.trouble), "")
+        self.tally.note = f"{note} ({shorten(trouble, 100)})" if trouble else note
+        self._told_until = max((flight.told_until for flight in self._flights.values()), default=0.0)
+
+    @property
+    def floor_s(self) -> float:
+        """Seconds for which a `retry-after` still holds."""
+        return max(self._told_until - time.monotonic(), 0.0)
 
     def _leave(self) -> None:
         """Say of the rows that are at the API when the run ends that they can be collected."""
         self.tally.note = ""
-        left = [flight.batch for flight in self._flights.values()]
-        for batch in left:
+        flights = [*self._flights.values(), *self._set_aside]
+        left = [flight.batch for flight in flights]
+        for flight in flights:
+            batch = flight.batch
             self._bank.leave(batch.id)
-            text = f"at the API in batch {batch.name or '(no name yet)'}, which goes on; the same call collects it"
+            state = flight.trouble if flight in self._set_aside else "which goes on"
+            text = f"at the API in batch {batch.name or '(no name yet)'}, {state}; the same call collects it"
             for row in self._awaited.rows([key for request in batch.requests.values() for key in request.keys]):
                 self._finish(row, Outcome("interrupted", error=text), self._spent.pop(row, None))
                 self._awaited.give_up(row)

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.assemble import joined
-from ipy_websearch.enrichment.columns import added_names, parse_columns
+from ipy_websearch.enrichment.columns import NOTED, added_names, parse_columns
+from ipy_websearch.enrichment.lookup import COLUMNS, query_fields
 from ipy_websearch.enrichment.plan import check_names, inputs_of
 from ipy_websearch.errors import EnrichmentError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ipy_websearch.enrichment.lookup import Lookup
     from ipy_websearch.enrichment.run import Enrichment
 
 
-def start_on_dask(start: Callable[..., Enrichment], frame: Any, columns: Any, cluster: Any, mode: str | None) -> Any:
+def start_on_dask(
+    start: Callable[..., Enrichment], frame: Any, columns: Any, cluster: Any, mode: str | None, sources: bool = True
+) -> Any:
     """Return an enrichment of a Dask frame; `start` makes one of a pandas frame.
 
     Raises:
@@ -33,23 +38,43 @@ def start_on_dask(start: Callable[..., Enrichment], frame: Any, columns: Any, cl
 
     names = [str(name) for name in frame.columns]
     wanted = parse_columns(columns, names)
-    check_names(wanted, names)
+    check_names(wanted, names, frame._meta.attrs.get(NOTED), sources)
     fields = list(dict.fromkeys(field for column in wanted for field in column.fields))
-    client = connect(cluster).client if cluster is not None else _default_client()
-    parts = _computed(frame[[name for name in frame.columns if str(name) in fields]], client)
-    import pandas as pd
+    default = _default_client()
+    if cluster is None:
+        cluster = default
+        parts, rows = _computed(frame, fields, default)
+    else:
+        with closing(connect(cluster)) as connection:
+            parts, rows = _computed(frame, fields, connection.client)
+    work = start(rows, columns, cluster=None if mode == "batch" else cluster)
+    # Without a default client, what computes the result later need not be the cluster that would hold the answers.
+    held_by = default if cluster is default else None
+    return DaskWork(work, frame, parts, added_names(wanted, work.options.sources), fields, held_by)
 
-    rows = pd.concat(parts, ignore_index=True)
-    work = start(rows, columns, cluster=None if mode == "batch" else client)
-    return DaskWork(work, frame, parts, added_names(wanted, work.options.sources), fields, client)
+
+def look_up_on_dask(start: Callable[[pd.DataFrame], Lookup], frame: Any, query: str) -> Any:
+    """Return the searches for a Dask frame, made by this process; `start` makes those of a pandas frame.
+
+    Raises:
+        ConfigError: the query names no column or one that is not there.
+    """
+    fields, client = query_fields(query, [str(name) for name in frame.columns], frame._meta.attrs.get(NOTED)), _default_client()
+    parts, rows = _computed(frame, fields, client)
+    return DaskWork(start(rows), frame, parts, COLUMNS, fields, client)
+
+
+def is_dask(frame: Any) -> bool:
+    """Return whether something is a Dask DataFrame; Dask is not imported for it."""
+    return type(frame).__module__.startswith("dask.")
 
 
 class DaskWork:
-    """An enrichment whose frame is a Dask DataFrame; all else is that of the enrichment that it drives."""
+    """Work on a Dask DataFrame, which `frame` returns; all else is that of the work on pandas rows that it drives."""
 
     def __init__(
         self,
-        work: Enrichment,
+        work: Enrichment | Lookup,
         frame: Any,
         parts: Sequence[pd.DataFrame],
         added: Sequence[str],
@@ -102,13 +127,14 @@ def put_together(own: pd.DataFrame, added: pd.DataFrame, fields: Sequence[str], 
     return joined(own, added.set_axis(own.index))
 
 
-def _computed(frame: Any, client: Any) -> list[pd.DataFrame]:
-    """Return the partitions of a Dask frame."""
+def _computed(frame: Any, fields: Sequence[str], client: Any) -> tuple[list[pd.DataFrame], pd.DataFrame]:
+    """Return the partitions of a Dask frame with these columns, and their rows together."""
     import dask
+    import pandas as pd
 
-    delayed = frame.to_delayed()
+    delayed = frame[[name for name in frame.columns if str(name) in fields]].to_delayed()
     found: list[pd.DataFrame] = client.gather(client.compute(delayed)) if client is not None else list(dask.compute(*delayed))
-    return found
+    return found, pd.concat(found, ignore_index=True)
 
 
 def _default_client() -> Any:

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from ipy_websearch.enrichment.clusters.allotment import Allotment
 from ipy_websearch.enrichment.outcome import Cell, Status
+from ipy_websearch.providers.wikipedia import AT_ONCE
 
 _NOTHING = Decimal(0)
 
@@ -48,6 +50,7 @@ class Word:
 
     `spent` and `held` are dollars since it began, `need` how many more it could use, `least` the fewest that would help.
     `floor_s` is the `retry-after` that it was given, `sent` its requests so far, `scale` what rows cost by what was expected.
+    `places` are the requests to Wikipedia that it may have under way, `sought` how many it could.
     """
 
     task: str
@@ -61,11 +64,15 @@ class Word:
     floor_s: float = 0.0
     sent: int = 0
     scale: Decimal = Decimal(1)
+    places: int = 0
+    sought: int = 0
 
 
 @dataclass(slots=True)
 class Order:
     """What a task is told: further rows, how many requests at once, what it may have spent in all (None: no limit).
+
+    `places` are the requests to Wikipedia that it may have under way.
 
     `kept` are the ids of results that are on the kernel's disk now. `dry`: no money is left, nor can any come back. `over`:
     there is nothing more for it to do. `stop`: cut off what is under way. `more`: there are rows that nobody has yet.
@@ -81,6 +88,7 @@ class Order:
     over: bool = False
     stop: bool = False
     more: bool = False
+    places: int = 0
 
 
 @dataclass(slots=True)
@@ -97,11 +105,18 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What the kernel is given: results, the requests sent so far, and the dollars that lost workers may have spent."""
+    """What the kernel is given: results, the requests sent so far, and the dollars that lost workers may have spent.
+
+    `left` rows are not finished, `at_risk` is what each task may have spent that it has not told of, and for `floor_s` seconds
+    nothing is sent, because the API said so.
+    """
 
     finished: list[Finished]
     sent: int
     lost_usd: Decimal
+    left: int = 0
+    at_risk: Mapping[str, Decimal] = field(default_factory=dict)
+    floor_s: float = 0.0
 
 
 class Desk:
@@ -118,6 +133,7 @@ class Desk:
         self._floor_at = 0.0
         self._finished: dict[str, tuple[str, Finished]] = {}
         self._stop = False
+        self._wikipedia = Allotment(AT_ONCE)
 
     def add(self, rows: Sequence[Row]) -> None:
         """Put rows into the queue."""
@@ -131,6 +147,7 @@ class Desk:
         self._lost += max(task.lease - task.spent, _NOTHING)
         self._sent_before += task.sent
         self._tasks[name] = _Task(run)
+        self._wikipedia.lost(name)
 
     def exchange(self, word: Word) -> Order:
         """Take what a task has to say, and tell it what to do."""
@@ -148,11 +165,16 @@ class Desk:
         lease, dry = self._lease(task, word)
         kept, task.kept = task.kept, []
         order = Order(rows, self._permits(word.task), lease, self._floor(word), self._scale, kept, dry, task.over, self._stop)
-        order.more = bool(self._queue)
+        order.more, order.places = bool(self._queue), self._places(task, word)
         return order
 
-    def collect(self, kept: Sequence[str], stop: bool, drop: bool) -> Collection:
-        """Take note of what is on the kernel's disk by now, and return what is not; `drop` ends the queue, `stop` the run."""
+    def collect(self, kept: Sequence[str], stop: bool, drop: bool, ended: Sequence[str] = ()) -> Collection:
+        """Take note of what is on the kernel's disk by now, and return what is not; `drop` ends the queue, `stop` the run.
+
+        `ended` are tasks that have returned.
+        """
+        for name in ended:
+            self._wikipedia.ended(name)
         for id in kept:
             if (entry := self._finished.pop(id, None)) is not None:
                 self._tasks[entry[0]].kept.append(id)
@@ -160,7 +182,11 @@ class Desk:
         if stop or drop:
             self._queue.clear()
         sent = self._sent_before + sum(task.sent for task in self._tasks.values())
-        return Collection([finished for _, finished in self._finished.values()], sent, self._lost)
+        left = len(self._queue) + sum(len(task.rows) for task in self._tasks.values())
+        at_risk = {name: max(task.lease - task.spent, _NOTHING) for name, task in self._tasks.items()}
+        floor_s = max(self._floor_at - time.monotonic(), 0.0)
+        found = [finished for _, finished in self._finished.values()]
+        return Collection(found, sent, self._lost, left, at_risk, floor_s)
 
     def _lease(self, task: _Task, word: Word) -> tuple[Decimal | None, bool]:
         """Return what a task may have spent in all, and whether no more can ever come."""
@@ -187,6 +213,14 @@ class Desk:
         busy = [other for other, task in self._tasks.items() if not task.over or other == name]
         share, rest = divmod(self._concurrency, len(busy))
         return max(share + (busy.index(name) < rest), 1)
+
+    def _places(self, task: _Task, word: Word) -> int:
+        """Return how many requests to Wikipedia a task may have under way; with those of all others never more than three."""
+        if task.over and not word.sought:
+            self._wikipedia.ended(word.task)
+            return 0
+        busy = sum(not other.over for other in self._tasks.values())
+        return self._wikipedia.ask(word.task, word.places, word.sought, busy)
 
     def _floor(self, word: Word) -> float:
         """Return for how many seconds nothing may be sent by any task, because one of them was told so."""

@@ -22,7 +22,9 @@ from ipy_websearch.enrichment.bench import Bench
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
+from ipy_websearch.http.places import Places
 from ipy_websearch.model.client import ModelClient
+from ipy_websearch.providers import wikipedia
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.router import SearchRouter
 
@@ -79,6 +81,21 @@ class Equipment(WorkerPlugin):
         os.environ.update(self._passed.variables)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._clients: dict[Any, tuple[ModelClient, SearchRouter, HttpClient]] = {}
+        self._places: dict[str, int] = {}
+        self.lost_desks: set[str] = set()
+
+    def share_places(self, run: str, number: int | None) -> Places:
+        """Return the worker's places at Wikipedia, of which a task's run has so many now (None: it has ended).
+
+        To be called in `loop`.
+        """
+        if number is None:
+            self._places.pop(run, None)
+        else:
+            self._places[run] = number
+        places = wikipedia.places()
+        places.resize(sum(self._places.values()))
+        return places
 
     def teardown(self, worker: Any) -> None:
         """Forget keys and connections."""
@@ -145,6 +162,12 @@ class Equipment(WorkerPlugin):
             search_tools=lambda: dict(job.search_tools),
         )
         return client, router, http
+
+
+def desk_is_lost(plugin: str, desk: str, dask_worker: Any) -> None:
+    """Tell the tasks on a worker that their desk will not answer any more; `distributed` fills in the worker."""
+    if plugin in dask_worker.plugins:
+        dask_worker.plugins[plugin].lost_desks.add(desk)
 
 
 def _redacting(credentials: Credentials) -> Any:

@@ -2,16 +2,15 @@
 
 One task on each worker takes rows, permits and dollars from one `Desk` and hands its results back to it; the kernel collects
 them a few times a second, puts them on disk, and only then shows them. A lost worker's rows are given to another one, and what
-it had handed in is not asked again; when the desk itself is lost, a new one gets the rows that are left.
+it had handed in is not asked again; when the desk itself is lost, a new one gets the rows that are left. The invariant: what
+was filled is given back, whatever becomes of the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
 import pickle
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -20,25 +19,25 @@ from typing import Any
 from ipy_websearch.config import WebSearch
 from ipy_websearch.credentials import Credentials
 from ipy_websearch.enrichment.clusters.cluster import Cluster
-from ipy_websearch.enrichment.clusters.desk import Collection, Finished, Row
+from ipy_websearch.enrichment.clusters.desk import Finished, Row
 from ipy_websearch.enrichment.clusters.equipment import Job
+from ipy_websearch.enrichment.clusters.round import Round
 from ipy_websearch.enrichment.clusters.worker import work
 from ipy_websearch.enrichment.outcome import Status
 from ipy_websearch.enrichment.row import Asked
 from ipy_websearch.enrichment.run import Enrichment
-from ipy_websearch.errors import EnrichmentError
+from ipy_websearch.enrichment.searching import WIKIPEDIA
+from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
+from ipy_websearch.providers.wikipedia import AT_ONCE
 from ipy_websearch.purse import reserve_all
 
-COLLECT_S = 0.1
-ROUNDS = 4
-"""How often a new desk is set up when one was lost."""
+FRUITLESS = 4
+"""Rounds in a row without a single finished row after which the cluster is given up."""
 
-CUT_S = 1.2
-"""Seconds that the workers have to hand in what they have when a run is interrupted."""
+PAUSE_S = 1.0
+"""Seconds between such rounds: Dask may not know of a loss yet."""
 
-ANSWER_S, TRIES = 3.0, 5
-_WIKIPEDIA_AT_ONCE = 3
 _NOTHING = Decimal(0)
 
 
@@ -60,7 +59,8 @@ class ClusterEnrichment(Enrichment):
         self._lent = lent
         self._seen: set[str] = set()
         self._cut = False
-        self._news = asyncio.Event()
+        self._now: Round | None = None
+        self._silent: set[str] = set()
         self._spent = _NOTHING
         self._trouble = ""
 
@@ -69,45 +69,102 @@ class ClusterEnrichment(Enrichment):
         try:
             if any(ceiling.limit is not None for ceiling in self._bench.ceilings):
                 await super()._ask_all(rows[:1])  # it shows whether rows cost what they are taken to
-            for _ in range(ROUNDS):
-                left = [n for n in rows if self.outcomes[n] is None]
-                if left and self._stop is None:
-                    await self._round(left)
-            if self._stop is None and any(self.outcomes[n] is None for n in rows):
-                why = f"the Dask cluster lost its workers again and again ({self._trouble})"
-                raise EnrichmentError(f"{why}; what was filled is kept: run it again for the rest")
+            await self._rounds(rows)
         finally:
+            self.tally.note = ""
             await asyncio.to_thread(self._cluster.close)
 
+    async def _rounds(self, rows: Sequence[int]) -> None:
+        """Ask for rows with one desk after another, until all have an outcome or nothing comes of it any more."""
+        left, fruitless, first = self._left(rows), 0, True
+        while left and self._stop is None:
+            try:
+                await self._round(left)
+            except (ConfigError, EnrichmentError) as exc:  # it would recur
+                if first and len(self._left(rows)) == len(rows):
+                    raise
+                self._give_up(str(exc))
+                return
+            now_left, first = self._left(left), False
+            fruitless = 0 if len(now_left) < len(left) else fruitless + 1
+            left = now_left
+            if fruitless >= FRUITLESS:
+                self._give_up(f"the Dask cluster lost its workers again and again ({self._trouble})")
+            elif left and fruitless and self._stop is None:
+                await asyncio.sleep(PAUSE_S)
+
+    def _left(self, rows: Sequence[int]) -> list[int]:
+        return [n for n in rows if self.outcomes[n] is None]
+
+    def _give_up(self, why: str) -> None:
+        """End the run with what there is: nothing filled is lost by a loss, but without anything filled it is an error."""
+        self._gave_up = f"{why}; nothing was filled"
+        filled = any(outcome is not None and outcome.status == "ok" for outcome in self.outcomes)
+        self._notes.append(f"{why}; what was filled is kept: run it again for the rest")
+        self._halt("interrupted" if filled else "error", why, True)
+
     async def _round(self, rows: Sequence[int]) -> None:
-        """Ask for rows with one desk; all of them have an outcome afterwards, unless the desk was lost."""
-        workers = await asyncio.to_thread(self._cluster.workers)
-        await asyncio.to_thread(self._cluster.equip, self._lent.credentials)
-        workers = workers[: self._most_workers(len(rows))]
+        """Ask for rows with one desk; all of them have an outcome afterwards, unless workers were lost.
+
+        Raises:
+            ConfigError: there are no workers, or they cannot load this package. EnrichmentError: a task failed.
+        """
         rooms = [ceiling.room for ceiling in self._bench.ceilings if ceiling.room is not None]
         limit = max(min(rooms), _NOTHING) if rooms else None
         if limit is not None and reserve_all(self._bench.ceilings, limit) is not None:
             limit = _NOTHING  # another thread was quicker; what it does not use is there for the next call
         self._spent = lost = _NOTHING
+        before = self._requests
         try:
-            names = [f"task-{n}" for n in range(len(workers))]
-            asked = [self._row_of(n) for n in rows]
-            desk = await asyncio.to_thread(self._cluster.desk, asked, names, self._options.concurrency, limit, self._scale)
-            job = self._job(len(workers), limit)
-            packed = pickle.dumps(desk)
-            tasks = [self._cluster.submit(work, packed, job, name, worker=w) for name, w in zip(names, workers, strict=True)]
-            lost = await self._collect(desk, tasks)
+            self._tasks = [starting := asyncio.create_task(self._started(rows, limit))]
+            await asyncio.wait(self._tasks)
+            if starting.cancelled() or (started := starting.result()) is None:  # cancelled: an interrupt
+                return
+            self._now = self.tally.gate = started
+            if self._stop is not None:
+                started.halt(now=self._cut)
+            try:
+                await started.run()
+            finally:
+                self._trouble = started.trouble or self._trouble
+                self._requests, lost = before + started.sent, started.lost_usd
+                self._silent |= started.silent
         finally:
+            self._now = None
+            if lost:
+                self._notes.append(f"workers that were lost may have spent {lost:.4f} USD more: that counts for the budget")
             for ceiling in self._bench.ceilings:
                 ceiling.settle(limit or _NOTHING, self._spent + lost)
+
+    async def _started(self, rows: Sequence[int], limit: Decimal | None) -> Round | None:
+        """Return a round with its tasks at work, None when a worker was lost meanwhile."""
+        self.tally.note = "waiting for the Dask cluster's workers"
+        try:
+            workers = await asyncio.to_thread(self._cluster.workers)
+            await asyncio.to_thread(self._cluster.equip, self._lent.credentials)
+            heard = [worker for worker in workers if worker not in self._silent] or workers
+            only = heard if len(heard) < len(workers) else None
+            workers = heard[: self._most_workers(len(rows))]
+            names = [f"task-{n}" for n in range(len(workers))]
+            asked, state = [self._row_of(n) for n in rows], (names, self._options.concurrency, limit, self._scale)
+            desk = await asyncio.to_thread(self._cluster.desk, asked, state, only)
+        except ConfigError:
+            raise
+        except Exception as exc:  # whatever the loss of a worker looks like
+            self._trouble = f"{type(exc).__name__}: {exc}"
+            return None
+        self.tally.note = ""
+        job, packed = self._job(len(workers), limit), pickle.dumps(desk.actor)
+        submit = partial(self._cluster.submit, work, packed, job)
+        tasks = {name: submit(name, worker=worker) for name, worker in zip(names, workers, strict=True)}
+        return Round(self._cluster, desk, tasks, self._take, job.timeout_s)
 
     def _most_workers(self, rows: int) -> int:
         """Return how many workers are of use. Wikipedia takes three requests at once, wherever they come from."""
         most = min(rows, self._options.concurrency)
-        return min(most, _WIKIPEDIA_AT_ONCE) if self._options.max_searches and self._first_engine() == "wikipedia" else most
-
-    def _first_engine(self) -> str:
-        return self._bench.provider or self._bench.router.first()
+        searches = self._options.max_searches > 0
+        first = self._bench.provider or self._bench.router.first()
+        return min(most, AT_ONCE) if searches and first == WIKIPEDIA else most
 
     def _row_of(self, n: int) -> Row:
         inputs, stored = self.plan.inputs[n], self._stored.get(n, {})
@@ -116,7 +173,6 @@ class ClusterEnrichment(Enrichment):
     def _job(self, workers: int, limit: Decimal | None) -> Job:
         bench, settings, book = self._bench, self._lent.settings, self._book
         assert book is not None
-        at_once = _WIKIPEDIA_AT_ONCE if self._first_engine() == "wikipedia" else self._options.concurrency
         return Job(
             plugin=self._cluster.plugin,
             model=bench.model,
@@ -124,7 +180,7 @@ class ClusterEnrichment(Enrichment):
             platform=settings.platform,
             columns=self.plan.columns,
             max_searches=self._options.max_searches,
-            search_share=max(at_once // workers, 1),
+            search_share=max(self._options.concurrency // workers, 1),
             provider=bench.provider,
             defaults=bench.defaults,
             search_tools=dict(settings.search_tools),
@@ -139,55 +195,6 @@ class ClusterEnrichment(Enrichment):
         )
 
     # --- collecting -------------------------------------------------------------------------------------------------
-
-    async def _collect(self, desk: Any, tasks: Sequence[Any]) -> Decimal:
-        """Take in what the workers hand in, until they have ended; return what lost ones may have spent."""
-        requests, deadline = self._requests, float("inf")
-        found: Collection | None = Collection([], 0, _NOTHING)
-        lost = _NOTHING
-        ended = False
-        while found is not None:
-            lost, self._requests = found.lost_usd, requests + found.sent
-            if ended:
-                break
-            with suppress(TimeoutError):
-                async with asyncio.timeout(COLLECT_S):
-                    await self._news.wait()
-            self._news.clear()
-            deadline = min(deadline, time.monotonic() + CUT_S) if self._cut else deadline
-            ended = all(task.done() for task in tasks) or time.monotonic() > deadline
-            found = await self._visit(desk, found)
-        while not all(task.done() for task in tasks) and time.monotonic() < deadline:  # the desk is lost, they will end
-            await asyncio.sleep(COLLECT_S)
-            deadline = min(deadline, time.monotonic() + CUT_S) if self._cut else deadline
-        await self._gather(tasks)
-        return lost
-
-    async def _visit(self, desk: Any, before: Collection) -> Collection | None:
-        """Collect at the desk what is new; None when its worker is gone: the tasks end by themselves, with what they have."""
-        kept = [finished.id for finished in before.finished]
-        try:
-            # Not awaited: an actor's future hangs in another event loop than Dask's own.
-            call = partial(_collected, desk, kept, self._cut, self._stop is not None)
-            found = await asyncio.to_thread(call)
-        except Exception as exc:  # whatever the loss of a worker looks like
-            self._trouble = f"{type(exc).__name__}: {exc}"
-            return None
-        self._take(found.finished)
-        return found
-
-    async def _gather(self, tasks: Sequence[Any]) -> None:
-        """Take what the tasks return: results that the desk could not hand on any more."""
-        for task in tasks:
-            if not task.done():
-                await asyncio.to_thread(task.cancel, force=True)
-            elif task.status == "finished":
-                self._take(await asyncio.to_thread(task.result, 30.0))
-            else:
-                exc = await asyncio.to_thread(task.exception)
-                self._trouble = f"{type(exc).__name__}: {exc}"
-                if not type(exc).__module__.startswith(("distributed", "asyncio", "concurrent")):  # no loss: it would recur
-                    raise EnrichmentError(f"a task on the Dask cluster failed: {self._trouble}")
 
     def _take(self, found: Sequence[Finished]) -> None:
         """Keep results that are new, book them, and fill their rows."""
@@ -208,6 +215,9 @@ class ClusterEnrichment(Enrichment):
         if (known := self.outcomes[n]) is not None and known.status == "ok":  # it was asked twice, since a worker was lost
             self.cost_usd = _sum(self.cost_usd, finished.cost_usd)
             return
+        if finished.status == "interrupted" and self._stop is None:  # its task has lost the desk: the row is asked again
+            self.cost_usd = _sum(self.cost_usd, finished.cost_usd)
+            return
         asked = Asked(finished.status, finished.error, finished.cells)
         outcome = self._outcome(n, self._stored.get(n, {}), self._row_of(n).asked, asked)
         self._finish(n, outcome, finished)
@@ -218,19 +228,9 @@ class ClusterEnrichment(Enrichment):
         """Take no more rows; `now` also cuts off those under way, on all workers."""
         self._stop = self._stop or (status, error)
         self._cut = self._cut or now
-        self._news.set()
+        if self._now is not None:
+            self._now.halt(now=now)
         super()._halt(status, error, now)
-
-
-def _collected(desk: Any, kept: Sequence[str], stop: bool, drop: bool) -> Collection:
-    """Return what the desk has; a desk that is slow is asked again, one whose worker Dask knows to be lost is not."""
-    for _ in range(TRIES):
-        with suppress(TimeoutError):
-            found: Collection = desk.collect(kept, stop, drop).result(timeout=1.0 if stop else ANSWER_S)
-            return found
-        if stop:
-            break
-    raise TimeoutError("the desk does not answer")
 
 
 def _sum(a: Money, b: Money) -> Money:

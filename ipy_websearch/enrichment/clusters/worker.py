@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 import uuid
 from contextlib import suppress
 from decimal import Decimal
@@ -13,7 +14,7 @@ from typing import Any
 from distributed import get_worker, secede
 
 from ipy_websearch.enrichment.bench import Options
-from ipy_websearch.enrichment.clusters.desk import Finished, Row, Word
+from ipy_websearch.enrichment.clusters.desk import Finished, Order, Row, Word
 from ipy_websearch.enrichment.clusters.equipment import Equipment, Job
 from ipy_websearch.enrichment.clusters.leased import LeasedFunds
 from ipy_websearch.enrichment.row import Asked, RowAsker, make_recipe
@@ -21,26 +22,32 @@ from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.enrichment.sender import Account, Books, Sender
 from ipy_websearch.ledger import LedgerRow
 
-EXCHANGE_S, SOONEST_S = 0.2, 0.02
-"""How often a task goes to the desk, and how soon again when it has run out of rows or money."""
+EXCHANGE_S, SOONEST_S, LISTEN_S = 0.2, 0.02, 0.5
+"""How often a task goes to the desk, how soon again when it has run out of rows or money, and how often it looks up from
+waiting for the desk's answer whether it was told that the desk is lost."""
 
 LOST_S = 8.0
 """Seconds after which a desk that does not answer is given up."""
 
+STUCK_S = 8.0
+"""Seconds after that for which rows that only wait for a place are not given up yet: others may still be under way."""
 
-def work(packed: bytes, job: Job, task: str) -> list[Finished]:
-    """Ask for rows until the desk has none; return what could not be handed to it any more.
+
+def work(packed: bytes, job: Job, task: str) -> list[Finished] | None:
+    """Ask for rows until the desk has none; return what could not be handed to it any more, None when it was lost already.
 
     The desk comes packed: as a plain argument the task would depend on it, and be dropped with its results when it is lost.
     """
     desk = pickle.loads(packed)
-    equipment: Equipment = get_worker().plugins[job.plugin]
+    equipment: Equipment | None = get_worker().plugins.get(job.plugin)
+    if equipment is None:  # the run has ended meanwhile
+        return None
     secede()  # nearly all the time is spent waiting: other tasks may have the thread
     run = uuid.uuid4().hex
     try:
-        desk.begin(task, run).result(timeout=LOST_S)
+        _answer(desk.begin(task, run), desk, equipment)
     except Exception:  # it is lost: the kernel makes another one
-        return []
+        return None
     shift = Shift(desk, job, task, run, equipment)
     return asyncio.run_coroutine_threadsafe(shift.work(), equipment.loop).result()
 
@@ -50,6 +57,7 @@ class Shift:
 
     def __init__(self, desk: Any, job: Job, task: str, run: str, equipment: Equipment) -> None:
         self._desk, self._task, self._run = desk, task, run
+        self._equipment = equipment
         self._bench = equipment.bench(job)
         self._options = Options(concurrency=job.search_share, max_searches=job.max_searches)
         self._job = job
@@ -57,13 +65,14 @@ class Shift:
         self._asking: dict[asyncio.Task[None], Row] = {}
         self._finished: dict[str, Finished] = {}  # not on the kernel's disk yet
         self._told: set[str] = set()
-        self._permits = 0
+        self._permits = self._places = 0
         self._more = True
         self._serial = count()
 
     async def work(self) -> list[Finished]:
         """Go on until there is nothing more to do; return the results that nobody has confirmed."""
         self._urgent = asyncio.Event()
+        self._wikipedia = self._equipment.share_places(self._run, 0)
         self._funds = LeasedFunds(self._job.model, self._job.limit is not None, self._urgent.set)
         self._gate = Gate(1)
         sender = Sender(self._bench.client, self._gate, self._funds, self._job.timeout_s)
@@ -76,6 +85,7 @@ class Shift:
                 await self._until_next()
         finally:
             await self._end()
+            self._equipment.share_places(self._run, None)
         return list(self._finished.values())
 
     async def _until_next(self) -> None:
@@ -95,13 +105,14 @@ class Shift:
         word.spent, word.held = self._funds.spent, self._funds.held
         word.need, word.least = self._funds.needed(self._permits if self._backlog or word.wants else 0)
         word.floor_s = self._gate.floor_s
+        over = max(self._wikipedia.taken - self._wikipedia.number, 0)  # there were more, and requests are still under way
+        word.places, word.sought = self._places + over, self._wikipedia.sought
         try:
             # Not awaited: an actor's future is tied to the worker's own event loop, and would hang in this one.
-            order = await asyncio.to_thread(lambda: self._desk.exchange(word).result(timeout=LOST_S))
+            order: Order = await asyncio.to_thread(lambda: _answer(self._desk.exchange(word), self._desk, self._equipment))
         except Exception:  # whatever kind of error the loss of the desk's worker is: what is under way is finished
             self._backlog.clear()
-            if self._asking:
-                await asyncio.wait(self._asking)
+            await self._see_through()
             return False
         self._told.update(finished.id for finished in news)
         for id in order.kept:
@@ -109,9 +120,25 @@ class Shift:
         self._permits, self._more = order.permits, order.more
         self._gate.resize(order.permits)
         self._gate.hold(order.floor_s)
+        self._places = order.places
+        self._equipment.share_places(self._run, order.places)
         self._funds.take(order.lease, order.dry, order.scale)
         self._backlog.extend(order.rows)
         return not order.stop and not (order.over and not self._asking and not self._backlog)
+
+    async def _see_through(self) -> None:
+        """Wait for what is under way, for as long as one request may take.
+
+        Not waited for are rows that wait for a place at Wikipedia, which no desk gives any more, or for a far time at which the
+        API may be asked again.
+        """
+        start = time.monotonic()
+        while self._asking and (waited := time.monotonic() - start) < self._job.timeout_s:
+            await asyncio.wait(self._asking, timeout=EXCHANGE_S)
+            stuck = not self._wikipedia.number and not self._wikipedia.taken and self._wikipedia.sought
+            idle = not self._gate.in_flight and self._gate.floor_s > self._job.timeout_s - waited
+            if idle or (stuck and waited > STUCK_S):
+                return
 
     def _wants(self) -> int:
         """Return how many rows to take along: enough until the next visit, and one as long as the permits are not known."""
@@ -161,3 +188,13 @@ class Shift:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _answer(said: Any, desk: Any, equipment: Equipment) -> Any:
+    """Return what a desk answers to `said`, or raise what its loss looks like. This blocks."""
+    until = time.monotonic() + LOST_S
+    while True:
+        with suppress(TimeoutError):
+            return said.result(timeout=LISTEN_S)
+        if time.monotonic() > until or desk.key in equipment.lost_desks:
+            raise TimeoutError("the desk does not answer")

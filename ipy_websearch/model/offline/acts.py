@@ -13,7 +13,7 @@ from ipy_websearch.model.offline.words import Word, located, stem
 
 _DONE_TO = """
     create design develop invent conceive devise discover isolate identify found establish write compose build publish
-    release launch introduce
+    release launch introduce form name
 """
 _TRANSITIVE = frozenset(stem(word) for word in _DONE_TO.split())
 _HELPING = "was were is are has have had been being also first later originally officially finally itself only then both"
@@ -44,6 +44,11 @@ def aim(question: Question, text: str, verb: Word) -> float:
     if _leads(question, text) and _TRAILING.search(text[: verb.start]):
         return 1.0  # "Pride and Prejudice is a novel by Jane Austen, published in 1813"
     return 1.0 if verb.start == 0 or _SUBJECT.search(text[: verb.start]) else ELSEWHERE
+
+
+def is_done_to(word: Word) -> bool:
+    """Return whether a word is a verb of something that is done to its object: "discovered", "founded"."""
+    return word.stem in _TRANSITIVE
 
 
 def _leads(question: Question, text: str) -> bool:

@@ -7,27 +7,16 @@ words of the question and has a fitting unit; a figure of another kind of unit i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
-from ipy_websearch.model.offline.acts import aim
+from ipy_websearch.model.offline import lexicon
+from ipy_websearch.model.offline.clauses import is_denied, is_only_a_part, owner_of
 from ipy_websearch.model.offline.figures import Figure, figures
 from ipy_websearch.model.offline.found import Found
 from ipy_websearch.model.offline.question import Question
+from ipy_websearch.model.offline.units import is_other_unit, things_besides, unit_of
 from ipy_websearch.model.offline.words import SOFT, Word, located, related, stem
 
-_UNITS = {
-    "area": r"square|km²|km2|km\^2|sq\b|hectares?|acres?|m²",
-    "temperature": r"°|degrees?(?:\s+(?:celsius|fahrenheit))|kelvin|K\b|℃",
-    "speed": r"km/h|km/s|m/s|mph|(?:kilomet\w+|met(?:re|er)s?|miles?)\s+(?:per|an|a)\s",
-    "density": r"g/cm|kg/m|grams?\s+per|kilograms?\s+per",
-    "length": r"km\b|kilomet\w+|met(?:re|er)s?\b|m\b|miles?\b|feet\b|foot\b|ft\b|cm\b|mm\b|centimet\w+|light[- ]years?|"
-    r"astronomical|au\b",
-    "mass": r"kg\b|t\b|kilograms?|tonnes?|tons?\b|grams?\b|pounds?\b|lb\b",
-    "time": r"(?:earth\s+|solar\s+)?(?:days?|hours?|years?|minutes?|months?|seconds?|weeks?|centuries|decades)\b",
-    "percent": r"%|per\s?cent",
-    "people": r"people|inhabitants?|residents?|persons?",
-}
-_UNIT = re.compile("|".join(rf"(?P<{name}>{pattern})" for name, pattern in _UNITS.items()), re.IGNORECASE)
 _FAMILY_WORDS = {
     "area": "area square",
     "temperature": "temperature hot cold melting boiling freezing",
@@ -42,28 +31,45 @@ _FAMILY_WORDS = {
 _FAMILIES = {stem(word): family for family, words in _FAMILY_WORDS.items() for word in words.split()}
 _TIMED = "year day night orbit rotation last take journey trip flight month"
 _LASTING = frozenset(map(stem, _TIMED.split()))
-_LIFETIME = re.compile(r"\((?:[^()]*?\D)?(\d{4})\s*[–—-]\s*(?:[^()]*?\D)?(\d{4})\D?[^()]*\)")
-_BELONGS = re.compile(r"\b(?:of|in|on|at|around|for|by|from|to|across|within)\s+(?:[\w-]+\s+){0,3}$", re.IGNORECASE)
-_MEASURES = frozenset(["long", "high", "far", "larg", "deep", "wide", "old", "hot", "cold", "fast"])
+_BELONGS = re.compile(r"\b(?:of|in|on|at|around|for|by|from|to|across)\s+(?:[\w-]+\s+){0,3}$", re.IGNORECASE)
+_MEASURES = frozenset(map(stem, "long high large deep wide old hot cold fast far heavy temperature area mass period".split()))
+"""Words that the unit of a figure says: "1538 °C" is a temperature."""
+_INDEX = re.compile(
+    r"^\W*(?:(?:in|on|at|of|to)\s+)?(?:which|what)\s+(?!is\b|are\b|was\b|were\b|does\b|do\b|did\b|has\b|the\b)([a-z]+)\s+"
+    r"(?:is|are|was|were|does|do|did|has|of|belongs)\b",
+    re.IGNORECASE,
+)
+_PLAIN = frozenset(map(stem, ["known", "natural", "confirmed", "other"]))
+_UP_TO_COUNT = re.compile(
+    r"(?:\s*[:=(–-]\s*|\s+(?:of|in|is|are|was|were|about|around|[A-Z]\w*|the|estimated|at|only|more|over|than|nearly|almost|"
+    r"roughly)\b)*\s*"
+)
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
+_COUNTS = "percentage share fraction proportion amount sum kind type sort size unit value degree average altitude rank position"
+_QUANTITIES = frozenset(map(stem, [*lexicon.NUMERIC.split(), *_COUNTS.split(), *_TIMED.split()])) - {stem("period")}
 _PLACE_WORDS = frozenset(map(stem, ["position", "order", "rank", "place", "ordinal", "which", "number"]))
-_TIME_WORDS = frozenset(map(stem, ["year", "date", "day", "month", "decade", "century", "founded"])) - {stem("founded")}
 
 
 def find_number(question: Question, text: str) -> Found | None:
     """Return the figure of a sentence that answers the question, None when none fits."""
     if question.counted:
         return _counted(question, text)
+    if is_only_a_part(question.subjects, text) or (
+        question.about and not things_besides(question) <= {w.stem for w in located(text)}
+    ):
+        return None
     family = family_of(question)
-    candidates = [f for f in figures(text) if not f.is_year and _fits(f, text, family)]
+    candidates = [f for f in figures(text) if not f.is_year and _fits(f, text, family) and not is_other_unit(question, f, text)]
+    if (index := _INDEX.match(question.text)) and stem(index[1]) not in _QUANTITIES:
+        return _numbered(stem(index[1]), candidates, text)
     cardinals = [f for f in candidates if not f.ordinal]
     if not cardinals and question.stems & _PLACE_WORDS:
         cardinals = candidates
     wanted = set(question.aspect - SOFT or question.aspect)
-    essential = wanted - _MEASURES
-    if essential and not any(word.stem in essential or related(word.stem) & essential for word in located(text)):
-        return None  # asked how long a day is, "a year lasts 687 days" has a length but not the day's
-    best = _nearest(cardinals, wanted, text, lambda f: 0.3 if family and unit_of(f, text) == family else 0.0)
+    held = any(unit_of(f, text) == family for f in cardinals) if family else False
+    if not all(_is_said(term, question, text) or (held and term in _MEASURES) for term in wanted):
+        return None  # asked for the atomic weight, "the atomic number 86" has a figure but not the weight's
+    best = nearest(cardinals, wanted, text, lambda f: 0.3 if family and unit_of(f, text) == family else 0.0)
     if best is None and len(question.entities) > 1 and question.entity_stems <= {w.stem for w in located(text)}:
         # "Jupiter is about 778 million kilometres from the Sun" names no distance, but both ends of it and its unit
         fitting = [f for f in cardinals if family and unit_of(f, text) == family]
@@ -71,27 +77,25 @@ def find_number(question: Question, text: str) -> Found | None:
     return Found(best[0].value, best[1], best[0].start, best[0].end) if best else None
 
 
-def find_year(question: Question, text: str) -> Found | None:
-    """Return the year of a sentence that stands nearest to what the question says happened, None when there is none."""
-    wanted = set(question.aspect) - _TIME_WORDS
-    years = [f for f in figures(text) if f.is_year or _early_year(f, text)]
-    if not wanted or wanted == set(question.entity_stems):
-        return Found(years[0].value, 0.4, years[0].start, years[0].end) if years else None
-    best = _nearest(years, wanted, text, lambda f: 0.2)
-    if best is None:
-        return _lifetime(wanted, text)
-    aimed = max(aim(question, text, word) for hits in _places(wanted, text) for word, _ in hits)
-    alone = len(years) == 1 and aimed == 1.0  # "was discovered at … by …, …, … and …, in 1940": far, but the only year there
-    return Found(best[0].value, max(best[1] * aimed, 0.5 if alone else 0.0), best[0].start, best[0].end)
+def _is_said(term: str, question: Question, text: str) -> bool:
+    """Return whether a sentence says a word of the question, does not deny it, and does not say it of another by name."""
+    leads = bool(located(text)) and any(w.stem in question.entity_stems for w in located(text)[:2])
+    return any(
+        (word.stem == term or word.stem in related(term))
+        and not is_denied(text, word.start)
+        and (leads or owner_of(text, word.end, question.subjects) is not False)
+        for word in located(text)
+    )
 
 
-def _lifetime(wanted: set[str], text: str) -> Found | None:
-    """Return the year of birth or death from "(7 November 1867 – 4 July 1934)" behind a name."""
-    match = _LIFETIME.search(text)
-    if match is None or not wanted & {stem("born"), stem("died")}:
-        return None
-    group = 1 if stem("born") in wanted else 2
-    return Found(int(match[group]), 0.7, match.start(group), match.end(group))
+def _numbered(noun: str, candidates: Iterable[Figure], text: str) -> Found | None:
+    """Return the number that names a thing: "group 18", "the seventh row"; "18 groups" counts them."""
+    for figure in candidates:
+        before = located(text[: figure.start])[-1:]
+        after = located(text[figure.end :])[:1]
+        if (before and before[0].stem == noun and not figure.ordinal) or (after and after[0].stem == noun and figure.ordinal):
+            return Found(figure.value, 0.9, figure.start, figure.end)
+    return None
 
 
 def family_of(question: Question) -> str | None:
@@ -106,12 +110,6 @@ def family_of(question: Question) -> str | None:
     return None
 
 
-def unit_of(figure: Figure, text: str) -> str | None:
-    """Return the kind of the unit that follows a figure, None when no known one does."""
-    match = _UNIT.match(text[figure.end : figure.end + 40].lstrip(" -\u00a0\u202f"))
-    return match.lastgroup if match else ("money" if figure.money else None)
-
-
 def _fits(figure: Figure, text: str, family: str | None) -> bool:
     unit = unit_of(figure, text)
     if family is None or unit == family:
@@ -119,19 +117,16 @@ def _fits(figure: Figure, text: str, family: str | None) -> bool:
     return unit is None and family in ("people", "percent") or (family == "people" and unit is None)
 
 
-def _early_year(figure: Figure, text: str) -> bool:
-    plain = isinstance(figure.value, int) and 1 <= figure.value < 1000 and not figure.ordinal and not unit_of(figure, text)
-    return (
-        plain
-        and bool(re.search(r"\b(?:in|since|year)\s+(?:AD\s+)?$", text[: figure.start]))
-        and not re.match(r"\s+[a-z]", text[figure.end :])
-    )
-
-
-def _nearest(
-    candidates: Iterable[Figure], wanted: set[str], text: str, bonus: Callable[[Figure], float]
+def nearest(
+    candidates: Iterable[Figure],
+    wanted: set[str],
+    text: str,
+    bonus: Callable[[Figure], float],
+    *,
+    weighed: Collection[str] = (),
 ) -> tuple[Figure, float] | None:
-    places = _places(wanted, text)
+    """Return the figure that stands nearest to the wanted words (`weighed` ones count twice) and how near, 0 to 1."""
+    places = places_of(wanted, text) + 2 * places_of(set(weighed), text)
     best: tuple[Figure, float] | None = None
     all_figures = [f for f in figures(text) if not f.ordinal]
     for figure in candidates:
@@ -146,7 +141,7 @@ def _nearest(
     return best
 
 
-def _places(wanted: set[str], text: str) -> list[list[tuple[Word, float]]]:
+def places_of(wanted: set[str], text: str) -> list[list[tuple[Word, float]]]:
     """Return for each wanted stem where it stands in the text; words that may stand for it count 0.7."""
     found = []
     for term in sorted(wanted):
@@ -176,13 +171,15 @@ def _counted(question: Question, text: str) -> Found | None:
     modifiers = question.counted[:-1]
     spots = located(text)
     best: Found | None = None
+    if question.about and not all(_is_said(term, question, text) for term in question.aspect - SOFT - set(question.counted)):
+        return None  # "How many people live in the capital of France" is not how many live in France
     for at, word in enumerate(spots):
         if word.stem != head and word.stem not in related(head):
             continue
-        found = _counting_before(text, at) or _counting_after(text, at)
-        if found is None:
-            continue
+        found = _counting_before(text, at, frozenset(modifiers)) or _counting_after(text, at)
         nearby = {w.stem for w in spots[max(0, at - 4) : at + 1]}
+        if found is None or (word.stem != head and not nearby.issuperset(modifiers)):
+            continue
         strength = found.strength * (1.0 if all(m in nearby for m in modifiers) else 0.6)
         strength *= 1.0 if _counts_for(question, text, found) else 0.3
         if best is None or strength > best.strength:
@@ -210,7 +207,7 @@ def _counts_for(question: Question, text: str, found: Found) -> bool:
     return bool(_BELONGS.search(text[found.end : first.start]))
 
 
-def _counting_before(text: str, at: int) -> Found | None:
+def _counting_before(text: str, at: int, modifiers: frozenset[str]) -> Found | None:
     spots = located(text)
     word = spots[at]
     for figure in reversed(figures(text)):
@@ -222,7 +219,9 @@ def _counting_before(text: str, at: int) -> Found | None:
                 # "one of the two moons" and "the four big moons" do not count them all
                 return None if figure.ordinal or figure.is_year else Found(figure.value, 0.5, figure.start, word.end)
             return Found(figure.value, 1.0, figure.start, word.end)
-    none = re.search(r"\b(no|without)\s+(?:[a-z]+\s+){0,2}$", text[: word.start], re.I)
+    none = re.search(r"\b(no|without)\s+((?:[a-z]+\s+){0,2})$", text[: word.start], re.I)
+    if none and not {w.stem for w in located(none[2])} <= modifiers | _PLAIN:
+        return None  # "no stable isotopes" are not no isotopes
     return Found(0, 0.9, none.start(), word.end) if none else None
 
 
@@ -239,8 +238,6 @@ def _counting_after(text: str, at: int) -> Found | None:
     for figure in figures(text):
         between = text[word.end : figure.start]
         if figure.start >= word.end and not figure.ordinal and not figure.is_year and unit_of(figure, text) in (None, "people"):
-            plain = re.fullmatch(
-                r"(?:\s*[:=(–-]\s*|\s+(?:of|in|is|are|was|were|about|around|[A-Z]\w*|the|estimated|at|only)\b)*\s*", between
-            )
+            plain = _UP_TO_COUNT.fullmatch(between)
             return Found(figure.value, 0.8, word.start, figure.end) if plain and len(between.split()) <= 6 else None
     return None

@@ -33,6 +33,9 @@ _PEOPLE_WORDS = """
     architect chairman minister mayor king queen
 """
 _PEOPLE = frozenset(map(stem, _PEOPLE_WORDS.split()))
+_ROLE = re.compile(
+    r"\W*(?:what\s+(?:is|was)\s+)?(?:the\s+)?(?:names?\s+of\s+)?(?:the\s+)?([a-z]+?)s?\s+(?:of|for|behind)\b", re.IGNORECASE
+)
 _QUOTES = (
     "quote",
     "evidence",
@@ -97,6 +100,8 @@ def question_for(name: str, schema: Mapping[str, Any], row: Row) -> Question:
     lowered = frozenset(s for a in about if _says(text, a) for s in stems(a) if s in question.stems)
     if lowered and question.stems - lowered - question.entity_stems:
         question = replace(question, entity_stems=question.entity_stems | lowered)
+    groups = dict.fromkeys(frozenset(s for s in stems(a) if s in question.stems) for a in about if _says(text, a))
+    question = replace(question, about=tuple(group for group in groups if group))
     kind = kind_for(words, schema, question)
     counted = question.counted
     if kind == "number" and not counted and family_of(question) is None and "?" not in text:
@@ -132,7 +137,8 @@ def kind_for(words: str, schema: Mapping[str, Any], question: Question) -> Kind:
         return "year"
     if asked in ("person", "place", "number"):
         return asked
-    if own & _PEOPLE:
+    role = _ROLE.match(question.text)
+    if own & _PEOPLE or (role and role[1].lower() in _PEOPLE_WORDS.split()):
         return "person"
     return "definition" if asked == "definition" and own & {"description", "summary", "definition"} else "name"
 

@@ -30,7 +30,8 @@ SOFT_WORDS = """
 FORMS = """
     writ: wrote written author authors authored
     populat: people inhabitants inhabitant residents populous populated
-    discov: discovery discoveries
+    discov: discovery discoveries discoverer discoverers
+    colour: color colors colours
     currenc: currencies money
     high: tall height taller tallest higher highest elevation
     long: length longer longest
@@ -99,6 +100,8 @@ FORMS = """
     densit: dense densest density
     elect: elected
     rul: ruled
+    independent: independence
+    former: former formerly
 """
 """Irregular forms and words that mean the same, each line "stem: forms"."""
 
@@ -115,7 +118,7 @@ GRADED = "larg small high long old deep light great young near dens bright clos 
 RELATED = (
     "create design develop invent conceive devise begin write appear",
     "found establish begin create",
-    "discover isolate identify",
+    "discover identify",
     "write compose author",
     "release publish appear launch introduce debut begin",
     "locate situate lie stand",
@@ -130,6 +133,7 @@ RELATED = (
     "area cover large square",
     "large diameter area across mass population",
     "begin appear",
+    "found form",
     "far distance orbit",
     "period orbit take complete year",
     "die kill",
@@ -137,6 +141,12 @@ RELATED = (
     "extension suffix",
 )
 """Words that may stand for one another in an answer: "designed" for "created"."""
+
+COLOURS = """
+    red reddish orange yellow yellowish gold golden green greenish blue bluish violet purple pink brown brownish black white
+    whitish grey gray greyish silvery silver colourless colorless crimson scarlet turquoise maroon beige transparent
+"""
+SHADES = "pale bright dark light dull deep shiny vivid clear lustrous"
 
 STANDS_FOR = {
     "make": "create design develop build invent write found produce",
@@ -150,5 +160,6 @@ STANDS_FOR = {
     "long": "last take lasts takes",
     "happen": "take place occur",
     "red": "reddish",
+    "colour": COLOURS,
 }
 """Words of a question and what an answer may say instead, but not the other way round."""

@@ -92,8 +92,8 @@ def _continued(piece: str, earlier: str) -> list[str]:
         return [piece]
     beyond = set(content_words(piece)) - {word for name in named for word in content_words(name)}
     before = entities_of(earlier)
-    if beyond or (named and not before):
-        return [piece]
+    if beyond or not before:
+        return [earlier] if not beyond and not named else [piece]
     together = next((m[0] for m in _TOGETHER.finditer(earlier) if before[0] in m[0]), before[0])
     return [earlier.replace(together, name) for name in named[:MOST]] or [earlier]
 

@@ -31,7 +31,7 @@ _NUMERIC = re.compile(
 _SOUGHT = re.compile(
     r"^\W*(?:and\s+|in\s+|on\s+|at\s+|of\s+|by\s+|to\s+|from\s+|for\s+)*(?:which|what)\s+(?!is\b|are\b|was\b|were\b|does\b|do\b|did\b|has\b|"
     r"have\b|had\b|of\b|the\b|can\b|will\b|would\b|other\b)(?:[\w-]+\s+)??([\w-]+)\s+(?:is|are|was|were|has|have|had|does|do|did|can|"
-    r"will|would|\w+s|\w+ed|\w+t|made|began|won|led|gave|came|grew|took|fell|lies?|orbits?)\b",
+    r"will|would|(?-i:[a-z]\w*(?:s|ed|t))|made|began|won|led|gave|came|grew|took|fell|lies?|orbits?)\b",
     re.IGNORECASE,
 )
 _MEASURE = re.compile(
@@ -66,6 +66,7 @@ _CLASSIFIED = re.compile(
     rf"\b(?:the|a)\s+{ENTITY}\s+((?:programming\s+)?(?:language|company|element|planet|country|film|movie|book|novel|band|framework|"
     r"library|app|river|city|town|game|series|software|magazine|newspaper|university|moon|dwarf\s+planet))\b"
 )
+_CAPITAL_CITY = re.compile(r"\bcapital\s+cit(?:y|ies)\b", re.IGNORECASE)
 _OPEN = frozenset(map(stem, ["new", "news", "change", "feature", "happen", "update", "latest", "history", "story"]))
 _DEFINITION = re.compile(
     r"(?:what(?:’s|'s|\s+is|\s+are|\s+was|\s+were)|who(?:'s|\s+is|\s+was)|define|explain)\s+(?!the\b|it\b)(?:an?\s+)?"
@@ -84,7 +85,8 @@ class Question:
     `terms` are its content words in order, each once; `entities` the named or quoted things among them; `kinds` what an
     answer must hold, most wanted first ("Who created Python and when?" wants a person and a year); `counted` the stems of
     what a "how many" counts; `sought` is the stem of the noun of a "which planet …", "" for others;
-    `classifiers` say what kind of thing an entity is ("the Ruby programming language") and ask nothing.
+    `classifiers` say what kind of thing an entity is ("the Ruby programming language") and ask nothing; `about` are the
+    stems of the things that a record is about, each by itself, empty for an open question.
     """
 
     text: str
@@ -96,11 +98,18 @@ class Question:
     entity_stems: frozenset[str] = field(default=frozenset())
     sought: str = ""
     classifiers: frozenset[str] = field(default=frozenset())
+    about: tuple[frozenset[str], ...] = ()
 
     @property
     def spoken(self) -> str:
         """The question and the things it is about, in small letters."""
         return " ".join([self.text, *self.entities]).lower()
+
+    @property
+    def subjects(self) -> tuple[frozenset[str], ...]:
+        """The stems of each thing that something is asked about: the record's, else the first that is named."""
+        first = frozenset(stems(self.entities[0])) & self.stems if self.entities else self.entity_stems
+        return self.about or ((first,) if first else ())
 
     @property
     def aspect(self) -> frozenset[str]:
@@ -122,6 +131,8 @@ def read_question(text: str, *, about: Sequence[str] = ()) -> Question:
     entity_stems = {s for entity in entities for s in stems(entity) if s in terms}
     number = {stem("number")} if _NUMBER_OF.search(text) else set()
     classifiers = number | {stem(word) for match in _CLASSIFIED.finditer(text) for word in match[1].split()} - entity_stems
+    if _CAPITAL_CITY.search(text):
+        classifiers |= {stem("city")}
     return Question(
         text=text,
         terms=tuple(terms.values()),

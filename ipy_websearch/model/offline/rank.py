@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from ipy_websearch.model.offline.evidence import Sentence, title_core
 from ipy_websearch.model.offline.faults import YEARS, faults_of, of_another_year
 from ipy_websearch.model.offline.found import Found
+from ipy_websearch.model.offline.persons import is_stale
 from ipy_websearch.model.offline.question import Kind, Question
 from ipy_websearch.model.offline.sources import Source
 from ipy_websearch.model.offline.values import find
@@ -63,6 +64,9 @@ def rank(question: Question, collected: Sequence[Sentence], kind: Kind | None = 
     rough = sorted((s for s in rough if s.covered > 0.2), key=lambda s: -s.score)[:LOOKED_INTO]
     scored = [_with_value(question, candidate, kind) for candidate in rough]
     fitting = [s for s in scored if _fits(question, s, kind)]
+    if kind == "person":
+        newest = max((int(year) for s in collected for year in YEARS.findall(s.text)), default=0)
+        fitting = [s for s in fitting if not is_stale(question, s.sentence.text, newest)]
     return sorted(fitting, key=lambda s: (-s.score, s.sentence.order))
 
 
@@ -128,7 +132,7 @@ def _cover(
         return 1.0
     if term in own:
         return 0.9
-    if not related(term).isdisjoint(sentence.stems):
+    if not related(term).isdisjoint(sentence.stems) or f"non{term}" in sentence.stems:
         return 0.75
     if term in title and term in question.entity_stems:
         return 0.6
@@ -180,6 +184,8 @@ def _about_entities(question: Question, at_hand: frozenset[str], title: frozense
     named: frozenset[str] = frozenset().union(*groups)
     if rest := question.entity_stems - named:
         groups.append(rest)
+    if question.about and not any(group <= at_hand for group in question.about):
+        return False  # a record's value is never taken from a page about another thing that the question names
     if kind in ("text", "definition", "boolean"):
         return any(group <= at_hand for group in groups)
     return all(group <= at_hand for group in groups) or title in groups

@@ -27,7 +27,7 @@ from ipy_websearch.model.offline.parts import split_questions
 from ipy_websearch.model.offline.question import Question
 from ipy_websearch.model.offline.rank import Scored, rank
 from ipy_websearch.model.offline.sources import Source
-from ipy_websearch.model.offline.values import choice_in, choices_of, date_in, scale_asked, types_of
+from ipy_websearch.model.offline.values import choice_answers, choice_in, choices_of, date_in, scale_asked, types_of
 from ipy_websearch.model.offline.words import stem, stems
 
 SURE_ENOUGH = 0.4
@@ -115,14 +115,19 @@ class _Record:
                 return replace(scored, found=replace(scored.found, value=choice))
         open_question = replace(question, kinds=("text",))
         for scored in rank(open_question, self._sentences, "text"):
-            if found := choice_in(choices, question, scored.sentence.text):
+            if found := self._choice_of(choices, question, scored.sentence):
                 return replace(scored, found=found)
         about = question.entity_stems
         for sentence in self._sentences:
             there = about and about <= (sentence.stems | title_core(sentence.source.title)[1])
-            if there and (found := choice_in(choices, question, sentence.text)):
+            if there and (found := self._choice_of(choices, question, sentence)):
                 return Scored(sentence, 0.0, 0.0, found)
         return None
+
+    def _choice_of(self, choices: Sequence[Any], question: Question, sentence: Sentence) -> Found | None:
+        found = choice_in(choices, question, sentence.text)
+        title = title_core(sentence.source.title)[0]
+        return found if found and (not question.about or choice_answers(question, found, sentence.text, title)) else None
 
     def _rows(self, items: Mapping[str, Any], row: Row) -> list[dict[str, Any]]:
         """Return one row for each thing that the question names, else for each page that has something to say."""

@@ -10,16 +10,24 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ipy_websearch.model.offline.amounts import find_number, find_year
+from ipy_websearch.model.offline.amounts import find_number
+from ipy_websearch.model.offline.claims import find_boolean, is_said_to_be
+from ipy_websearch.model.offline.clauses import said_of
+from ipy_websearch.model.offline.colours import asks_for_colour, find_colour
 from ipy_websearch.model.offline.found import Found
-from ipy_websearch.model.offline.names import find_name, find_person
+from ipy_websearch.model.offline.names import find_name
+from ipy_websearch.model.offline.persons import find_person
 from ipy_websearch.model.offline.places import find_continent, find_place
 from ipy_websearch.model.offline.question import Kind, Question
-from ipy_websearch.model.offline.words import located, related, stem
+from ipy_websearch.model.offline.words import SOFT, located, related, stem
+from ipy_websearch.model.offline.years import find_year
 
 _SCALED = re.compile(r"(?:\bin\s+|\(\s*(?:in\s+)?|_|\b)(thousands?|millions?|billions?)\b", re.IGNORECASE)
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
-_DENIED = re.compile(r"\b(?:not|no|never|neither|nor|cannot|without|n['’]t|lacks?|former|formerly)\b|n['’]t\b", re.IGNORECASE)
+_PLACE_SOUGHT = re.compile(
+    r"^\W*(?:in|at|on|near)\s+(?:which|what)\s+(country|state|city|town|village|place|region)\s+(?:was|were|did)\b",
+    re.IGNORECASE,
+)
 _DEFINES = re.compile(r"^[^.;:]{0,40}?\b(?:is|are|was|were|refers?\s+to|means)\b")
 _MONTHS = "January February March April May June July August September October November December"
 _MONTH = "|".join(_MONTHS.split())
@@ -38,31 +46,31 @@ def find(kind: Kind, question: Question, text: str, title: str = "") -> Found | 
         case "number":
             return find_number(question, text)
         case "year":
-            return find_year(question, text)
+            return find_year(question, text, title)
         case "person":
             return find_person(question, text, title)
         case "place":
             return find_place(question, text)
-        case "name" if stem("continent") in question.stems:
-            return find_continent(question, text)
         case "name":
-            return find_name(question, text, title)
+            return _find_name(question, text, title)
         case "boolean":
-            return _find_boolean(question, text)
+            return find_boolean(question, text, title)
         case "definition":
             return _find_definition(question, text, title)
         case "text":
             return None
 
 
-def _find_boolean(question: Question, text: str) -> Found | None:
-    """True or False when the sentence says most of the question's words, or the same with a "not"."""
-    said = {word.stem for word in located(text)}
-    wanted = question.aspect
-    share = sum(w in said or not related(w).isdisjoint(said) for w in wanted) / max(len(wanted), 1)
-    if share < 0.6:
-        return None
-    return Found(not _DENIED.search(text), 0.8 * share, 0, len(text))
+def _find_name(question: Question, text: str, title: str) -> Found | None:
+    """What a "which" or "what" asks for: a colour, a continent, a place where something was done, else a name."""
+    if asks_for_colour(question):
+        return find_colour(question, text, title)
+    if stem("continent") in question.stems:
+        return find_continent(question, text)
+    if question.about and (sought := _PLACE_SOUGHT.match(question.text)):
+        # "in Cornwall" is a place, but whether it is a country or a city is not said
+        return find_place(question, text) if sought[1].lower() in ("place", "region") else None
+    return find_name(question, text, title)
 
 
 def _find_definition(question: Question, text: str, title: str) -> Found | None:
@@ -116,6 +124,25 @@ def choices_of(schema: Mapping[str, Any]) -> list[Any]:
         for option in schema.get(name) or ():
             listed += choices_of(option)
     return [value for value in listed if value is not None]
+
+
+def choice_answers(question: Question, found: Found, text: str, title: str) -> bool:
+    """Return whether a choice that stands in a sentence is what a record asks of its thing, and not a word in passing.
+
+    The sentence says what was asked ("is listed on the exchange …"), or that the thing is the choice, or a name is said of it.
+    """
+    choice = str(found.value)
+    own = {stem(word) for word in re.split(r"[\W_]+", choice)}
+    said = {word.stem for word in located(text)}
+    if any(term[:1].isdigit() and term not in said for term in question.stems):
+        return False
+    asked = question.aspect - SOFT - own
+    if asked and all(term in said or not related(term).isdisjoint(said) for term in asked):
+        return True
+    if any(is_said_to_be(group, choice, text, title) for group in question.about):
+        return True
+    named = len(choice) > 2 and choice[0].isupper() and choice in text
+    return named and any(said_of(group, text, found.start, title, question.aspect) for group in question.about)
 
 
 def choice_in(choices: Sequence[Any], question: Question, text: str) -> Found | None:

@@ -1,0 +1,278 @@
+"""What goes into a row of an enrichment and what comes out of it: nothing is misread, overwritten, cut or lost in silence."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ipy_websearch
+from ipy_websearch.enrichment.batches import courier
+from ipy_websearch.errors import ConfigError, EnrichmentError
+from ipy_websearch.text import fold, plain, visible
+from tests.fakes.engines import hit
+from tests.test_enrich import CEO, QUIET, companies, company_in, echo, record
+
+FAMILY, PERSIAN, SINHALA = "👩\u200d👩\u200d👧", "می\u200cخواهم", "ශ\u0dca\u200dරී"
+
+
+def answers(fake: Any, kind: Any, written: Sequence[Any]) -> list[Any]:
+    """Return what becomes of these values of a model in a column of a type, None where nothing does."""
+    fake.behave(lambda body: record(value=written[int(company_in(body).removeprefix("C"))]))
+    frame = companies(*(f"C{n}" for n in range(len(written))))
+    out = ipy_websearch.enrich(frame, {"value": ("{company}?", kind)}, **QUIET)
+    return [None if pd.api.types.is_scalar(value) and pd.isna(value) else value for value in out.value]
+
+
+# --- what a model writes ------------------------------------------------------------------------------------------------
+
+NUMBERS: list[tuple[Any, int | None, float | None]] = [
+    ("1,500", 1500, 1500.0),
+    ("1,234,567.0", 1234567, 1234567.0),
+    ("12,34,567", 1234567, 1234567.0),
+    ("1.234.567", 1234567, 1234567.0),
+    ("1.234,5", None, 1234.5),
+    ("1\u202f234\u202f567", 1234567, 1234567.0),
+    ("−5", -5, -5.0),
+    ("1.5e3", 1500, 1500.0),
+    ("2.0", 2, 2.0),
+    ("3,14", None, None),
+    ("1,5", None, None),
+    ("0,500", None, None),
+    ("12,34,5", None, None),
+    ("2.000", None, 2.0),
+    ("about 5", None, None),
+    ("5 km", None, None),
+    ("9" * 5000, None, None),
+    (10**400, None, None),
+    (2**63, None, float(2**63)),
+    (True, None, None),
+    (7, 7, 7.0),
+]
+
+
+def test_a_number_is_read_in_one_way_or_not_at_all(messages_api: Any) -> None:
+    """Thousands in groups of three are read, a decimal comma is not taken for them, and nothing is guessed."""
+    written = [text for text, _, _ in NUMBERS]
+    assert answers(messages_api, int, written) == [whole for _, whole, _ in NUMBERS]
+    assert answers(messages_api, float, written) == [real for _, _, real in NUMBERS]
+
+
+def test_a_date_is_read_in_one_way_or_not_at_all(messages_api: Any) -> None:
+    """Dates in words and those whose day can only be one; not the ones that differ from continent to continent."""
+    good = ["1998-03-04", "1998-03-04T23:00:00Z", "March 4, 1998", "Wednesday, 4th of March 1998", "4-Mar-1998", "1998/3/4"]
+    other = ["03/04/1998", "1998", "March 1998", "1998-03-04 or later", "February 30, 1998", "soon", 1998]
+    found = answers(messages_api, date, [*good, *other, "25/12/1066", "12/25/1066"])
+    assert found[: len(good)] == [pd.Timestamp("1998-03-04")] * len(good) and found[len(good) : -2] == [None] * len(other)
+    assert found[-2:] == [pd.Timestamp("1066-12-25")] * 2
+
+
+@pytest.mark.parametrize("kind", [str, int, float, bool, date, list[str], ["yes", "no"]])
+def test_words_for_nothing_are_null_and_kept_as_such(messages_api: Any, kind: Any) -> None:
+    """N/A and its like say that nothing was found, in a column of any type: missing, no fault, not asked again."""
+    words = ["N/A", "not found", "Unknown.", "NULL", "-", " — ", "", "n.a."]
+    for _ in range(2):
+        assert answers(messages_api, kind, words) == [None] * len(words)
+    assert len(messages_api.requests) == len(words)
+
+
+def test_words_that_are_answers_stay(messages_api: Any) -> None:
+    """Symbols and names that look like nothing, choices with such a word, and items that only contain one."""
+    words = ["Na", "None", "Nan", "Unknown Pleasures", "0"]
+    assert answers(messages_api, str, words) == words
+    assert answers(messages_api, ["Known", "Unknown", "N/A"], ["unknown", "n/a", "not found"]) == ["Unknown", "N/A", None]
+    assert answers(messages_api, list[str], [["a", "N/A", None, "", "the unknown"]]) == [["a", "the unknown"]]
+    assert answers(messages_api, [1, 2.5], ["1", 2.5, True, "1,0"]) == [1, 2.5, None, None]
+
+
+def test_words_for_nothing_that_an_earlier_version_kept_are_null(messages_api: Any, tmp_path: Path) -> None:
+    """A store may hold "N/A" as text, with a source: it is missing now, and asked no more."""
+    messages_api.reply(record(ceo="Jo"))
+    ipy_websearch.enrich(companies("A"), CEO, **QUIET)
+    with sqlite3.connect(tmp_path / "websearch/enrich.sqlite") as connection:
+        connection.execute("UPDATE cells SET cell = ?", (json.dumps(["N/A", "https://example.org", "q", 0.5]),))
+    connection.close()
+    out = ipy_websearch.enrich(companies("A"), CEO, **QUIET).iloc[0]
+    assert pd.isna(out.ceo) and pd.isna(out.ceo_source) and out.enrich_status == "ok"
+
+
+MIXED = {"name": "{company}?", "size": ("{company}?", int), "born": ("{company}?", date), "head": "{company}?"}
+
+
+@pytest.mark.parametrize("mode", ["now", "batch"])
+def test_what_fits_no_type_or_is_absent_is_told_and_asked_again(
+    messages_api: Any, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The row says which values are left out and what the model wrote; the others are kept, a null among them too."""
+    monkeypatch.setattr(courier, "FIRST_POLL_S", 0.01)
+    monkeypatch.setattr(courier, "MAX_POLL_S", 0.01)
+    messages_api.behave(lambda body: record(name="Jo", size="about <b>5</b>\x1b[31m", head=None))
+    out = ipy_websearch.enrich(companies("A", "A", "B"), MIXED, mode=mode, **QUIET)
+    assert list(out.name) == ["Jo"] * 3 and out["size"].isna().all() and out.born.isna().all()
+    assert set(out.enrich_status) == {"ok"}
+    left_out = "size is left out: “about 5” is no int; born is left out: the model's record lacks it"
+    assert set(out.enrich_error) == {left_out}
+    report = out.attrs["report"]
+    assert [group["rows"] for group in report["faults"]] == [3, 3] and "3 x size is left out: “about 5”" in str(report)
+
+    messages_api.behave(lambda body: record(size=5, born="2001-02-03"))
+    out = ipy_websearch.enrich(companies("A", "A", "B"), MIXED, mode=mode, **QUIET)
+    assert list(out["size"]) == [5] * 3 and out.enrich_error.isna().all() and not out.attrs["report"]["faults"]
+    asked = messages_api.bodies[-1]["tools"][-1]["input_schema"]["properties"]
+    assert list(asked) == ["size", "born"] and len(messages_api.requests) == 4
+
+
+def test_a_row_whose_values_all_fit_nothing_has_failed(messages_api: Any) -> None:
+    """With nothing to show for it, it is an error like others: in the report, and the end of a run that only has such."""
+    messages_api.behave(lambda body: record(size="many" if company_in(body) == "A" else 3))
+    size = {"size": ("{company}?", int)}
+    out = ipy_websearch.enrich(companies("A", "B"), size, **QUIET)
+    assert list(out.enrich_status) == ["error", "ok"] and "“many” is no int" in out.enrich_error[0]
+    messages_api.behave(lambda body: record(size="many"))
+    with pytest.raises(EnrichmentError, match="“many” is no int"):
+        ipy_websearch.enrich(companies(*(f"C{n}" for n in range(100))), size, concurrency=1, **QUIET)
+    assert len(messages_api.requests) < 30
+
+
+# --- the caller's own columns -------------------------------------------------------------------------------------------
+
+
+def enriched(**options: Any) -> pd.DataFrame:
+    """Return a frame that has been enriched, with a column n of its own."""
+    return ipy_websearch.enrich(companies("A", "B").assign(n=[1, 2]), CEO, **QUIET, **options)
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+@pytest.mark.parametrize(
+    ("columns", "own", "name"),
+    [
+        ({"n": ("{company}?", int)}, {}, "n"),
+        ({"company": "Normal form of {company}?"}, {}, "company"),
+        ({**CEO, "age": "How old is {ceo}?"}, {}, "ceo"),
+        ({"age": "How old is {ceo}?"}, {"age_source": "mine"}, "age_source"),
+    ],
+)
+def test_own_columns_of_a_frame_that_was_enriched_stay(
+    messages_api: Any, columns: Any, own: dict[str, Any], name: str, is_noted: bool
+) -> None:
+    """Neither the caller's columns nor one that a question names are replaced, with or without the note in `attrs`."""
+    messages_api.behave(echo)
+    frame = enriched().assign(**own)
+    if not is_noted:
+        frame.attrs.clear()
+    sent = len(messages_api.requests)
+    with pytest.raises(ConfigError, match=f"already has a column '{name}'"):
+        ipy_websearch.enrich(frame, columns, **QUIET)
+    assert len(messages_api.requests) == sent
+
+
+@pytest.mark.parametrize("name", ["ceo", "ceo_source", "ceo_quote", "ceo_confidence", "enrich_status", "enrich_cost_usd"])
+def test_own_columns_are_not_overwritten_by_any_that_an_enrichment_adds(messages_api: Any, name: str) -> None:
+    """Those about a value and those about a row count too; without sources those about a value are no one's."""
+    messages_api.behave(echo)
+    frame = companies("A").assign(**{name: "mine"})
+    with pytest.raises(ConfigError, match=f"already has a column '{name}'.*rename or drop it"):
+        ipy_websearch.enrich(frame, CEO, **QUIET)
+    if name.startswith("ceo_"):
+        assert list(ipy_websearch.enrich(frame, CEO, sources=False, **QUIET)[name]) == ["mine"]
+
+
+def test_a_frame_is_enriched_again_and_again(messages_api: Any, tmp_path: Path) -> None:
+    """With its note, without it, out of a file, with some columns gone, with sources and without: each column stands once."""
+    messages_api.behave(echo)
+    out = enriched()
+    out.drop(columns="enrich_cost_usd").to_csv(tmp_path / "part.csv", index=False)
+    out.to_csv(tmp_path / "all.csv", index=False)
+    for frame in (
+        out,
+        out.drop(columns=["ceo_quote", "ceo_confidence"]),
+        out.drop(columns=["enrich_error", "enrich_cost_usd"]),
+        out.query("n == 1"),
+        enriched(sources=False),
+        pd.read_csv(tmp_path / "all.csv"),
+    ):
+        again = ipy_websearch.enrich(frame, CEO, **QUIET)
+        assert sorted(again.columns) == sorted(out.columns) and list(again.ceo) == list(out.ceo[: len(again)])
+        assert list(ipy_websearch.enrich(again, CEO, sources=False, **QUIET).columns)[:3] == ["company", "n", "ceo"]
+    with pytest.raises(ConfigError, match="'ceo'"):
+        ipy_websearch.enrich(pd.read_csv(tmp_path / "part.csv"), CEO, **QUIET)
+    assert len(messages_api.requests) == 2
+
+
+def test_old_sources_do_not_stay_beside_new_values(messages_api: Any) -> None:
+    """A value that is asked again without sources loses those of the value before."""
+    messages_api.behave(echo)
+    out = ipy_websearch.enrich(enriched(), CEO, sources=False, resume=False, **QUIET)
+    assert list(out.columns) == ["company", "n", "ceo", "enrich_status", "enrich_error", "enrich_cost_usd"]
+
+
+def test_columns_of_several_levels_are_named_by_the_first(messages_api: Any) -> None:
+    """A frame with levels of columns is asked about and enriched again like any other."""
+    messages_api.behave(echo)
+    frame = pd.DataFrame([["A", 1]], columns=pd.MultiIndex.from_tuples([("company", ""), ("size", "now")]))
+    out = ipy_websearch.enrich(ipy_websearch.enrich(frame, CEO, **QUIET), CEO, **QUIET)
+    assert out["ceo"].tolist() == ["Boss of A"] and len(out.columns) == 9
+
+
+def test_df_web_search_overwrites_no_column_either(brave_api: Any) -> None:
+    """Its own columns are replaced by a second search; the caller's, and one that the query names, are not."""
+    for _ in range(2):
+        brave_api.reply([hit("https://example.org/a", "A", "About A.")])
+    out = companies("Acme").web.search("{company}", provider="brave", progress=False)
+    again = out.web.search("{company} news", provider="brave", progress=False)
+    assert list(again.columns) == list(out.columns) and len(brave_api.queries) == 2
+    for frame, query in ((companies("Acme").assign(search_url="mine"), "{company}"), (out, "{search_title}")):
+        with pytest.raises(ConfigError, match="already has a column 'search_"):
+            frame.web.search(query, provider="brave", progress=False)
+
+
+# --- what goes in -------------------------------------------------------------------------------------------------------
+
+
+def test_long_texts_that_differ_late_are_different_rows(messages_api: Any) -> None:
+    """What is sent is bounded and stands in the request once; what was cut is told, and tells equal beginnings apart."""
+    messages_api.behave(lambda body: record(ceo=company_in(body)[-99:], cto="Jo"))
+    texts = ["x" * 2_000 + " good", "x" * 2_000 + " bad", "y " * 20_000 + "one", "y " * 20_000 + "two", "y " * 20_000 + "two"]
+    columns = {**CEO, "cto": "Who is the CTO of {company}?"}
+    out = ipy_websearch.enrich(companies(*texts), columns, **QUIET)
+    assert len(messages_api.requests) == 4 and out.ceo[0].endswith(" good") and out.ceo[1].endswith(" bad")
+    assert max(len(body["messages"][0]["content"][0]["text"]) for body in messages_api.bodies) < 21_000
+    assert any("3 rows have values of more than 20,000 characters" in text for text in out.attrs["report"]["warnings"])
+    ipy_websearch.enrich(companies(*texts), columns, **QUIET)
+    assert len(messages_api.requests) == 4
+
+
+def test_every_kind_of_nan_is_missing(messages_api: Any) -> None:
+    """Whoever makes a column of objects may leave any of them in it."""
+    kinds = [np.float32("nan"), Decimal("NaN"), Decimal("sNaN"), np.datetime64("NaT"), pd.NaT, pd.NA, None, complex("nan")]
+    frame = companies(*kinds).astype(object)
+    assert set(ipy_websearch.enrich(frame, CEO, **QUIET).enrich_status) == {"skipped"} and not messages_api.requests
+
+
+@pytest.mark.parametrize("text", [FAMILY, PERSIAN, SINHALA, "🏳️\u200d🌈", "👩🏽\u200d⚕️"])
+def test_joiners_that_belong_to_the_text_stay(messages_api: Any, text: str) -> None:
+    """A family is one picture, and words are spelled as their readers spell them, in what is asked and in what is answered."""
+    messages_api.behave(lambda body: record(ceo=company_in(body)))
+    assert ipy_websearch.enrich(companies(text), CEO, **QUIET).ceo[0] == text == company_in(messages_api.bodies[0])
+    assert plain(f"<b>{text}</b>") == text and fold(text) == fold(text.replace("\u200c", "").replace("\u200d", ""))
+
+
+HIDING = (
+    *("pay\u200dpal", "a\u200cb\u200dc", "日\u200d本", "1\u200d2", "\u200d\u200c\u200d"),
+    *("👩\u200da", "a\u200d👩", "a\ufe0f\u200d👩", "👩\u200d\u200d👧", "👩\u200c👧", "👩\U000e0041\u200d👧", "👩\n\u200d👧"),
+    *("م\u200c\u200cخ", "م\u200dخ", "م\u200c خ", "\u200cم\u200c", "م\u200b\u200cخ", "م\u200ca", "क\u200dष", "म\u094d\u200da"),
+)
+
+
+@pytest.mark.parametrize("text", HIDING)
+def test_joiners_that_join_nothing_are_hidden_text(text: str) -> None:
+    """Alone, in runs, beside other scripts or beside what is itself hidden, they go."""
+    assert not {"\u200c", "\u200d"} & set(visible(text)) and visible(visible(text)) == visible(text)

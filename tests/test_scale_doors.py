@@ -1,0 +1,177 @@
+"""The doors to enrichment at scale: `df.web` of a Dask DataFrame; `%%enrich` with a Dask frame, `--cluster` and `--mode`."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ipy_websearch.errors import ConfigError
+from tests.test_completion import offered
+
+pytest.importorskip("dask.dataframe")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*:DeprecationWarning:distributed.*",
+    "ignore:.*:DeprecationWarning:tornado.*",
+    "ignore:.*:ResourceWarning",
+)
+
+MOONS = {"moons": ("How many moons does {planet} have?", int)}
+OFFLINE: dict[str, Any] = {"model": "offline", "provider": "local"}
+CELL = "\nmoons: int = How many moons does {planet} have?"
+
+
+def planets() -> Any:
+    """Return a Dask frame of two partitions."""
+    import dask.dataframe as dd
+
+    frame = pd.DataFrame({"planet": ["Mars", "Saturn", "Mars", "Venus"], "n": range(4)}, index=[3, 5, 7, 9])
+    return dd.from_pandas(frame, npartitions=2)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Any]:
+    """The client of a cluster with one worker in this process; not the default one."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address=":0",
+            local_directory=str(tmp_path / "dask"),
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as made,
+    ):
+        yield made
+
+
+# --- df.web -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["dask.dataframe", "ipy_websearch"])
+def test_a_dask_frame_has_df_web_whichever_was_imported_first(first: str) -> None:
+    """Importing the package imports no Dask; what waits for it is gone once it is there, and its loader is its own."""
+    lines = [
+        "import sys",
+        f"import {first}, ipy_websearch",
+        f"assert ('dask' in sys.modules) is {first.startswith('dask')}",
+        "import dask.dataframe as dd, pandas as pd",
+        "frame = dd.from_pandas(pd.DataFrame({'a': [1]}), npartitions=1)",
+        "waiting = [f for f in sys.meta_path if 'websearch' in type(f).__module__]",
+        "print(type(frame.web).__name__, type(pd.DataFrame().web).__name__, waiting, type(dd.__loader__).__name__)",
+    ]
+    root = Path(__file__).parent.parent
+    ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=root, capture_output=True, text=True, check=True)
+    assert ran.stdout == "WebAccessor WebAccessor [] SourceFileLoader\n"
+
+
+def test_enrich_and_estimate_are_there() -> None:
+    """A Dask frame comes back from one; the other says what all of it would take."""
+    frame = planets()
+    assert "4 rows" in str(frame.web.estimate(MOONS, sample=1, **OFFLINE))
+    out = frame.web.enrich(MOONS, progress=False, **OFFLINE)
+    assert out.divisions == frame.divisions and list(out.compute().moons) == [2, 274, 2, 0]
+
+
+def test_search_gives_each_row_of_a_dask_frame_its_best_result(brave_api: Any) -> None:
+    """Equal queries of all partitions once; partitions, index and the other columns stay, and a second search replaces."""
+    frame = planets()
+    out = frame.web.search("{planet} moons", provider="brave", progress=False)
+    assert type(out) is type(frame) and out.divisions == frame.divisions
+    assert sorted(brave_api.queries) == ["Mars moons", "Saturn moons", "Venus moons"]
+    computed = out.compute()
+    assert list(computed.index) == [3, 5, 7, 9] and list(computed.n) == [0, 1, 2, 3]
+    assert computed.search_url.notna().all() and computed.search_url[3] == computed.search_url[7]
+    again = out.web.search("{planet}", provider="brave", progress=False)
+    assert list(again.columns) == list(computed.columns) and (again.dtypes == again.compute().dtypes).all()
+    with pytest.raises(ConfigError, match="{planets}, which is no column of the frame; did you mean 'planet'"):
+        frame.web.search("{planets} moons")
+
+
+# --- %%enrich -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_magic_takes_a_dask_frame_and_a_cluster(shell: Any, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster as a client, as a cluster, as an address, and as an address in a variable; a frame of pandas too."""
+    from ipy_websearch.enrichment.clusters import cluster as clusters
+
+    used: list[str] = []
+    connect = clusters.connect
+
+    def noting(cluster: Any) -> Any:
+        made = connect(cluster)
+        used.append(made.client.scheduler.address)
+        return made
+
+    monkeypatch.setattr(clusters, "connect", noting)
+    address = client.scheduler.address
+    shell.ns.update(frame=planets(), small=planets().compute(), cl=client, local=client.cluster, where=address)
+    options = "--model offline -p local --no-progress --no-sources --fresh"
+    cases = [("small", "cl"), ("small", "local"), ("small", address), ("small", "where"), ("frame", "cl"), ("frame", address)]
+    for frame, cluster in cases:
+        ran = shell.run(f"%%enrich {frame} --cluster {cluster} {options} -o out{CELL}")
+        assert ran.ok, ran.error
+        computed = shell.ns["out"] if frame == "small" else shell.ns["out"].compute()
+        assert list(computed.moons) == [2, 274, 2, 0] and set(computed.enrich_status) == {"ok"}
+    assert set(used) == {address} and len(used) >= len(cases)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--cluster client_of_min", "no Dask client or cluster called 'client_of_min'; did you mean 'client_of_mine'"),
+        ("--cluster nothing", "no Dask client or cluster called 'nothing'; there are client_of_mine"),
+        ("--cluster small", "'small' is no Dask client, cluster or address, but DataFrame"),
+        ("--cluster client_of_mine --mode batch", "needs no cluster: the API does the work"),
+        ("--mode bach", "'bach' is none of now, batch; did you mean 'batch'"),
+        ("--cluster", "--cluster needs a value"),
+    ],
+)
+def test_what_is_no_cluster_or_mode_is_said_in_one_line(shell: Any, options: str, message: str) -> None:
+    """With the name that was meant, or those that there are; nothing is asked."""
+
+    class Mine:
+        scheduler_address = "tcp://127.0.0.1:9"
+
+    shell.ns.update(small=pd.DataFrame({"planet": ["Mars"]}), client_of_mine=Mine())
+    ran = shell.run(f"%%enrich small --model offline {options}{CELL}")
+    assert not ran.ok and message in str(ran.error)
+
+
+def test_the_magic_hands_a_dask_frame_in_as_a_batch(messages_api: Any, shell: Any) -> None:
+    """`--mode batch` with a Dask frame: the distinct rows of all partitions are one batch."""
+    from ipy_websearch.enrichment.batches import courier
+    from tests.test_enrich import record
+
+    messages_api.behave(lambda body: record(moons=7))
+    shell.ns["frame"] = planets()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(courier, "FIRST_POLL_S", 0.01)
+        ran = shell.run(f"%%enrich frame --mode batch --max-searches 0 --no-progress -o out{CELL}")
+    assert ran.ok, ran.error
+    assert list(shell.ns["out"].compute().moons) == [7] * 4 and len(messages_api.requests) == 3
+    assert [line for line in messages_api.batches.log if line.startswith("POST")] == ["POST "]
+
+
+def test_help_and_completion_know_the_new_options(shell: Any) -> None:
+    """`--cluster` offers the variables that hold a cluster, `--mode` its two words; Dask frames are frames."""
+
+    class Mine:
+        scheduler_address = "tcp://127.0.0.1:9"
+
+    shell.ns.update(frame_of_mine=planets(), cluster_of_mine=Mine(), cluster_size=3)
+    assert offered(shell, "%%enrich frame_of_mine --cluster clu") == ["%%enrich frame_of_mine --cluster cluster_of_mine"]
+    assert offered(shell, "%%enrich frame_of_mine --mode b") == ["%%enrich frame_of_mine --mode batch"]
+    assert "%%enrich frame_of_mine" in offered(shell, "%%enrich fra")
+    assert "--cluster NAME" in shell.run("%enrich --help").stdout
