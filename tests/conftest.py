@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio._backends._asyncio
-import anyio.from_thread  # pytest compiles it at its import, which CPython 3.11 can fail at deep inside a test (gh-106905)
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fakes.no_network import network_guard
 
 network_guard.refuse_network()
+
+for _module in ("anyio.from_thread", "anyio._backends._asyncio"):
+    importlib.import_module(_module)  # pytest compiles them, which CPython 3.11 can fail at deep inside a test (gh-106905)
 
 _common: dict[str, Any] = {
     "deadline": None,
