@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,11 @@ class PriceFile:
 
 
 _PLACES = ("HOME", "XDG_CONFIG_HOME")  # what, without a folder of our own, the place of the settings follows from
+LOOK_S = 0.02
+"""Seconds for which the file is taken to be as it was: a question asks for half a dozen prices within one of them."""
+
 _lock = threading.Lock()
+_looked: dict[str, tuple[float, PriceFile]] = {}
 _read: dict[str, tuple[tuple[int, int], PriceFile]] = {}
 _NONE = PriceFile()
 
@@ -63,13 +68,22 @@ def built_in() -> PriceFile:
 
 
 def users_own() -> PriceFile:
-    """Return the user's own prices, empty without a file; a changed file is read again.
+    """Return the user's own prices, empty without a file; a changed file is read again, `LOOK_S` seconds later at most.
 
     Raises:
         ConfigError: the file is wrong; raised once for each state of the file, after which it counts as empty.
     """
     home = os.environ.get("IPY_WEBSEARCH_HOME")
     path = _own_path(home) if home else _own_path(*map(os.environ.get, _PLACES))
+    now = time.monotonic()
+    if (seen := _looked.get(path)) is not None and now < seen[0]:
+        return seen[1]
+    found = _users_own(path)
+    _looked[path] = (now + LOOK_S, found)
+    return found
+
+
+def _users_own(path: str) -> PriceFile:
     try:
         status = os.stat(path)
     except OSError:

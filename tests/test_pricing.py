@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.price_file import LOOK_S
 from ipy_websearch.pricing import affordable_tokens, charge_cost, model_cost, price_table, worst_case
 from ipy_websearch.usage import Charge, Usage
 
@@ -29,6 +30,7 @@ def write_prices(text: str) -> Path:
     path = Path(os.environ["IPY_WEBSEARCH_HOME"]) / "prices.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+    time.sleep(LOOK_S)  # what was looked up before is taken to hold for so long
     return path
 
 
