@@ -14,7 +14,7 @@ import anthropic
 
 from ipy_websearch.model import driving
 from ipy_websearch.model.arriving import arriving_async
-from ipy_websearch.model.driving import LOST, PING, Driver, Written, error_event, framed_events, parsed_events
+from ipy_websearch.model.driving import LOST, PING, Driver, Written, error_event
 from ipy_websearch.model.frames import AsyncBody
 
 
@@ -41,15 +41,7 @@ class Awaiting(Driver):
             raise
         if refused:
             self.run.close()
-        return response if refused else self._streamed(response)
-
-    def _streamed(self, response: Any) -> Any:
-        self._response = response
-        if self.wants_bytes:
-            frames = self._events(framed_events)
-            return self.response(stream=AsyncBody(frames, lambda: self._shut(frames)))
-        events = self._events(parsed_events)
-        return self.response(events, stream=AsyncBody(None, lambda: self._shut(events)))
+        return response if refused else self.streamed(response, AsyncBody)
 
     async def _shut(self, events: Any) -> None:
         """End the stream. Where another task is reading it, that task ends it as soon as it comes to it."""

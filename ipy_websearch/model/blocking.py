@@ -16,7 +16,7 @@ import anthropic
 
 from ipy_websearch.model import driving
 from ipy_websearch.model.arriving import arriving
-from ipy_websearch.model.driving import LOST, PING, Block, Driver, Run, Written, error_event, framed_events, parsed_events
+from ipy_websearch.model.driving import LOST, PING, Block, Driver, Run, Written, error_event
 from ipy_websearch.model.frames import Body
 
 
@@ -42,15 +42,7 @@ class Blocking(Driver):
             raise
         if refused:
             self.run.close()
-        return response if refused else self._streamed(response)
-
-    def _streamed(self, response: Any) -> Any:
-        self._response = response
-        if self.wants_bytes:
-            frames = self._events(framed_events)
-            return self.response(stream=Body(frames, lambda: self._shut(frames)))
-        events = self._events(parsed_events)
-        return self.response(events, stream=Body((), lambda: self._shut(events)))
+        return response if refused else self.streamed(response, Body)
 
     def _shut(self, events: Any) -> None:
         """End the stream. Where another thread is reading it, that thread ends it as soon as it comes to it."""

@@ -188,6 +188,14 @@ class Driver:
         """Return the last events."""
         return [self.problem] if self.problem else self.run.end()
 
+    def _events(self, written: Written) -> Any:
+        """Return a generator of the caller's stream, as `written` writes it; `_response` is the reply that comes in."""
+        raise NotImplementedError
+
+    def _shut(self, events: Any) -> Any:
+        """End that stream, whoever reads it."""
+        raise NotImplementedError
+
     # --- what the caller gets ---------------------------------------------------------------------------------------
 
     @property
@@ -195,6 +203,13 @@ class Driver:
         """Whether the caller asked for the raw response of a stream."""
         headers = self.request.headers
         return any(name.lower() == _RAW for name in headers)
+
+    def streamed(self, response: Any, body: Callable[[Any, Any], Any]) -> Any:
+        """Return the caller's stream, of which `response` is the first reply; `body` makes what it is read from."""
+        self._response = response
+        raw = self.wants_bytes
+        events = self._events(framed_events if raw else parsed_events)
+        return self.response(None if raw else events, stream=body(events if raw else (), lambda: self._shut(events)))
 
     def response(self, events: Any = None, *, stream: Any = None, message: dict[str, Any] | None = None) -> Any:
         """Return the SDK's response with the first one's headers and another body: a message, or a stream (of `events`)."""
