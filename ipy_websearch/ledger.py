@@ -269,11 +269,17 @@ class Ledger:
             return known
         # A key cut in half would no longer be recognised, so it is taken out before the question is shortened.
         question = shorten(" ".join(visible(self._redact(row.question)).split()), QUESTION_CHARS)
-        numbers = (self._label(connection, row.session), self._label(connection, self._redact(row.notebook)))
+        numbers = (self._label(connection, row.session), self._notebook(connection, row.notebook))
         statement = "INSERT INTO questions (session, notebook, question_id, question) VALUES (?, ?, ?, ?)"
         number = connection.execute(statement, (*numbers, row.question_id, question)).lastrowid or 0
         self._remembered[key] = number
         return number
+
+    def _notebook(self, connection: sqlite3.Connection, name: str) -> int:
+        key = ("notebook", name)
+        if (known := self._remembered.get(key)) is None:
+            known = self._remembered[key] = self._label(connection, self._redact(name))
+        return known
 
     def _label(self, connection: sqlite3.Connection, text: str) -> int:
         known = self._remembered.get(text)

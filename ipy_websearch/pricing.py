@@ -38,6 +38,7 @@ UNBOUNDED_TOKENS = 2**31 - 1
 # only (https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11).
 _SERVER_SEARCH_USD = Decimal("0.01")
 _CACHE_WRITE = Decimal("1.25")  # of the input price, by the same page
+_NOTHING = Decimal(0)
 _MILLION = Decimal(1_000_000)
 _VERSION = re.compile(r"(-v\d+)?(:\d+)*(\[\w+\])?$")
 
@@ -75,7 +76,7 @@ def model_cost(model: str, usage: Usage, *, batch: bool = False, at: datetime | 
     rates = _rates(model, usage.total_input_tokens, batch, at)
     if rates is None:
         return None
-    total = usage.server_searches * rates.server_search
+    total = usage.server_searches * rates.server_search if usage.server_searches else _NOTHING
     for count, rate in (
         (usage.input_tokens, rates.input),
         (usage.output_tokens, rates.output),
@@ -83,10 +84,12 @@ def model_cost(model: str, usage: Usage, *, batch: bool = False, at: datetime | 
         (usage.cache_write_5m_tokens, rates.cache_write_5m),
         (usage.cache_write_1h_tokens, rates.cache_write_1h),
     ):
-        if count and rate is None:
+        if not count:
+            continue
+        if rate is None:
             return None
-        total += count * (rate or 0)
-    return Decimal(total)
+        total += count * rate
+    return total
 
 
 def caching_saved(model: str, usage: Usage, *, batch: bool = False, at: datetime | None = None) -> Decimal | None:

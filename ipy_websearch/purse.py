@@ -224,6 +224,8 @@ class CeilingPurse:
         return True
 
     def _move(self, reserved: Decimal, spent: Decimal) -> None:
+        if not reserved and not spent:
+            return
         for ceiling in self.ceilings:
             ceiling.settle(reserved, spent)
 

@@ -8,7 +8,7 @@ Fields: anthropic 2.11 `types/web_{search,fetch}_tool_*_param.py`; forms of doma
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
@@ -45,8 +45,8 @@ class Bounds:
     sources: UrlSources = EVERYWHERE
 
 
-def bounds_of(tool: Mapping[str, Any], kind: Kind, declared: Mapping[str, str]) -> Bounds:
-    """Return the bounds of a tool; `declared` has the names of the request's tools, and what each is in a reply.
+def bounds_of(tool: Mapping[str, Any], kind: Kind, declared: Callable[[], Mapping[str, str]]) -> Bounds:
+    """Return the bounds of a tool; `declared` gives the names of the request's tools, and what each is in a reply.
 
     Raises:
         ConfigError: the definition has both lists of domains, or a field that is not of its form.
@@ -71,7 +71,7 @@ def bounds_of(tool: Mapping[str, Any], kind: Kind, declared: Mapping[str, str]) 
         citations=not fetches or _cited(tool),
         max_content_tokens=_count(tool, "max_content_tokens") if fetches else None,
         fresh=fetches and _yes_or_no(tool, "use_cache") is False,
-        sources=url_sources(tool, declared) if fetches else EVERYWHERE,
+        sources=url_sources(tool, declared()) if fetches else EVERYWHERE,
     )
 
 

@@ -95,14 +95,13 @@ def wanted_tools(tools: Sequence[Mapping[str, Any]], platform: Platform, *, forc
     kinds = [kind if (kind := kind_of(tool)) and (forced or not runs_natively(tool, platform)) else None for tool in tools]
     if not any(kinds):
         return None
-    declared = _declared(tools)
     bounds: dict[Kind, Bounds] = {}
     names: dict[str, Kind] = {}
     marks: list[Mapping[str, Any] | None] = []
     for tool, kind in zip(tools, kinds, strict=True):
         if kind is not None:
             names[str(tool.get("name") or NATIVE_NAMES[kind])] = kind
-            bounds.setdefault(kind, bounds_of(tool, kind, declared))
+            bounds.setdefault(kind, bounds_of(tool, kind, lambda: _declared(tools)))
             marks.append(breakpoint_of(tool))
     if "search" in bounds and "fetch" in bounds:  # what a search finds may be read, or not: the fetch says so
         bounds["search"] = replace(bounds["search"], sources=bounds["fetch"].sources)
@@ -121,10 +120,12 @@ def _breakpoint(marks: Sequence[Mapping[str, Any] | None], others: Sequence[Any]
 
     None that lasts an hour may stand behind a shorter one (platform.claude.com/docs, "Prompt caching", read 2026-11).
     """
+    if not any(marks):
+        return None
     given = sorted((mark for mark in marks if mark), key=lambda mark: mark.get("ttl") == "1h")
     before = [mark for tool in others if isinstance(tool, Mapping) and (mark := tool.get("cache_control"))]
     shorter = any(not isinstance(mark, Mapping) or mark.get("ttl") != "1h" for mark in before)
-    return {"type": "ephemeral"} if given and shorter else given[-1] if given else None
+    return {"type": "ephemeral"} if shorter else given[-1]
 
 
 def capped(bounds: Bounds, max_uses: int | None) -> Bounds:

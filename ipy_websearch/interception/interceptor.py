@@ -14,7 +14,7 @@ from ipy_websearch.booking import add_money
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import Money
 from ipy_websearch.interception.conversation import Conversation, Grant
-from ipy_websearch.interception.detection import NATIVE_NAMES, UPSTREAM_NAMES, Bounds, Kind, Wanted, capped, wanted_tools
+from ipy_websearch.interception.detection import NATIVE_NAMES, UPSTREAM_NAMES, Bounds, Wanted, capped, wanted_tools
 from ipy_websearch.interception.replay import expanded, has_native, has_own
 from ipy_websearch.interception.run import InterceptedRun
 from ipy_websearch.interception.shape import may_cite
@@ -32,7 +32,7 @@ from ipy_websearch.purse import CeilingPurse
 from ipy_websearch.results import PanelShelf
 from ipy_websearch.session import Session
 from ipy_websearch.tools.base import Tool, ToolContext
-from ipy_websearch.usage import Charge, Limits
+from ipy_websearch.usage import Limits
 
 MAX_USES = 10
 """Searches that one call may make when nobody says how many: the API's own loop makes as many before it pauses."""
@@ -43,6 +43,8 @@ TOOLS_TIMEOUT_S = 3_600.0
 _GONE = "Not in use any more: its results above are valid, but it finds nothing now. Do not call it."
 """What the model is told of a tool that is only defined because the history has calls of it."""
 
+_NAMES = {upstream: NATIVE_NAMES[kind] for upstream, kind in UPSTREAM_NAMES.items()}
+_KEPT_SEARCHES = 64
 _PLATFORM_ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
 
 
@@ -69,7 +71,7 @@ class WebSearchInterceptor:
         self._max_uses = max_uses
         self._enabled = None if enabled_platforms is None else frozenset(map(_platform_name, enabled_platforms))
         self._named = bool(provider or search_tool_name)
-        self._prices: dict[tuple[str | None, int, str], tuple[Charge, ...]] = {}
+        self._searches: dict[tuple[Any, ...] | None, Tool] = {}
         self._provider = provider or self._search_tool(search_tool_name)
         if self._provider:
             self.session.router.check(self._provider)
@@ -122,10 +124,12 @@ class WebSearchInterceptor:
         session = self.session
         bounds = {kind: capped(b, self._max_uses) for kind, b in wanted.bounds.items()}
         purse = session.budgets.purse(str(body.get("model")), None)
-        tools = [self._tool(session, kind, bound, purse.bounded) for kind, bound in bounds.items()]
+        tools = [
+            fetch_tool(session.reader, bound) if kind == "fetch" else self._search(session, bound, purse.bounded)
+            for kind, bound in bounds.items()
+        ]
         tools = [replace(t, description=_GONE) if b.max_uses == 0 else t for t, b in zip(tools, bounds.values(), strict=True)]
-        names = {upstream: NATIVE_NAMES[kind] for upstream, kind in UPSTREAM_NAMES.items()}
-        known = known_addresses(messages, bounds["fetch"].sources, names) if "fetch" in bounds else set()
+        known = known_addresses(messages, bounds["fetch"].sources, _NAMES) if "fetch" in bounds else set()
         meter = Meter(Limits(max_searches=_most(bounds.get("search")), timeout_s=TOOLS_TIMEOUT_S))
         runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), PanelShelf(), purse, meter)
         fetch = bounds.get("fetch", Bounds())
@@ -138,29 +142,27 @@ class WebSearchInterceptor:
         """Add what a call has cost to the session's sum."""
         self.session.spent_usd = add_money(self.session.spent_usd, usd)
 
-    def _tool(self, session: Session, kind: Kind, bounds: Bounds, bounded: bool) -> Tool:
-        if kind == "fetch":
-            return fetch_tool(session.reader, bounds)
-        allowed, blocked = bare_domains(bounds)
+    def _search(self, session: Session, bounds: Bounds, bounded: bool) -> Tool:
+        """Return the search; without a ceiling, that of a named engine is made once for the same bounds and settings."""
         settings, router = session.settings, session.router
         provider, _ = engine_to_ask(self._provider, settings.provider, settings.search_tools)
+        made_of = (settings.count, settings.country, settings.language, settings.safe_search, settings.search_tools.get(provider))
+        key = (bounds, provider, router, str(made_of)) if provider and not bounded else None
+        if key in self._searches:
+            return self._searches[key]
+        allowed, blocked = bare_domains(bounds)
         given = {"country": bounds.country or None, "place": bounds.place or None}
         defaults = session.search_request("placeholder", allowed_domains=allowed, blocked_domains=blocked, **given)
 
         async def search(request: Any) -> Any:
             return await router.search(request, provider=provider, held=True)
 
-        return search_tool(search, defaults, bounds, self._price(session, provider, defaults.count, bounded))
-
-    def _price(self, session: Session, provider: str | None, count: int, bounded: bool) -> tuple[Charge, ...]:
-        """Return what a search is expected to be billed; without a ceiling, that of a named engine is looked up once."""
-        key = (provider, count, str(session.settings.search_tools.get(provider or "")))
-        if bounded or not provider or key not in self._prices:
-            price = search_price(session.router, provider, count, worst=bounded)
-            if bounded or not provider:
-                return price
-            self._prices[key] = price
-        return self._prices[key]
+        tool = search_tool(search, defaults, bounds, search_price(router, provider, defaults.count, worst=bounded))
+        if key is not None:
+            if len(self._searches) >= _KEPT_SEARCHES:
+                self._searches.clear()
+            self._searches[key] = tool
+        return tool
 
     def _search_tool(self, name: str | None) -> str | None:
         """Return the engine for a named search tool; one that is not there is the first there is (seed 004)."""

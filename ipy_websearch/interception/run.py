@@ -213,7 +213,6 @@ class InterceptedRun:
                 usage=reply.usage,
                 stop_reason=reply.stop_reason,
                 seconds=time.perf_counter() - self._start,
-                content=tuple(reply.content),
                 request_id=request_id,
                 estimated=not reply.complete,
             )

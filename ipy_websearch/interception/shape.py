@@ -151,6 +151,8 @@ def _page(output: ToolOutput, bounds: Bounds, facts: Mapping[str, Any]) -> Block
 
 def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sum of two usage objects: counts are added, lists joined, all else is taken from the later one."""
+    if not total:
+        return dict(usage)
     result = dict(total)
     for name, value in usage.items():
         before = result.get(name)

@@ -36,8 +36,17 @@ class Entry:
     kind: Kind | None
     number: int
     source: str
-    title: str
-    paragraphs: Sequence[str] = ()
+    block: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The block's title."""
+        return str(self.block.get("title") or "")
+
+    @property
+    def paragraphs(self) -> Sequence[str]:
+        """The texts that can be cited one by one."""
+        return tuple(_texts(self.block))
 
 
 class SentBack(NamedTuple):
@@ -92,7 +101,7 @@ class Sources:
             return
         number = self._callers if kind is None else self._all_documents - 1
         self._callers += kind is None
-        entry = Entry(kind, number, str(block.get("source") or ""), str(block.get("title") or ""), tuple(_texts(block)))
+        entry = Entry(kind, number, str(block.get("source") or ""), block)
         if kind is not None:
             self._ours[entry.source] = len(self._entries)
         self._entries.append(entry)

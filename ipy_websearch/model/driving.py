@@ -16,7 +16,8 @@ import httpx2
 from ipy_websearch.errors import ModelError
 from ipy_websearch.http.response import retry_after
 from ipy_websearch.model.arriving import message_in
-from ipy_websearch.model.frames import EventClient, Parsed, WholeResponse, frame, parse_now
+from ipy_websearch.model.finished import WholeResponse, parse_now
+from ipy_websearch.model.frames import EventClient, Parsed, frame
 from ipy_websearch.model.retry import MAX_RETRIES, retry_wait_s
 
 Event = dict[str, Any]
@@ -232,7 +233,7 @@ class Driver:
             retries_taken=self.first.retries_taken,
         )
         if message is not None:
-            parse_now(made)
+            parse_now(made, message)
         return made
 
 

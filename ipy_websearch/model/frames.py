@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
-import anthropic
 import httpx2
-from anthropic import _response, _streaming
+from anthropic import _streaming
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Returns a value as JSON; kept, since `json.dumps` makes an encoder anew for each call with options."""
@@ -59,39 +57,6 @@ def _event(frame: bytes) -> dict[str, Any] | None:
         return None
     event = json.loads(b"\n".join(data).decode("utf-8", "replace"))
     return event if isinstance(event, dict) else None
-
-
-class WholeResponse(httpx2.Response):
-    """A response that is a message; it becomes JSON text only for somebody who wants the text."""
-
-    def __init__(self, message: dict[str, Any], status: int, headers: Any, request: Any) -> None:
-        super().__init__(status, headers=headers, request=request, stream=httpx2.ByteStream(b""))
-        self.is_closed = self.is_stream_consumed = True
-        self._message = message
-
-    @cached_property
-    def _content(self) -> bytes:  # type: ignore[override]
-        return encode(self._message).encode("utf-8", "replace")
-
-    def json(self, **options: Any) -> Any:
-        """Return the message."""
-        return super().json(**options) if options else self._message
-
-
-def parse_now(response: Any) -> None:
-    """Let a response of the SDK hold its parsed message, so that `parse()` does not read it as text first.
-
-    What this needs of the SDK's inside is looked for: where it is not there, `parse()` reads the text.
-    """
-    kept, ids = getattr(response, "_parsed_by_type", None), getattr(_response, "add_response_ids", None)
-    if kept is None or ids is None:
-        return
-    parsed = response._parse()
-    if callable(after := response._options.post_parser):
-        parsed = after(parsed)
-    if isinstance(parsed, anthropic.BaseModel):
-        ids(parsed, request_id=response.request_id, workspace_id=response.workspace_id)
-    kept[response._cast_to] = parsed
 
 
 class EventClient:

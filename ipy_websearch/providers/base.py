@@ -156,13 +156,14 @@ class ProviderInfo:
 
     def address(self) -> str:
         """Return the base address in force, "" when there is none."""
-        return base_url(self.base_variable, self.base_default) if self.base_variable and self._addressed() else ""
+        return base_url(self.base_variable, self.base_default) if self.base_variable and self.addressed() else ""
 
     def available(self, credentials: Credentials) -> bool:
         """Say whether every key is there and, for an engine without a default address, the address."""
-        return all(credentials.get(key) for key in self.keys) and (not self.base_variable or self._addressed())
+        return all(credentials.get(key) for key in self.keys) and self.addressed()
 
-    def _addressed(self) -> bool:
+    def addressed(self) -> bool:
+        """Say whether there is an address, or none is needed."""
         import os
 
-        return bool(self.base_default or os.environ.get(self.base_variable, "").strip())
+        return bool(not self.base_variable or self.base_default or os.environ.get(self.base_variable, "").strip())

@@ -131,7 +131,7 @@ def availability(info: ProviderInfo, credentials: Credentials) -> tuple[bool, st
         missing = [key for key in info.keys if not credentials.get(key)]
         if missing:
             return False, f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set"
-        if not info.available(credentials):
+        if not info.addressed():
             return False, f"{info.base_variable} is not set: it needs the address of a server"
     except ConfigError as exc:
         return False, str(exc)

@@ -186,17 +186,17 @@ class SearchRouter:
         """Return the engine of that name, or the named search tool."""
         tool = self._search_tools().get(provider)
         if tool is None:
-            engine = _Asked("", provider_info(provider), {})
+            info = provider_info(provider)
+            engine = _Asked(info.name, info, {})
         else:
-            engine = _Asked(
-                provider, provider_info(str(tool.get("provider", ""))), {k: v for k, v in tool.items() if k != "provider"}
-            )
-        for key in engine.info.keys:
-            self._context.credentials.require(key)
+            options = {name: value for name, value in tool.items() if name != "provider"}
+            engine = _Asked(provider, provider_info(str(tool.get("provider", ""))), options)
         available, why = availability(engine.info, self._context.credentials)
         if not available:
+            for key in engine.info.keys:
+                self._context.credentials.require(key)
             raise ConfigError(f"{engine.info.label} cannot be used: {why}")
-        return replace(engine, name=engine.name or engine.info.name)
+        return engine
 
     async def _ask(self, engine: _Asked, request: SearchRequest, fresh: bool, held: bool) -> SearchResults:
         """Return one engine's answer: from the cache, from the same search in flight, or by asking."""
