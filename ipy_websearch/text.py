@@ -103,5 +103,7 @@ def fold(text: str) -> str:
 
     Joiners are left out: words are written with and without them.
     """
+    if text.isascii() and text.isprintable():
+        return " ".join(text.casefold().split())
     folded = _SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
     return folded if folded.isascii() else folded.replace("\u200c", "").replace("\u200d", "")

@@ -14,6 +14,8 @@ from typing import Any
 import httpx2
 from anthropic import _streaming
 
+from ipy_websearch.model.built import built
+
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Returns a value as JSON; kept, since `json.dumps` makes an encoder anew for each call with options."""
 
@@ -68,7 +70,10 @@ class EventClient:
     def __init__(self, client: Any, events: Any = None) -> None:
         self._of = client
         self._events = events
-        self._process_response_data = client._process_response_data
+
+    def _process_response_data(self, *, data: Any, cast_to: Any, response: Any) -> Any:
+        made = built(cast_to, data)
+        return self._of._process_response_data(data=data, cast_to=cast_to, response=response) if made is None else made
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._of, name)
