@@ -11,6 +11,7 @@ import json
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from functools import cache
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any
@@ -52,4 +53,12 @@ def unpack(text: Any) -> dict[str, Any] | None:
 
 
 def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_DIGEST_BYTES, key=install_key(), person=_PERSON).digest()
+    digest = _keyed(install_key()).copy()
+    digest.update(data)
+    return digest.digest()
+
+
+@cache
+def _keyed(key: bytes) -> blake2b:
+    """Return a digest that has taken in the key."""
+    return blake2b(digest_size=_DIGEST_BYTES, key=key, person=_PERSON)

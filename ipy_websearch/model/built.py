@@ -34,10 +34,10 @@ def built(kind: Any, value: Any) -> Any:
         later: dict[str, Any] = {}
         for name, models, is_list in _mixed(model):
             given = value[name]
-            if is_list:
+            if is_list and isinstance(given, list):
                 later[name] = [models[each["type"]].model_validate(each) for each in given]
                 value = {**value, name: []}
-            else:
+            elif isinstance(given, Mapping):
                 value = {**value, name: models[given["type"]].model_validate(given)}
         made = model.model_validate(value)
     except (pydantic.ValidationError, AttributeError, KeyError, TypeError):
