@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -262,13 +263,13 @@ def test_what_is_held_is_there_at_once_and_in_the_file_a_moment_later(path: Path
     async def held() -> list[Any]:
         cache = Cache(path)
         for n in range(3):
-            cache.hold("search", f"k{n}", n)
+            cache.hold("search", f"k{n}", partial(int, n))
         seen: list[Any] = [cache.get("search", "k1", 900), Cache(path).get("search", "k1", 900)]
         await asyncio.sleep(HELD_S + 0.1)
         seen.append(Cache(path).stats()["entries"])
-        cache.hold("search", "k1", "newer")
+        cache.hold("search", "k1", lambda: "newer")
         seen += [cache.get("search", "k1", 900), cache.stats()["entries"]]
-        cache.hold("search", "last", 4)
+        cache.hold("search", "last", lambda: 4)
         cache.close()
         return [*seen, Cache(path).get("search", "last", 900)]
 
@@ -280,7 +281,8 @@ def test_what_is_held_is_there_at_once_and_in_the_file_a_moment_later(path: Path
 def test_what_is_held_is_written_when_the_process_ends(path: Path) -> None:
     """A script that searches and ends has paid for what it found."""
     script = "import asyncio, sys; from pathlib import Path; from ipy_websearch.http.cache import Cache\n"
-    script += "async def main():\n    cache.hold('search', 'k', 'v')\ncache = Cache(Path(sys.argv[1])); asyncio.run(main())"
+    script += "async def main():\n    cache.hold('search', 'k', lambda: 'v')\n"
+    script += "cache = Cache(Path(sys.argv[1])); asyncio.run(main())"
     subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=60)
     found = Cache(path).get("search", "k", 900)
     assert found is not None and found[0] == "v"
@@ -288,5 +290,21 @@ def test_what_is_held_is_written_when_the_process_ends(path: Path) -> None:
 
 def test_without_an_event_loop_nothing_waits(path: Path) -> None:
     """There would be nobody to write it."""
-    Cache(path).hold("search", "k", 1)
+    Cache(path).hold("search", "k", lambda: 1)
     assert Cache(path).stats()["entries"] == 1
+
+
+def test_what_is_held_and_is_no_json_costs_nobody_anything(path: Path) -> None:
+    """An engine of another package may put anything into its results: they are not kept, and those beside them are."""
+
+    async def held() -> None:
+        cache = Cache(path)
+        cache.hold("search", "odd", object)
+        cache.hold("search", "sound", lambda: [1])
+        assert cache.get("search", "odd", 900) is None
+        cache.close()
+
+    asyncio.run(held())
+    cache = Cache(path)
+    found = cache.get("search", "sound", 900)
+    assert found is not None and found[0] == [1] and cache.get("search", "odd", 900) is None and not cache.warnings

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.ledger import LedgerRow
+from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.model.requests import estimate_tokens, text_tokens
 from ipy_websearch.pricing import charge_cost, model_cost, worst_case
 from ipy_websearch.purse import Ceiling, CeilingPurse

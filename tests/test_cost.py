@@ -26,8 +26,9 @@ from ipy_websearch.display.costs import cost_footer, cost_html
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.events import ModelResponded
 from ipy_websearch.frames import CostFrame
-from ipy_websearch.ledger import GROUPS, Ledger, LedgerRow
+from ipy_websearch.ledger import GROUPS, Ledger
 from ipy_websearch.ledger_costs import cost_frame
+from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.magics.cost import moment
 from ipy_websearch.magics.prices import price_lines
 from ipy_websearch.model.client import replay_message

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from ipy_websearch import database, ledger_tables
 from ipy_websearch import ledger as ledger_module
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.ledger import GROUPS, Ledger, LedgerRow
+from ipy_websearch.ledger import GROUPS, Ledger
+from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.usage import Usage
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -38,7 +39,8 @@ import sys, time
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from ipy_websearch.ledger import Ledger, LedgerRow
+from ipy_websearch.ledger import Ledger
+from ipy_websearch.ledger_rows import LedgerRow
 ledger = Ledger(Path(sys.argv[1]))
 for n in range(int(sys.argv[2])):
     ledger.book(LedgerRow(datetime.now(UTC), sys.argv[3], f"q{n}", "why?", "search", "brave", cost_usd=Decimal("0.005")))

@@ -142,15 +142,3 @@ def test_any_fields_make_a_sound_result_or_none(fields: list[Any]) -> None:
         found.url.startswith("http") and isinstance(found.title, str) and isinstance(found.description, str)
     )
     assert found is None or all(snippet and snippet != found.description for snippet in found.extra_snippets)
-
-
-TEXTS = st.text(st.sampled_from("ab 1.<&;\u00e9\u200b\n\t"), max_size=8) | st.text(max_size=4) | st.just("c" * 501) | st.none()
-
-
-@given(title=TEXTS, words=TEXTS, more=st.lists(TEXTS, max_size=7))
-def test_a_result_has_each_text_made_plain_by_itself(title: Any, words: Any, more: list[Any]) -> None:
-    """However many of them need it: the look at all of them together changes nothing."""
-    found = parsing.hit(title, "https://a.example/", words, None, more)
-    plain_words = parsing.text(words)
-    assert found is not None and (found.title, found.description) == (parsing.text(title, 500), plain_words)
-    assert found.extra_snippets == parsing.snippets(more, without=plain_words)

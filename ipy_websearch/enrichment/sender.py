@@ -19,7 +19,8 @@ from ipy_websearch.booking import UNTAPED
 from ipy_websearch.enrichment.funds import Funds, Hold
 from ipy_websearch.enrichment.schedule import Gate, Turns
 from ipy_websearch.errors import ModelError
-from ipy_websearch.ledger import Ledger, LedgerRow
+from ipy_websearch.ledger import Ledger
+from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.model.retry import retry_wait_s

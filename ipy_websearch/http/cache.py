@@ -57,7 +57,7 @@ class Cache:
         self._bytes = 0
         self._pid = 0
         self._lock = threading.RLock()
-        self._held: dict[tuple[str, str], tuple[float, int, str]] = {}
+        self._held: dict[tuple[str, str], tuple[float, str | Callable[[], Any]]] = {}
         self._held_since = 0.0
 
     def get(self, kind: str, key: str, ttl_s: float) -> tuple[Any, float] | None:
@@ -79,17 +79,17 @@ class Cache:
         Raises:
             TypeError: the value is not JSON.
         """
-        self._take(kind, key, value)
+        text = _encode(value)
+        with self._lock:
+            self._held[kind, key] = (self._clock(), text)
         self.write_held()
 
-    def hold(self, kind: str, key: str, value: Any) -> None:
-        """Keep a JSON value as `put` does, and write it within `HELD_S` seconds, at the end of the process, or by `write_held`.
-
-        Raises:
-            TypeError: the value is not JSON.
-        """
+    def hold(self, kind: str, key: str, make: Callable[[], Any]) -> None:
+        """Keep the JSON value that `make` gives, as `put` does, but make and write it within `HELD_S` seconds, at the end of
+        the process, or by `write_held`. What turns out to be no JSON is not kept."""
         is_first = not self._held
-        self._take(kind, key, value)
+        with self._lock:
+            self._held[kind, key] = (self._clock(), make)
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -106,20 +106,18 @@ class Cache:
         """Write the entries that wait."""
         with self._lock:
             held, self._held = self._held, {}
-            if held:
-                self._run(lambda db: self._write(db, [(*place, *entry) for place, entry in held.items()]))
-
-    def _take(self, kind: str, key: str, value: Any) -> None:
-        text = _encode(value)
-        size = len(text) + len(key)
-        if size * 4 <= self._max_bytes:
-            with self._lock:
-                self._held[kind, key] = (self._clock(), size, text)
+            rows = []
+            for (kind, key), (created, given) in held.items():
+                text = _as_text(given)
+                if text and (size := len(text) + len(key)) * 4 <= self._max_bytes:
+                    rows.append((kind, key, created, size, text))
+            if rows:
+                self._run(lambda db: self._write(db, rows))
 
     def _newest(self, kind: str, key: str) -> tuple[float, str] | None:
         """Return (created, value) of an entry, held or written."""
         if (held := self._held.get((kind, key))) is not None:
-            return held[0], held[2]
+            return held[0], _as_text(held[1])
         query = "SELECT created, value FROM entry_v1 WHERE kind = ? AND key = ?"
         return self._run(lambda db: db.execute(query, (kind, key)).fetchone())
 
@@ -223,6 +221,14 @@ class Cache:
                 return
         self.warnings.append(f"the cache {self.path} cannot be used ({exc}); answers are kept in memory for this session")
         self.path = None
+
+
+def _as_text(given: str | Callable[[], Any]) -> str:
+    """Return what was held as JSON text, "" for what is none."""
+    try:
+        return given if isinstance(given, str) else _encode(given())
+    except (TypeError, ValueError, RecursionError):
+        return ""
 
 
 _holding: weakref.WeakSet[Cache] = weakref.WeakSet()

@@ -146,8 +146,10 @@ class WebSearchInterceptor:
         """Return the search; without a ceiling, that of a named engine is made once for the same bounds and settings."""
         settings, router = session.settings, session.router
         provider, _ = engine_to_ask(self._provider, settings.provider, settings.search_tools)
-        made_of = (settings.count, settings.country, settings.language, settings.safe_search, settings.search_tools.get(provider))
-        key = (bounds, provider, router, str(made_of)) if provider and not bounded else None
+        key = None
+        if provider and not bounded:
+            chosen = (settings.count, settings.country, settings.language, settings.safe_search)
+            key = (bounds, provider, router, *chosen, str(settings.search_tools.get(provider)))
         if key in self._searches:
             return self._searches[key]
         allowed, blocked = bare_domains(bounds)

@@ -20,7 +20,8 @@ from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.events import ModelResponded, Money
 from ipy_websearch.interception.conversation import Conversation
 from ipy_websearch.interception.stream import Event, EventWriter
-from ipy_websearch.ledger import Ledger, LedgerRow
+from ipy_websearch.ledger import Ledger
+from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.purse import CeilingPurse
 

@@ -52,8 +52,9 @@ def _mixed(model: type[pydantic.BaseModel]) -> tuple[_Mixed, ...]:
     """Return the fields of a model that hold several kinds of models."""
     found = []
     for name, field in model.model_fields.items():
-        is_list = get_origin(field.annotation) is list
-        models = _models(get_args(field.annotation)[0] if is_list else field.annotation)
+        kind: Any = field.annotation
+        is_list = get_origin(kind) is list
+        models = _models(get_args(kind)[0] if is_list else kind)
         if len(models) > 1 and field.is_required():
             found.append(_Mixed(name, models, is_list))
     return tuple(found)

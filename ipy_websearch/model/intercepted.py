@@ -132,10 +132,13 @@ class SearchMiddleware(anthropic.Middleware):
             return None
         if request.retries_taken and (kept := self._kept.pop(str(request.options.idempotency_key), None)):
             return kept
-        run = self._interceptor.begin(body, self._platform, forced=self._lacks_search)
+        run = self._begun(body)
         if run is not None and body.get("thread"):
             raise thread_refusal(request)
         return run
+
+    def _begun(self, body: Mapping[str, Any]) -> Run | None:
+        return self._interceptor.begin(body, self._platform, forced=self._lacks_search)
 
     def _refused(self, response: Any, request: Any) -> bool:
         """Say whether a server that nobody knows may have refused the API's own tools."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Generator, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
@@ -16,6 +17,7 @@ import anthropic
 import httpx2
 
 from ipy_websearch.errors import ConfigError, ModelError
+from ipy_websearch.model.driving import Run
 from ipy_websearch.model.intercepted import COUNT, MESSAGES, Interceptor, SearchMiddleware, platform_of
 
 _HOP_BY_HOP = frozenset(
@@ -54,6 +56,16 @@ class Answered:
     body: AsyncIterator[bytes]
 
 
+_under_way: ContextVar[Run] = ContextVar("_under_way")
+
+
+class _Begun(SearchMiddleware):
+    """Goes on with the run that was begun when the request was looked at."""
+
+    def _begun(self, body: Mapping[str, Any]) -> Run | None:
+        return _under_way.get()
+
+
 class Upstream:
     """A server that speaks the Messages API, at `url`. Close it with `aclose`.
 
@@ -73,7 +85,7 @@ class Upstream:
         plain = anthropic.AsyncAnthropic(api_key="none", base_url=self.url, http_client=self._http, max_retries=0)
         platform, known = platform_of(plain)
         self.platform = platform if known else replace(platform, server_tools=False)
-        own = SearchMiddleware(interceptor, self.platform, _no_blocking, retries=2)
+        own = _Begun(interceptor, self.platform, _no_blocking, retries=2)
         self._client = plain.with_options(middleware=[own])
 
     async def aclose(self) -> None:
@@ -94,18 +106,18 @@ class Upstream:
             httpx2.HTTPError: the server could not be reached.
             ModelError: what it answered is no message.
         """
-        wanted = self.reads(asked.method, asked.path) and self._wanted(asked.body)
-        response = await (self._intercepted(asked) if wanted else self._forwarded(asked))
+        run = self._begun(asked.body) if self.reads(asked.method, asked.path) else None
+        response = await (self._intercepted(asked, run) if run else self._forwarded(asked))
         try:
             yield Answered(response.status_code, _passed_on(response.headers.multi_items(), _HOP_BY_HOP), _raw(response))
         finally:
             await response.aclose()
 
-    def _wanted(self, body: Any) -> bool:
+    def _begun(self, body: Any) -> Run | None:
         try:
-            return isinstance(body, Mapping) and self._interceptor.begin(body, self.platform) is not None
+            return self._interceptor.begin(body, self.platform) if isinstance(body, Mapping) else None
         except (AttributeError, KeyError, TypeError, ValueError):
-            return False  # what is not of the API's form is for the server to refuse, in its own words
+            return None  # what is not of the API's form is for the server to refuse, in its own words
 
     async def _forwarded(self, asked: Asked) -> httpx2.Response:
         # A request of its own making: the client would add its headers, and would tidy up the address.
@@ -120,7 +132,8 @@ class Upstream:
         )
         return await self._http.send(request, stream=True)
 
-    async def _intercepted(self, asked: Asked) -> httpx2.Response:
+    async def _intercepted(self, asked: Asked, run: Run) -> httpx2.Response:
+        _under_way.set(run)
         given: dict[str, Any] = {"Authorization": anthropic.Omit(), **_joined(_passed_on(asked.headers, _OURS))}
         streamed = bool(asked.body.get("stream"))
         options = anthropic.RequestOptions(headers={**given, _RAW: "stream"})

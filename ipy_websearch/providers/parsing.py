@@ -20,7 +20,6 @@ from ipy_websearch.text import plain, shorten, visible
 DESCRIPTION_WIDTH = 2_000
 """Characters of a description or snippet; longer ones are cut at a word. The whole text stays in `raw`."""
 
-TITLE_WIDTH = 500
 MAX_SNIPPETS = 5
 
 _RFC_DATE = re.compile(r"[A-Za-z]{3}, \d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(:\d{2})?( .{1,5})?")
@@ -138,23 +137,9 @@ def hit(
     where = address(url)
     if not where:
         return None
-    more = list(extra_snippets) if isinstance(extra_snippets, tuple | list) else []
-    if _are_plain([title, description, *more]):
-        found = tuple(dict.fromkeys(snippet for snippet in more if snippet != description))
-        return SearchResult(title, where, description, published_date, found[:MAX_SNIPPETS], number(score))
     words = text(description)
-    return SearchResult(text(title, TITLE_WIDTH), where, words, published_date, snippets(more, without=words), number(score))
-
-
-def _are_plain(values: list[Any]) -> bool:
-    """Say whether all are texts that `text` would leave as they are; most are, and one look is quicker than one at each."""
-    try:
-        whole = " ".join(values)
-    except TypeError:
-        return False
-    simple = whole.isascii() and whole.isprintable() and "<" not in whole and "&" not in whole
-    # An empty text, or a blank at the end of one, shows as two blanks or as one at either end.
-    return simple and "  " not in whole and whole == whole.strip() and max(map(len, values)) <= TITLE_WIDTH
+    more = snippets(list(extra_snippets) if isinstance(extra_snippets, tuple | list) else [], without=words)
+    return SearchResult(text(title, 500), where, words, published_date, more, number(score))
 
 
 def hits(found: Iterable[SearchResult | None]) -> list[SearchResult]:

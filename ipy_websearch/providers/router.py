@@ -21,6 +21,7 @@ from typing import Any
 
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.http.cache import Cache
+from ipy_websearch.pricing import charge_cost
 from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest
 from ipy_websearch.providers.engine import permitted
 from ipy_websearch.providers.flights import Flights
@@ -221,7 +222,10 @@ class SearchRouter:
         if engine.info.name not in PROVIDERS:  # an engine of another package may not have kept to the domain lists
             results = replace(results, results=tuple(permitted(results, request)))
         if self._cache is not None and self._ttl_s() > 0 and engine.info.name != _LOCAL:
-            (self._cache.hold if held else self._cache.put)(_KIND, key, to_json(results))
+            if held:
+                self._cache.hold(_KIND, key, lambda: to_json(results))
+            else:
+                self._cache.put(_KIND, key, to_json(results))
         return replace(results, cost_usd=_cost(results))
 
     def _engine(self, engine: _Asked) -> Provider:
@@ -260,8 +264,6 @@ def _free(results: SearchResults) -> SearchResults:
 
 def _cost(results: SearchResults) -> Decimal | None:
     """Return what the charges cost together, None when one of them has no known price."""
-    from ipy_websearch.pricing import charge_cost
-
     costs = [charge_cost(charge) for charge in results.charges]
     known = [cost for cost in costs if cost is not None]
     return sum(known, Decimal(0)) if len(known) == len(costs) else None

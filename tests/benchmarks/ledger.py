@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from ipy_websearch.ledger import GROUPS, Ledger, LedgerRow
+from ipy_websearch.ledger import GROUPS, Ledger
 from ipy_websearch.ledger_costs import cost_frame
+from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.usage import Usage
 from tests.benchmarks.report import write_section
 

@@ -20,7 +20,7 @@ from ipy_websearch.enrichment.clusters.leased import LeasedFunds
 from ipy_websearch.enrichment.row import Asked, RowAsker, make_recipe
 from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.enrichment.sender import Account, Books, Sender
-from ipy_websearch.ledger import LedgerRow
+from ipy_websearch.ledger_rows import LedgerRow
 
 EXCHANGE_S, SOONEST_S, LISTEN_S = 0.2, 0.02, 0.5
 """How often a task goes to the desk, how soon again when it has run out of rows or money, and how often it looks up from
