@@ -49,6 +49,7 @@ class Booking:
     _body: Any = None
     _started: dict[str, ToolStarted] = field(default_factory=dict)
     _shortened: str = field(init=False)
+    _at: datetime | None = None
 
     def __post_init__(self) -> None:
         self._shortened = shorten(self.question, 200)
@@ -58,8 +59,9 @@ class Booking:
         if self.holds:
             self.ledger.write_held()
 
-    def take(self, event: Event) -> None:
-        """Book an event as it happens."""
+    def take(self, event: Event, at: datetime | None = None) -> None:
+        """Book an event as it happens, or later: it happened `at` that moment (aware)."""
+        self._at = at
         match event:
             case ModelRequested():
                 self._body = event.body
@@ -160,7 +162,7 @@ class Booking:
         book = self.ledger.hold if self.holds else self.ledger.book
         book(
             LedgerRow(
-                time=datetime.now(UTC),
+                time=self._at or datetime.now(UTC),
                 session=self.session,
                 question_id=self.question_id,
                 question=self._shortened,

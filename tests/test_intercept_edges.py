@@ -11,6 +11,8 @@ import httpx2
 import pytest
 
 from ipy_websearch import api
+from ipy_websearch.config import settings_dir
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.interception import intercept
 from tests.fakes.engine import hit
 from tests.fakes.replies import text, tool_use, usage
@@ -215,3 +217,30 @@ def test_international_names_are_one_name_however_they_are_written(
     messages_api.reply("Here.")
     (found,) = [b.content for b in ask(client, tools=[{**SEARCH, field: [domain]}]).content if "result" in b.type]
     assert [result.url for result in found] == [urls[n] for n in kept]
+
+
+def test_a_wrong_price_file_is_said_once_and_before_anything_is_paid_for(client: Any, messages_api: Any) -> None:
+    """An answer that is paid for is never lost over it."""
+    prices = settings_dir() / "prices.toml"
+    prices.parent.mkdir(parents=True, exist_ok=True)
+    prices.write_text("[[price]]\nprovider = 3\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"prices\.toml"):
+        ask(client)
+    assert messages_api.requests == []
+    answered(client, messages_api)
+    assert len(api.cost()) == 3
+
+
+def test_a_ceiling_that_is_set_during_a_call_counts_what_the_call_costs(client: Any, messages_api: Any) -> None:
+    """Rows wait for the end of the call; nothing is forgotten, and nothing counts twice."""
+    session = api.session()
+    messages_api.reply(search("ruby author"))
+    messages_api.reply("Matz.")
+    with client.messages.stream(model=MODEL, max_tokens=100, messages=QUESTION, tools=[SEARCH]) as stream:
+        for event in stream:
+            if event.type == "content_block_stop" and event.content_block.type == "web_search_tool_result":
+                session.settings.session_budget_usd = 5.0
+                session.budgets.ceilings()
+    assert len(messages_api.requests) == 2 and len(api.cost()) == 3
+    assert float(session.budgets.session.spent) == pytest.approx(api.cost().usd.sum())
+    assert session.budgets.session.reserved == 0

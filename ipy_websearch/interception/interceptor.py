@@ -27,6 +27,7 @@ from ipy_websearch.loop.limits import Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.paid_tools import search_price
+from ipy_websearch.price_file import users_own
 from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.purse import CeilingPurse
 from ipy_websearch.results import PanelShelf
@@ -91,7 +92,8 @@ class WebSearchInterceptor:
         `forced` runs the web tools here although the platform is taken to have its own.
 
         Raises:
-            ConfigError: a web tool is not defined as the API would take it, or a cassette is replayed; nothing was sent.
+            ConfigError: a web tool is not defined as the API would take it, a cassette is replayed, or the user's price file
+                is wrong (said once); nothing was sent.
         """
         messages = body.get("messages")
         if not isinstance(messages, list) or not all(map(_is_sound, messages)):
@@ -122,6 +124,7 @@ class WebSearchInterceptor:
         self, body: Mapping[str, Any], wanted: Wanted, messages: list[Message], platform: Platform, sources: Sources
     ) -> InterceptedRun:
         session = self.session
+        users_own()  # a price file that is wrong is said once, and before anything is paid for
         bounds = {kind: capped(b, self._max_uses) for kind, b in wanted.bounds.items()}
         purse = session.budgets.purse(str(body.get("model")), None)
         tools = [

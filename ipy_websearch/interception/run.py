@@ -12,11 +12,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.booking import Booking
 from ipy_websearch.errors import BudgetExceededError
+from ipy_websearch.events import Event as Happening
 from ipy_websearch.events import ModelResponded, Money
 from ipy_websearch.interception.conversation import Conversation
 from ipy_websearch.interception.stream import Event, EventWriter
@@ -32,7 +34,7 @@ _timers: weakref.WeakKeyDictionary[Ledger, threading.Timer] = weakref.WeakKeyDic
 
 
 class Rows:
-    """Keeps a call's rows until its end: one transaction takes as long for three rows as for one.
+    """Keeps a call's rows together: one transaction takes as long for three rows as for one.
 
     On an event loop they wait a moment longer for those of other calls (`Ledger.hold`).
     """
@@ -40,15 +42,10 @@ class Rows:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._rows: list[LedgerRow] = []
-        self._since = 0.0
 
     def book(self, row: LedgerRow) -> None:
         """Take a row."""
-        if not self._rows:
-            self._since = time.monotonic()
         self._rows.append(row)
-        if time.monotonic() - self._since > KEPT_S:
-            self.write()
 
     def write(self) -> None:
         """Write what was taken, or hand it to the loop."""
@@ -90,6 +87,8 @@ class InterceptedRun:
         self._purse = purse
         self._spent = spent
         self._told: Money = Decimal(0)
+        self._unbooked: list[tuple[datetime, Happening, bool]] = []
+        self._since = time.monotonic()
         self._writer = EventWriter(conversation)
         self._reply = Reply()
         self._pending: dict[str, Any] | None = None
@@ -171,7 +170,7 @@ class InterceptedRun:
         """Run the calls of the reply, all at the same time, and take what they gave."""
         runner, calls = self.conversation.runner, self.conversation.calls
         async for event in runner.run(calls):
-            self.booking.take(event)
+            self._happened(event)
         self.conversation.give(runner.outputs)
 
     def results(self) -> list[Event]:
@@ -190,6 +189,7 @@ class InterceptedRun:
         """Book what broke off or was no longer wanted, and give back the money that was held; it may be called again."""
         if self._open and self._reply.usage_fields:
             self._book(None)
+        self._book_all()
         self.booking.charges(self._purse.close(), status="interrupted")
         self._rows.write()
         cost, told = self.booking.cost_usd, self._told
@@ -204,21 +204,37 @@ class InterceptedRun:
     def _book(self, request_id: str | None) -> None:
         reply = self._reply
         self._open = False
-        bounded, before = self._purse.bounded, self.booking.cost_usd
-        if bounded:
-            self._purse.settle(reply.usage)
-        self.booking.take(
+        usage = reply.usage
+        if bounded := self._purse.bounded:
+            self._purse.settle(usage)
+        self._happened(
             ModelResponded(
                 step=self.conversation.requests,
                 model=reply.model or str(self.conversation.body.get("model")),
-                usage=reply.usage,
+                usage=usage,
                 stop_reason=reply.stop_reason,
                 seconds=time.perf_counter() - self._start,
                 request_id=request_id,
                 estimated=not reply.complete,
-            )
+            ),
+            settled=bounded,
         )
-        after = self.booking.cost_usd
-        if not bounded and after is not None and before is not None:  # nothing was reserved, and the price is known now
-            for ceiling in self._purse.ceilings:
+
+    def _happened(self, event: Happening, *, settled: bool = True) -> None:
+        """Keep an event for booking with the others; what has waited for `KEPT_S` is written."""
+        self._unbooked.append((datetime.now(UTC), event, settled))
+        if time.monotonic() - self._since > KEPT_S:
+            self._book_all()
+            self._rows.write()
+
+    def _book_all(self) -> None:
+        events, self._unbooked = self._unbooked, []
+        self._since = time.monotonic()
+        for at, event, settled in events:
+            before = self.booking.cost_usd
+            self.booking.take(event, at)
+            after = self.booking.cost_usd
+            if settled or before is None or after is None:
+                continue
+            for ceiling in self._purse.ceilings:  # nothing was reserved, and the price is known now
                 ceiling.settle(Decimal(0), after - before)
