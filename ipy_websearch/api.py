@@ -1,23 +1,19 @@
 """The blocking door: the same functions as `Session`'s coroutines, for scripts, cells and magics.
 
-One background thread runs one event loop for the process (an anyio portal), so the functions work in a plain script and
-under the notebook's running loop alike. Ctrl-C and the stop button reach the calling thread; the work is then cancelled, and
-given a second to put things in order.
+They work in a plain script and under the notebook's running loop alike (see `background`). Ctrl-C and the stop button reach
+the calling thread; the work is then cancelled, and given a second to put things in order.
 """
 
 from __future__ import annotations
 
-import atexit
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
+from ipy_websearch import background
 from ipy_websearch.ask_run import AskRun
 from ipy_websearch.config import WebSearch, settings_in_force
 from ipy_websearch.events import Event
@@ -26,42 +22,19 @@ from ipy_websearch.session import Session
 
 if TYPE_CHECKING:
     import pandas as pd
-    from anyio.from_thread import BlockingPortal
 
-T = TypeVar("T")
-
-GRACE_S = 1.0
-"""Seconds that cancelled work has to end in before the caller stops waiting for it."""
-
-_POLL_S = 0.25
 _lock = threading.Lock()
-_portal: BlockingPortal | None = None
 _session: Session | None = None
 
 
-def portal() -> BlockingPortal:
-    """Return the portal to the background event loop; started at first use, stopped when Python exits."""
-    global _portal
-    with _lock:
-        if _portal is None:
-            from anyio.from_thread import start_blocking_portal
-
-            stack = ExitStack()
-            _portal = stack.enter_context(start_blocking_portal("asyncio", name="ipy_websearch"))
-            stack.callback(end_session)
-            atexit.register(stack.close)
-        return _portal
-
-
+@background.at_end
 def end_session() -> None:
     """End the shared session and close what it has open; the next call makes a new one. The ledger stays."""
     global _session
     ended, _session = _session, None
     if ended is not None:
         ended.stop_tape()
-    if ended is not None and _portal is not None:
-        with suppress(Exception):
-            _portal.start_task_soon(ended.aclose).result(GRACE_S)
+        background.settle(ended.aclose)
 
 
 def stop_tape() -> None:
@@ -92,32 +65,6 @@ def take_settings(settings: WebSearch) -> None:
         _session.settings = settings
 
 
-def run(function: Callable[[], Awaitable[T]]) -> T:
-    """Run a coroutine function on the background loop and return its result; an interrupt cancels it."""
-    future = portal().start_task_soon(function)
-    try:
-        return _result(future)
-    except KeyboardInterrupt:
-        stop(future)
-        raise
-
-
-def _result(future: Future[T]) -> T:
-    while True:
-        try:
-            return future.result(_POLL_S)  # a bare wait cannot be interrupted on Windows
-        except FutureTimeout:
-            if future.done():
-                raise
-
-
-def stop(future: Future[Any]) -> None:
-    """Cancel work on the background loop and give it a moment to end."""
-    future.cancel()
-    with suppress(CancelledError, FutureTimeout, Exception):
-        future.result(GRACE_S)
-
-
 class EventStream:
     """The events of a question, for a thread that is not the background loop's: iterate over it.
 
@@ -128,7 +75,7 @@ class EventStream:
         self.run = ask_run
         self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
         self._ended = threading.Event()
-        self._future = portal().start_task_soon(self._pump)
+        self._future = background.start(self._pump)
 
     async def _pump(self) -> None:
         try:
@@ -146,7 +93,7 @@ class EventStream:
     def __iter__(self) -> Iterator[Event]:
         while True:
             try:
-                item = self._events.get(timeout=_POLL_S)
+                item = self._events.get(timeout=background.POLL_S)
             except queue.Empty:
                 continue
             if item is None:
@@ -158,7 +105,7 @@ class EventStream:
     def interrupt(self) -> Answer:
         """Stop the run and return the answer so far, with what it cost booked."""
         self._future.cancel()
-        self._ended.wait(GRACE_S)
+        self._ended.wait(background.GRACE_S)
         return self.run.interrupted()
 
 
@@ -190,7 +137,7 @@ def search(
         ConfigError: an argument is wrong; nothing was sent. MissingKeyError: the engine asked for has no key.
         ProviderError: no engine answered. BudgetExceededError: it would pass the session's ceiling.
     """
-    return run(
+    return background.run(
         lambda: session().search(
             query,
             count=count,
@@ -219,7 +166,7 @@ def fetch(url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = 
     Raises:
         BlockedAddressError: the address is not the public web. FetchError: the page could not be had. Nothing is billed.
     """
-    return run(lambda: session().fetch(url, offset=offset, limit=limit, fresh=fresh))
+    return background.run(lambda: session().fetch(url, offset=offset, limit=limit, fresh=fresh))
 
 
 def ask(
@@ -255,7 +202,7 @@ def ask(
         ModelError: the API refused or broke; `.partial` has the text so far, the ledger what it cost.
         BudgetExceededError: not even a short answer fits into the ceiling; nothing was sent.
     """
-    return run(
+    return background.run(
         lambda: session().ask(
             question,
             model=model,

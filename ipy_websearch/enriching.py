@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ipy_websearch import api
+from ipy_websearch import api, background
 from ipy_websearch.enrichment.bar import Bar, Tally
 from ipy_websearch.enrichment.clusters.dask_frame import is_dask, look_up_on_dask
 from ipy_websearch.enrichment.lookup import Lookup
@@ -167,7 +167,7 @@ def look_up(
 def drive(work: Work, progress: bool) -> None:
     """Run something on the background loop to its end, drawing its bar; an interrupt stops it."""
     bar = Bar(work.tally, progress)
-    future = api.portal().start_task_soon(work.run)
+    future = background.start(work.run)
     try:
         while not wait([future], _TICK_S).done:
             bar.update()

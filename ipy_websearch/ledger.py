@@ -94,18 +94,23 @@ class Ledger:
     def hold(self, row: LedgerRow) -> None:
         """Take a row that may wait for others, as a transaction takes as long for three rows as for one: `HELD_S` seconds, or
         until somebody calls `write_held` or reads. A kill of the process loses no more than these."""
-        with self._holding:
-            rows = self._held.setdefault(os.getpid(), [])  # a forked process must not write what its parent will
-            self._held_since = self._held_since if rows else time.monotonic()
-            rows.append(row)
+        waiting = self.keep((row,))
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return self.write_held()
-        if len(rows) == 1:
+        if waiting == 1:
             loop.call_later(HELD_S, self.write_held)
         elif time.monotonic() - self._held_since > HELD_S:  # the loop of the first one is busy, or gone
             self.write_held()
+
+    def keep(self, rows: Iterable[LedgerRow]) -> int:
+        """Take rows until somebody calls `write_held` or reads, which the caller sees to; return how many wait now."""
+        with self._holding:
+            held = self._held.setdefault(os.getpid(), [])  # a forked process must not write what its parent will
+            self._held_since = self._held_since if held else time.monotonic()
+            held.extend(rows)
+            return len(held)
 
     def write_held(self) -> None:
         """Write the rows that wait; they are safe when this returns."""

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from IPython.core.error import UsageError
 
-from ipy_websearch import api
+from ipy_websearch import api, background
 from ipy_websearch.errors import ConfigError, MissingKeyError, ModelError, ReplayError
 from ipy_websearch.session import Session
 from tests.fakes.engine import hit
@@ -218,7 +218,7 @@ def pieces(run: Any) -> tuple[list[float], float]:
             if type(event).__name__ == "TextDelta":
                 moments.append(time.perf_counter() - start)
 
-    api.run(main)
+    background.run(main)
     return moments, time.perf_counter() - start
 
 
@@ -638,7 +638,7 @@ def test_unloading_and_the_end_of_a_session_stop_the_tape(lesson: Any) -> None:
     lesson.shell.run("%reload_ext ipy_websearch")
     assert session.tape is None
     lesson.shell.run(f"%websearch replay {TAPE}")
-    api.run(session.aclose)
+    background.run(session.aclose)
     assert session.tape is not None  # connections alone were closed
     api.end_session()
     assert session.tape is None

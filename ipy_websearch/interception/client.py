@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Coroutine, Generator
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, TypeVar
 
+from ipy_websearch import background
 from ipy_websearch.interception.interceptor import WebSearchInterceptor
 
 ClientT = TypeVar("ClientT")
-
-_POLL_S = 0.25  # a bare wait cannot be interrupted on Windows
 
 
 def intercept(
@@ -51,19 +50,17 @@ def intercept(
     return with_interception(client, interceptor, _block)
 
 
-def _block(function: Callable[[], Any], every_s: float) -> Generator[None, None, None]:
+def _block(function: Callable[[], Coroutine[Any, Any, Any]], every_s: float) -> Generator[None, None, None]:
     """Run a coroutine function to its end for a blocking client, and yield whenever `every_s` seconds have gone by.
 
     Closing the generator, or an interrupt, cancels what runs and gives it a moment to end.
     """
-    from ipy_websearch import api
-
-    future = api.portal().start_task_soon(function)
+    future = background.start_light(function())
     due = time.monotonic() + every_s
     try:
         while True:
             try:
-                future.result(min(_POLL_S, every_s))
+                future.result(min(background.POLL_S, every_s))
                 return
             except FutureTimeout:
                 if future.done():
@@ -73,4 +70,4 @@ def _block(function: Callable[[], Any], every_s: float) -> Generator[None, None,
                 yield
     finally:
         if not future.done():
-            api.stop(future)
+            background.stop(future)

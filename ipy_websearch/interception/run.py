@@ -6,7 +6,6 @@ and nothing here knows how a request is sent.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import threading
 import time
@@ -27,17 +26,15 @@ from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.purse import CeilingPurse
 
-KEPT_S = 1.0
-"""Seconds for which rows wait for more of the same call; a kill of the process loses no more than these."""
+KEPT_S = 0.5
+"""Seconds for which what happened waits for the end of its call, and rows then for those of other calls; a kill of the process
+loses no more than these."""
 
 _timers: weakref.WeakKeyDictionary[Ledger, threading.Timer] = weakref.WeakKeyDictionary()
 
 
 class Rows:
-    """Keeps a call's rows together: one transaction takes as long for three rows as for one.
-
-    On an event loop they wait a moment longer for those of other calls (`Ledger.hold`).
-    """
+    """Keeps a call's rows together, and those of other calls with them: a transaction takes as long for many as for one."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -48,19 +45,13 @@ class Rows:
         self._rows.append(row)
 
     def write(self) -> None:
-        """Write what was taken, or hand it to the loop."""
+        """Have what was taken written soon; an event loop may end before it comes to that, so a thread sees to it."""
         rows, self._rows = self._rows, []
         if not rows:
             return
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            self._ledger.book_all(rows)
-            return
-        for row in rows:
-            self._ledger.hold(row)
+        self._ledger.keep(rows)
         timer = _timers.get(self._ledger)
-        if timer is None or not timer.is_alive():  # the loop may end before it comes to writing
+        if timer is None or not timer.is_alive():
             timer = _timers[self._ledger] = threading.Timer(KEPT_S, self._ledger.write_held)
             timer.daemon = True
             timer.start()

@@ -37,10 +37,10 @@ def _cancel(store: Any) -> None:
     """Ask the API to end the open batches, and say what became of it."""
     import os
 
-    from ipy_websearch import api
+    from ipy_websearch import api, background
     from ipy_websearch.enrichment.batches.courier import cancel_open
 
     client = api.session().claude
-    ended, said = api.run(lambda: cancel_open(client, store, os.environ.get("ANTHROPIC_BASE_URL", "")))
+    ended, said = background.run(lambda: cancel_open(client, store, os.environ.get("ANTHROPIC_BASE_URL", "")))
     print(f"{ended} batch{'es' * (ended != 1)} cancelled; what was answered by then is paid, and collected by the same call.")
     print("".join(f"{line}\n" for line in said), end="")

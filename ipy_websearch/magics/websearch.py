@@ -112,12 +112,12 @@ class WebSearchMagics(Magics):
 
     def _tried(self, spec: KeySpec) -> str:
         """Try a key that was just set; one that is refused is not kept."""
-        from ipy_websearch import api
+        from ipy_websearch import api, background
         from ipy_websearch.errors import ModelError, ProviderError
         from ipy_websearch.key_check import check_key
 
         try:
-            return api.run(lambda: check_key(api.session(), spec))
+            return background.run(lambda: check_key(api.session(), spec))
         except (ModelError, ProviderError):
             api.session().credentials.unset(spec.variable)
             raise

@@ -15,9 +15,10 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ipy_websearch import api
+from ipy_websearch import background
 from ipy_websearch.enrichment.report import alike
 from ipy_websearch.providers.flights import Flights
 from ipy_websearch.sql.interrupts import KEPT_S, WATCH, Place
@@ -91,7 +92,7 @@ class Desk:
         if not rows:
             return {}
         heard = WATCH.heard()
-        future = api.portal().start_task_soon(self._ask_all, rows)
+        future = background.start(partial(self._ask_all, rows))
         try:
             while not wait([future], TICK_S).done:
                 if self._is_stopped():
@@ -101,7 +102,7 @@ class Desk:
             return future.result()
         except KeyboardInterrupt:
             self._stopped = self._stopped or Place.of_main_thread()
-            api.stop(future)
+            background.stop(future)
             self._let_go()
             raise KeyboardInterrupt("the query was stopped; what was answered by then is not asked again") from None
 
