@@ -53,6 +53,14 @@ def found(*parts: str, on: bool = True, **more: Any) -> JSON:
     } | more
 
 
+def tools_found(*names: str) -> list[JSON]:
+    """A tool search of the API's own with what it found."""
+    references = [{"type": "tool_reference", "tool_name": name} for name in names]
+    content = {"type": "tool_search_tool_search_result", "tool_references": references}
+    call = {"type": "server_tool_use", "id": "srvtoolu_9", "name": "tool_search_tool_bm25", "input": {"query": "x"}}
+    return [call, {"type": "tool_search_tool_result", "tool_use_id": "srvtoolu_9", "content": content}]
+
+
 def words(content: str = "hi", **more: Any) -> JSON:
     """A text block."""
     return {"type": "text", "text": content} | more
@@ -303,5 +311,29 @@ CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
         body(user(words(cache_control=MARK)), cache_control=MARK | {"ttl": "1h"}),
         body(user(words(cache_control=MARK | {"ttl": "1h"})), cache_control=MARK | {"ttl": "1h"}),
         "another ttl",
+    ),
+    (
+        rules_content.deferred_tools_are_found_and_not_cached,
+        body(tools=[tool(defer_loading=True)]),
+        body(tools=[tool(defer_loading=True), tool("find")]),
+        "At least one tool must have defer_loading=false",
+    ),
+    (
+        rules_content.deferred_tools_are_found_and_not_cached,
+        body(tools=[tool(defer_loading=True, cache_control=MARK), tool("find")]),
+        body(tools=[tool(defer_loading=True), tool("find", cache_control=MARK)]),
+        "cannot have both defer_loading=true and cache_control set",
+    ),
+    (
+        rules_content.references_are_to_tools_of_the_request,
+        talk(result(content=[{"type": "tool_reference", "tool_name": "other"}])),
+        talk(result(content=[{"type": "tool_reference", "tool_name": "look"}])),
+        "Tool reference 'other' not found in available tools",
+    ),
+    (
+        rules_content.references_are_to_tools_of_the_request,
+        body(user("hi"), said(*tools_found("other")), user("and?"), tools=[tool()]),
+        body(user("hi"), said(*tools_found("look")), user("and?"), tools=[tool()]),
+        "Tool reference 'other' not found in available tools",
     ),
 ]

@@ -53,6 +53,7 @@ SEARCHES = {
     "wordless again": "Wordless hits",
 }
 PAGES = {"page": MARS, "unknown page": "https://unknown.example/"}
+THOUGHTS = {"thinking": thinking, "redacted": redacted_thinking}
 KINDS = [
     *SEARCHES,
     *PAGES,
@@ -61,10 +62,10 @@ KINDS = [
     "blank",
     "cited",
     "cited last",
-    "thinking",
-    "redacted",
+    *THOUGHTS,
     "weather",
     "foreign",
+    "tools",
     "cut",
 ]
 
@@ -89,7 +90,6 @@ class Model:
 
     def __init__(self, replies: list[list[str]], native: bool = False, prefix: str = "toolu") -> None:
         self.replies, self.native, self.prefix = list(replies), native, prefix
-        self.uncited = False
 
     def __call__(self, body: dict[str, Any]) -> list[Any]:
         """Return the parts of the next reply; where nothing may be called, words."""
@@ -98,8 +98,6 @@ class Model:
         kinds = self.replies.pop(0)
         if "blank" in kinds and {"thinking", "redacted"} & set(kinds[kinds.index("blank") :]):
             kinds = [kind for kind in kinds if kind != "blank"]  # it may not be sent back, and so nothing is tied to it
-        if self.uncited and not {*SEARCHES, *PAGES} & set(kinds):
-            kinds = sorted(kinds, key=lambda kind: kind not in ("thinking", "redacted"))  # see `unlike`
         parts = [self._part(kind, body) for kind in kinds if kind != "cut"]
         if all(kind in ("blank", "thinking", "redacted", "cut") for kind in kinds):
             parts.append("So.")
@@ -108,11 +106,9 @@ class Model:
     def _part(self, kind: str, body: dict[str, Any]) -> Any:
         if kind in SEARCHES or (self.native and kind in PAGES):
             return tool_use("ipy_web_search", {"query": SEARCHES.get(kind, kind)}, id=new_id(self.prefix))
+        if kind in THOUGHTS:
+            return THOUGHTS[kind]()
         match kind:
-            case "thinking":
-                return thinking()
-            case "redacted":
-                return redacted_thinking()
             case "blank":
                 return block({"type": "text", "text": ""})
             case "cited":
@@ -123,6 +119,8 @@ class Model:
                 return text("As found last.", citations=[(there - 1, 0)] if there else ())
             case "weather":
                 return tool_use("get_weather", {"city": "Rome"})
+            case "tools":
+                return tools_found("ipy_web_search", "get_weather")
             case "foreign":
                 return server_search("ruby", [("https://a.example/", "About Ruby")]) if self.native else code_run()
             case _ if kind in PAGES:
@@ -136,6 +134,14 @@ def code_run() -> Any:
     found = {"type": "code_execution_result", "stdout": "", "stderr": "", "return_code": 0, "content": []}
     result = {"type": "code_execution_tool_result", "tool_use_id": call["id"], "content": found}
     return block_pair(call, result)
+
+
+def tools_found(*names: str) -> Any:
+    """Return a tool search of the API's own with what it found."""
+    call = {"type": "server_tool_use", "id": new_id("srvtoolu"), "name": "tool_search_tool_bm25", "input": {"query": "web"}}
+    references = [{"type": "tool_reference", "tool_name": name} for name in names]
+    found = {"type": "tool_search_tool_search_result", "tool_references": references}
+    return block_pair(call, {"type": "tool_search_tool_result", "tool_use_id": call["id"], "content": found})
 
 
 def block_pair(*blocks: dict[str, Any]) -> Any:
@@ -186,16 +192,11 @@ def bare(value: Any) -> Any:
     return [bare(inner) for inner in value] if isinstance(value, list) else value
 
 
-def unlike(api: Any, begin: int, *, uncited: bool) -> Iterator[tuple[int, Any, Any]]:
-    """Yield where a request does not go on from the one before it and the answer to that.
-
-    Citations of pages that the caller did not ask for are not in a reply; where no call of ours is, nothing can bring them.
-    """
+def unlike(api: Any, begin: int) -> Iterator[tuple[int, Any, Any]]:
+    """Yield where a request does not go on from the one before it and the answer to that."""
     sent = api.requests[begin:]
     for n, (before, after) in enumerate(zip(sent, sent[1:], strict=False)):
         said = [b for b in sse.public(before.answer)["content"] if b["type"] != "text" or b["text"].strip()]
-        if uncited and not any(b["type"] == "tool_use" and b["name"].startswith("ipy_") for b in said):
-            said = [{**b, "citations": [c for c in b.get("citations") or () if c.get("source") != MARS]} for b in said]
         due = bare([*before.body["messages"], {"role": "assistant", "content": said}])
         got = bare(after.body["messages"])
         if got[:-1] != due or got[-1]["role"] != "user":
@@ -207,40 +208,47 @@ _forms = st.sampled_from(["objects", "said fields", "all fields"])
 
 
 _fetches = st.sampled_from([FETCH, UNCITED])
+_each_fetch = st.lists(_fetches, min_size=1, max_size=3)
 _ids = st.sampled_from(["toolu", "call-7", "chatcmpl-tool"])
 
 
-@given(_replies, _forms, st.booleans(), st.booleans(), _ids, _fetches)
-@example([["thinking", "search", "text", "other"], ["thinking", "cited"]], "objects", False, False, "toolu", FETCH)
-@example([["thinking", "search", "thinking", "other"], ["thinking", "cited"]], "all fields", True, True, "toolu", FETCH)
-@example([["search", "text", "thinking"], ["text", "thinking", "text"]], "objects", True, False, "call-7", FETCH)
-@example([["nothing", "text"], ["short", "thinking"], ["thinking", "text"]], "said fields", False, False, "toolu", FETCH)
+@given(_replies, _forms, st.booleans(), st.booleans(), _ids, _each_fetch)
+@example([["thinking", "search", "text", "other"], ["thinking", "cited"]], "objects", False, False, "toolu", [FETCH])
+@example([["thinking", "search", "thinking", "other"], ["thinking", "cited"]], "all fields", True, True, "toolu", [FETCH])
+@example([["search", "text", "thinking"], ["text", "thinking", "text"]], "objects", True, False, "call-7", [FETCH])
+@example([["nothing", "text"], ["short", "thinking"], ["thinking", "text"]], "said fields", False, False, "toolu", [FETCH])
 @example(
-    [["search", "thinking", "weather", "text"], ["thinking", "search"], ["weather"]], "objects", False, False, "toolu", FETCH
+    [["search", "thinking", "weather", "text"], ["thinking", "search"], ["weather"]], "objects", False, False, "toolu", [FETCH]
 )
-@example([["wordless"], ["wordless again"], ["thinking", "text"]], "objects", False, False, "toolu", FETCH)
-@example([["page"], ["cited", "search", "thinking"], ["thinking", "text"]], "objects", True, False, "toolu", UNCITED)
-@example([["page"], ["cited", "cited", "search", "thinking"], ["thinking", "cited"]], "objects", False, False, "toolu", UNCITED)
-@example([["search", "blank", "cut"]], "objects", False, False, "toolu", FETCH)
+@example([["wordless"], ["wordless again"], ["thinking", "text"]], "objects", False, False, "toolu", [FETCH])
+@example([["page"], ["cited", "search", "thinking"], ["thinking", "text"]], "objects", True, False, "toolu", [UNCITED])
+@example(
+    [["page"], ["cited", "cited", "search", "thinking"], ["thinking", "cited"]], "objects", False, False, "toolu", [UNCITED]
+)
+@example([["tools", "search", "tools"], ["tools", "thinking"]], "all fields", True, False, "toolu", [FETCH])
+@example([["search", "blank", "cut"]], "objects", False, False, "toolu", [FETCH])
+@example([["page"], ["cited", "thinking", "text"], ["cited", "thinking"]], "said fields", True, False, "toolu", [UNCITED])
+@example([["page", "search"], ["cited", "thinking", "weather"], ["text"]], "objects", False, False, "toolu", [UNCITED])
+@example([["page"], ["text"], ["page"], ["cited", "thinking", "text"]], "objects", False, False, "toolu", [UNCITED, FETCH])
+@example([["page"], ["text"], ["cited", "thinking", "text"], ["text"]], "all fields", True, False, "call-7", [FETCH, UNCITED])
 @settings(max_examples=40, deadline=None)
 def test_every_request_goes_on_from_the_one_before(
-    apis: Any, replies: list[list[str]], form: str, stream: bool, native: bool, ids: str, fetch: Any
+    apis: Any, replies: list[list[str]], form: str, stream: bool, native: bool, ids: str, fetches: Any
 ) -> None:
-    """In a call and from call to call: what was sent, then what was answered, block by block, then a turn of the user's."""
+    """From call to call, cited pages or not: what was sent, then what was answered, block by block, then the user's turn."""
     api, _ = apis
     begin = len(api.requests)
     model = Model(replies, native, ids)
-    model.uncited = fetch is UNCITED
     api.behave(model)
     client = intercept(anthropic.Anthropic(max_retries=0), provider=None if native else "brave")
-    tools = BESIDE if native else [*FORCED, fetch]
     history: list[Any] = [QUESTION]
     left = True
     while left:
         left = bool(model.replies)
+        tools = BESIDE if native else [*FORCED, fetches[len(history) // 2 % len(fetches)]]
         message = ask(client, history, tools, stream=stream)
         history += [{"role": "assistant", "content": kept(message, form)}, answered(message)]
-    assert list(unlike(api, begin, uncited=fetch is UNCITED)) == []
+    assert list(unlike(api, begin)) == []
 
 
 # --- less than there was --------------------------------------------------------------------------------------------

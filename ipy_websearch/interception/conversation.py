@@ -112,10 +112,7 @@ class Conversation:
         return body
 
     def _definitions(self) -> list[dict[str, Any]]:
-        made = [dict(tool.definition()) for tool in self.runner.tools.values()]
-        if self.wanted.cached and made:
-            made[-1]["cache_control"] = self.wanted.cached
-        return made
+        return self.wanted.defined(tool.definition() for tool in self.runner.tools.values())
 
     def _tool_choice(self) -> Mapping[str, Any] | None:
         choice = self.body.get("tool_choice")
@@ -226,9 +223,7 @@ class Conversation:
 
     def _native(self, call_id: str, kind: Kind, output: ToolOutput, same_as: str = "") -> Block:
         rest = after_last_call(self._reply.content).get(call_id)
-        hidden = () if rest is None else self.sources.hidden(self._reply.content)
-        facts = packed_facts(same_as, rest, hidden)
-        return result_block(kind, server_id(call_id, self.requests), output, self.bounds, facts)
+        return result_block(kind, server_id(call_id, self.requests), output, self.bounds, packed_facts(same_as, rest))
 
     def _keep_content(self) -> None:
         for block in self._reply.content:
@@ -236,8 +231,10 @@ class Conversation:
                 continue
             if _is_own(block):
                 self.content += [server_tool_use(block, self.requests), self.results[str(block["id"])]]
+            elif block.get("type") == "text":
+                self.content.append(self.sources.text_block(block))
             else:
-                self.content.append(self.sources.text_block(block) if block.get("type") == "text" else dict(block))
+                self.content.append(dict(self.wanted.for_caller(block)))
 
     def _ask_for_words(self) -> bool:
         """Ask once more when results were followed by nothing at all; say whether that was done."""

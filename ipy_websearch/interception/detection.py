@@ -8,17 +8,20 @@ names below. What becomes of the fields of a native tool (platform.claude.com/do
                 a fetch's list fits no page, as in the API); max_content_tokens (pages are cut there), use_cache
                 (false: no page out of the cache), url_sources; cache_control (on the last of our tools, with its ttl)
     no effect   allowed_callers: the model itself calls our tools, code never does; response_inclusion: it is about calls
-                from code, those of the model are always given; strict: every input is checked here; defer_loading: our
-                tools are not deferred, since a tool search would know them by another name than the caller
+                from code, those of the model are always given; strict: every input is checked here
+
+`defer_loading` is held too: a tool search finds our tools under our names, and references to them are renamed both ways
+(`references`). Where the API would refuse it (with `cache_control`, or with no tool left that is loaded), it is without effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ipy_websearch.interception.definition import Bounds, Kind, bounds_of, breakpoint_of
+from ipy_websearch.interception.references import renamed
 from ipy_websearch.model.platforms import Platform
 
 __all__ = ["Bounds", "Kind", "Wanted", "capped", "kind_of", "runs_natively", "wanted_tools"]
@@ -29,6 +32,8 @@ UPSTREAM_NAMES: dict[str, Kind] = {SEARCH_NAME: "search", FETCH_NAME: "fetch"}
 
 NATIVE_NAMES: dict[Kind, str] = {"search": "web_search", "fetch": "web_fetch"}
 """What they are called in the replies to the caller."""
+
+_OURS = {kind: name for name, kind in UPSTREAM_NAMES.items()}
 
 _NAMES: dict[str, Kind] = {
     **UPSTREAM_NAMES,
@@ -45,13 +50,41 @@ _VERTEX_TYPE = "web_search_20250305"
 class Wanted:
     """The web tools that a request wants run: their bounds, the caller's names for them, and the tools that are left.
 
-    `cached` is the cache breakpoint for the last of them, None when the caller set none.
+    `cached` is the cache breakpoint for the last of them, None when the caller set none; `deferred` are those that the model
+    gets only when a tool search finds them.
     """
 
     bounds: Mapping[Kind, Bounds]
     names: Mapping[str, Kind]
     others: tuple[Mapping[str, Any], ...]
     cached: Mapping[str, Any] | None = None
+    deferred: frozenset[Kind] = frozenset()
+
+    @property
+    def upstream(self) -> dict[str, str]:
+        """The names by which a caller refers to the tools that are run here, and ours for each."""
+        taken = [tool.get("name") for tool in self.others if isinstance(tool, Mapping)]
+        native = {name: kind for kind in self.bounds if (name := NATIVE_NAMES[kind]) not in taken}
+        return {name: _OURS[kind] for name, kind in {**native, **self.names}.items()}
+
+    def for_caller(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a block of a reply with the caller's names where it refers to our tools: the first that the caller gave."""
+        if block.get("type") in ("text", "thinking", "tool_use"):
+            return block  # nearly all blocks are of these
+        names = {_OURS[kind]: NATIVE_NAMES[kind] for kind in self.bounds}
+        names |= {_OURS[kind]: name for name, kind in reversed([*self.names.items()])}
+        return renamed(block, names)
+
+    def defined(self, definitions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the definitions of our tools as the model gets them, deferred and with the breakpoint."""
+        made = [dict(definition) for definition in definitions]
+        for tool in made:
+            if UPSTREAM_NAMES.get(tool["name"]) in self.deferred:
+                tool["defer_loading"] = True
+        loaded = [tool for tool in made if "defer_loading" not in tool]
+        if self.cached and loaded:
+            loaded[-1]["cache_control"] = self.cached
+        return made
 
 
 def kind_of(tool: Any) -> Kind | None:
@@ -106,7 +139,20 @@ def wanted_tools(tools: Sequence[Mapping[str, Any]], platform: Platform, *, forc
     if "search" in bounds and "fetch" in bounds:  # what a search finds may be read, or not: the fetch says so
         bounds["search"] = replace(bounds["search"], sources=bounds["fetch"].sources)
     others = tuple(tool for tool, kind in zip(tools, kinds, strict=True) if kind is None)
-    return Wanted(bounds, names, others, _breakpoint(marks, others))
+    return Wanted(bounds, names, others, _breakpoint(marks, others), _deferred(tools, kinds))
+
+
+def _deferred(tools: Sequence[Mapping[str, Any]], kinds: Sequence[Kind | None]) -> frozenset[Kind]:
+    """Return which of our tools are deferred: not one with a breakpoint, and not all tools of a request."""
+    loaded = {kind for tool, kind in zip(tools, kinds, strict=True) if _is_loaded(tool)}
+    return frozenset(kind for kind in kinds if kind is not None and kind not in loaded) if loaded else frozenset()
+
+
+def _is_loaded(tool: Any) -> bool:
+    """Say whether the model gets a tool without a search for it; a set of tools is taken for deferred."""
+    if not isinstance(tool, Mapping) or tool.get("type") == "mcp_toolset":
+        return False
+    return not tool.get("defer_loading") or bool(tool.get("cache_control"))
 
 
 def _declared(tools: Sequence[Any]) -> dict[str, str]:

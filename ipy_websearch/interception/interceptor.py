@@ -109,7 +109,7 @@ class WebSearchInterceptor:
             raise ConfigError(f"calls of an intercepted client are not on {tape}; `%websearch stop` ends the replay")
         keep = platform.server_tools and not forced and not self._named
         sources = Sources()
-        turns = expanded(messages, platform, keep_foreign=keep, sources=sources, cited=may_cite(body))
+        turns = expanded(messages, platform, keep_foreign=keep, sources=sources, cited=may_cite(body), names=wanted.upstream)
         return self._run(body, wanted, turns, platform, sources)
 
     def _wanted(self, body: Mapping[str, Any], platform: Platform, forced: bool) -> Wanted | None:
@@ -136,7 +136,6 @@ class WebSearchInterceptor:
         meter = Meter(Limits(max_searches=_most(bounds.get("search")), timeout_s=TOOLS_TIMEOUT_S))
         runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), PanelShelf(), purse, meter)
         fetch = bounds.get("fetch", Bounds())
-        sources.cite_pages = fetch.citations
         grant = _grant(purse, body) if purse.bounded else None
         conversation = Conversation(body, wanted, messages, platform, runner, fetch, sources, grant)
         return InterceptedRun(conversation, session.booking(_question(body["messages"])), purse, self._spent)

@@ -3,6 +3,9 @@
 The API ties thinking to everything that stands before it, so a history that is taken apart must give the requests that were
 sent. Results that were packed here give their own text; for all else (errors, nothing found, a call that repeats another)
 the words follow from what the native block says. What was not packed here is told in words, and is no longer the same.
+
+A page that may not be cited is given as plain text: the model cannot cite it, so no text ever has a citation that the caller
+does not see, and could not send back.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from ipy_websearch.interception.opaque import pack, unpack
+from ipy_websearch.model.requests import plain_results
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
 
@@ -39,14 +43,12 @@ _ERRORS = {
 class Read(NamedTuple):
     """What the model is given for a native result, and whether that is `same` as what it was given then.
 
-    `rest` marks the blocks that follow in the model's reply, None where the result does not say (see `rounds`); `hidden` are
-    citations in the reply that the caller does not see (see `Sources.hidden`).
+    `rest` marks the blocks that follow in the model's reply, None where the result does not say (see `rounds`).
     """
 
     output: ToolOutput
     same: bool
     rest: tuple[str, ...] | None = None
-    hidden: Sequence[Any] = ()
 
 
 def error_output(code: str) -> ToolOutput:
@@ -67,10 +69,17 @@ def given_output(output: ToolOutput, native: Block, same_as: str) -> ToolOutput:
     passages = tuple(kept for passage in output.passages if (kept := _filled(passage)).paragraphs)
     if same_as and passages:
         return repeat_output(same_as)
+    fetched = native.get("type") == "web_fetch_tool_result"
+    if passages and fetched and not native["content"]["content"]["citations"]:
+        return _uncited(replace(output, passages=passages))
     if passages:
         return output if passages == output.passages else replace(output, passages=passages)
-    fetched = native.get("type") == "web_fetch_tool_result"
     return replace(output, text=NO_TEXT if fetched else NOTHING_FOUND, passages=())
+
+
+def _uncited(output: ToolOutput) -> ToolOutput:
+    """Return an output whose passages are plain text."""
+    return replace(output, text=plain_results(output.passages), passages=())
 
 
 def _filled(passage: Passage) -> Passage:
@@ -78,13 +87,13 @@ def _filled(passage: Passage) -> Passage:
     return passage if kept == passage.paragraphs else replace(passage, paragraphs=kept)
 
 
-def packed_facts(same_as: str, rest: Sequence[str] | None, hidden: Sequence[Any]) -> dict[str, Any]:
+def packed_facts(same_as: str, rest: Sequence[str] | None) -> dict[str, Any]:
     """Return what opaque text says of a call beside its result: the call of the same reply that it repeats ("" for none).
 
-    For the last call of a reply also what follows it (None for the others), and the citations that the caller does not see.
+    For the last call of a reply also what follows it (None for the others).
     """
     facts: dict[str, Any] = {"s": same_as} if same_as else {}
-    return {**facts, **({} if rest is None else {"e": list(rest)}), **({"c": hidden} if hidden else {})}
+    return facts if rest is None else {**facts, "e": list(rest)}
 
 
 def packed_hit(passage: Passage, facts: Mapping[str, Any]) -> str:
@@ -92,9 +101,9 @@ def packed_hit(passage: Passage, facts: Mapping[str, Any]) -> str:
     return pack({"u": passage.url, "t": passage.title, "p": passage.paragraphs, **facts})
 
 
-def packed_page(url: str, text: str, passage: Passage | None, facts: Mapping[str, Any]) -> str:
+def packed_page(url: str, text: str, passage: Passage | None, facts: Mapping[str, Any], *, cited: bool) -> str:
     """Return opaque text that proves that a page with this text was read here, and how it was cut into paragraphs."""
-    facts = {"u": url, "h": _hash(text), **facts}
+    facts = {"u": url, "h": _hash(text), **({} if cited else {"w": 1}), **facts}
     if passage is None:
         return pack({**facts, "n": []})
     return pack({**facts, "v": passage.url, "t": passage.title, "n": [len(p) for p in passage.paragraphs if p.strip()]})
@@ -105,24 +114,24 @@ def read_result(call: Block, block: Block) -> Read:
     content = block.get("content")
     if isinstance(content, Mapping):
         if content.get("error_code"):
-            return Read(error_output(str(content["error_code"])), True, *_facts(unpack(content.get("signature"))))
+            return Read(error_output(str(content["error_code"])), True, _rest(unpack(content.get("signature"))))
         return _read_page(content) or Read(_in_words(call, block), False)
     hits = [hit for hit in content or () if isinstance(hit, Mapping)]
     read = [_packed(hit) for hit in hits]
     known = [packed for packed in read if packed is not None]
     if hits and not known:
         return Read(_in_words(call, block), False)
-    facts = _facts(known[0] if known else unpack(block.get("signature")))
+    rest = _rest(known[0] if known else unpack(block.get("signature")))
     whole = len(known) == len(hits)
     passages = tuple(passage for packed in known if (passage := _passage(packed)).paragraphs)
     if passages and (first := known[0].get("s")) and whole:
-        return Read(repeat_output(str(first)), True, *facts)
-    return Read(ToolOutput(summary="", passages=passages, text="" if passages else NOTHING_FOUND), whole, *facts)
+        return Read(repeat_output(str(first)), True, rest)
+    return Read(ToolOutput(summary="", passages=passages, text="" if passages else NOTHING_FOUND), whole, rest)
 
 
-def _facts(packed: Mapping[str, Any] | None) -> tuple[tuple[str, ...] | None, Sequence[Any]]:
-    rest, hidden = (packed or {}).get("e"), (packed or {}).get("c")
-    return tuple(map(str, rest)) if isinstance(rest, list) else None, hidden if isinstance(hidden, list) else ()
+def _rest(packed: Mapping[str, Any] | None) -> tuple[str, ...] | None:
+    rest = (packed or {}).get("e")
+    return tuple(map(str, rest)) if isinstance(rest, list) else None
 
 
 def _packed(hit: Block) -> dict[str, Any] | None:
@@ -141,17 +150,17 @@ def _read_page(content: Block) -> Read | None:
     packed = unpack(content.get("signature"))
     if packed is None or packed.get("h") != _hash(text) or packed.get("u") != content.get("url"):
         return None
-    facts = _facts(packed)
+    rest = _rest(packed)
     if packed.get("s") and packed["n"]:
-        return Read(repeat_output(str(packed["s"])), True, *facts)
+        return Read(repeat_output(str(packed["s"])), True, rest)
     paragraphs, at = [], 0
     for length in packed["n"]:
         paragraphs.append(text[at : at + length])
         at += length + 2
     if not paragraphs:
-        return Read(ToolOutput(summary="", text=NO_TEXT), True, *facts)
-    page = Passage(str(packed.get("v")), str(packed.get("t") or ""), tuple(paragraphs))
-    return Read(ToolOutput(summary="", passages=(page,)), True, *facts)
+        return Read(ToolOutput(summary="", text=NO_TEXT), True, rest)
+    output = ToolOutput(summary="", passages=(Passage(str(packed.get("v")), str(packed.get("t") or ""), tuple(paragraphs)),))
+    return Read(_uncited(output) if packed.get("w") else output, True, rest)
 
 
 def _in_words(call: Block, block: Block) -> ToolOutput:

@@ -16,7 +16,8 @@ from typing import Any
 from ipy_websearch.interception.detection import FETCH_NAME, SEARCH_NAME, UPSTREAM_NAMES
 from ipy_websearch.interception.opaque import MARK
 from ipy_websearch.interception.reading import read_result, told
-from ipy_websearch.interception.rounds import mark_of, rest_after
+from ipy_websearch.interception.references import renamed_in
+from ipy_websearch.interception.rounds import rest_after
 from ipy_websearch.interception.shape import own_call, upstream_result
 from ipy_websearch.interception.sources import Sources
 from ipy_websearch.loop.history import Message, sendable
@@ -43,13 +44,21 @@ def has_own(messages: Sequence[Block]) -> bool:
 
 
 def expanded(
-    messages: Sequence[Block], platform: Platform, *, keep_foreign: bool, sources: Sources, cited: bool = True
+    messages: Sequence[Block],
+    platform: Platform,
+    *,
+    keep_foreign: bool,
+    sources: Sources,
+    cited: bool = True,
+    names: Mapping[str, str] | None = None,
 ) -> list[Message]:
     """Return a history in which every call that was made here is a real call with its result; `sources` counts it.
 
     `keep_foreign` leaves the API's own calls as they are, for the API; otherwise they become text. `cited` False gives results
-    that may not be cited.
+    that may not be cited. `names` has the caller's names of the tools that are run here, and ours for each: references to
+    them (see `references`) are given ours.
     """
+    messages = [renamed_in(message, names) for message in messages] if names else messages
     history = _History(platform, keep_foreign, sources, cited)
     if not has_native(messages) and not any(_cites(block) for m in messages for block in _assistant_blocks(m)):
         history.add([dict(message) for message in messages])
@@ -125,7 +134,6 @@ class _Turns:
         self._round: int | None = None
         self._rest: tuple[str, ...] | None = None
         self._silent = False
-        self._hidden: list[Any] = []
         self._asked: dict[str, Block] = {}
         self._answered: set[int] = set()
         self._last: dict[int, int] = {}
@@ -146,7 +154,6 @@ class _Turns:
                 self._turn.append(block)
             else:
                 self._plain(block)
-        self._add_hidden()
         if self._turn:
             self._history.add([{"role": "assistant", "content": self._turn}])
         return self._results
@@ -165,7 +172,6 @@ class _Turns:
         return self._silent and block.get("type") == "tool_use"
 
     def _flush(self) -> None:
-        self._add_hidden()
         turn, results = {"role": "assistant", "content": self._turn}, {"role": "user", "content": self._results}
         self._history.add([turn, results])
         self._turn, self._results, self._round, self._rest = [], [], None, None
@@ -196,7 +202,6 @@ class _Turns:
             cited = self._history.cited
             self._results.append(upstream_result(own[1], read.output, self._history.platform, cited=cited))
             self._open, self._rest, self._silent = self._open - 1, read.rest, _is_silent(block, read.rest)
-            self._hidden += read.hidden
         elif self._history.keep_foreign:
             self._plain(block)
         else:
@@ -213,18 +218,6 @@ class _Turns:
             if block.get("citations"):
                 block = self._with_citations(block)
         self._turn.append(block)
-
-    def _add_hidden(self) -> None:
-        """Put the citations that the caller does not see back into the texts of the turn."""
-        for mark, which, place, facts in self._hidden:
-            alike = [n for n, b in enumerate(self._turn) if b.get("type") == "text" and mark_of(b) == mark]
-            n = alike[which] if which < len(alike) else None
-            found = None if n is None or not self._history.cited else self._history.sources.upstream_hidden(facts)
-            self._history.altered = self._history.altered or found is None or found.moved
-            if n is not None and found is not None:
-                cited = list(self._turn[n].get("citations") or ())
-                self._turn[n] = {**self._turn[n], "citations": [*cited[:place], found.citation, *cited[place:]]}
-        self._hidden = []
 
     def _with_citations(self, block: Block) -> Block:
         """Return a text block with its citations as the model wrote them, without those that point to nothing any more."""

@@ -93,7 +93,7 @@ def result_block(kind: Kind, tool_use_id: str, output: ToolOutput, bounds: Bound
     else:
         content = [_hit(passage, facts) for passage in _hits(output)] if kind == "search" else _page(output, bounds, facts)
     block = {"type": f"web_{kind}_tool_result", "tool_use_id": tool_use_id, "content": content}
-    if (facts.get("e") or facts.get("c")) and (output.is_error or not content):
+    if facts.get("e") and (output.is_error or not content):
         # Not one of the API's fields: there is no opaque text here to say it in.
         (content if isinstance(content, dict) else block)["signature"] = pack(facts)
     return block
@@ -145,7 +145,7 @@ def _page(output: ToolOutput, bounds: Bounds, facts: Mapping[str, Any]) -> Block
             "citations": {"enabled": True} if bounds.citations else None,
         },
         # Not one of the API's fields: a page's text comes in the clear, and this proves that it was read here.
-        "signature": packed_page(url, text, passage, facts),
+        "signature": packed_page(url, text, passage, facts, cited=bounds.citations),
     }
 
 

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 from ipy_websearch.interception.detection import UPSTREAM_NAMES, Kind
 from ipy_websearch.interception.opaque import pack, unpack
-from ipy_websearch.interception.rounds import mark_of
-from ipy_websearch.loop.history import sendable
 
 Block = dict[str, Any]
 
@@ -58,9 +56,8 @@ class SentBack(NamedTuple):
 
 @dataclass(slots=True)
 class Sources:
-    """Counts the blocks of the requests and translates citations. `cite_pages` False leaves those of fetched pages out."""
+    """Counts the blocks of the requests and translates citations."""
 
-    cite_pages: bool = True
     _entries: list[Entry] = field(default_factory=list)
     _ours: dict[str, int] = field(default_factory=dict)
     _documents: list[int] = field(default_factory=list)
@@ -106,8 +103,8 @@ class Sources:
             self._ours[entry.source] = len(self._entries)
         self._entries.append(entry)
 
-    def native(self, citation: Mapping[str, Any]) -> Block | None:
-        """Return a citation as the caller shall see it, None when it is to be left out."""
+    def native(self, citation: Mapping[str, Any]) -> Block:
+        """Return a citation as the caller shall see it."""
         if citation.get("type") != "search_result_location":
             place = citation.get("document_index")
             known = isinstance(place, int) and 0 <= place < len(self._documents)
@@ -119,7 +116,7 @@ class Sources:
         if entry.kind is None:
             return {**citation, "search_result_index": entry.number}
         if entry.kind == "fetch":
-            return _in_page(citation, entry, at) if self.cite_pages else None
+            return _in_page(citation, entry, at)
         return {
             "type": "web_search_result_location",
             "url": entry.source,
@@ -128,29 +125,11 @@ class Sources:
             "encrypted_index": pack(_facts(citation, entry, at)),
         }
 
-    def hidden(self, content: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
-        """Return the citations in a reply that the caller does not see: [mark of the text, which text of that mark,
-        place among its citations, facts]."""
-        found: list[list[Any]] = []
-        marks: list[str] = []
-        for block in content if not self.cite_pages else ():
-            if block.get("type") != "text" or not sendable(block):
-                continue
-            mark = mark_of(block)
-            for n, citation in enumerate(block.get("citations") or ()):
-                if self.native(citation) is None and (at := self._place(citation)) is not None:
-                    found.append([mark, marks.count(mark), n, _facts(citation, self._entries[at], at)])
-            marks.append(mark)
-        return found
-
-    def upstream_hidden(self, facts: Any) -> SentBack | None:
-        """Return a citation that the caller does not see as the model wrote it, None when it points to nothing any more."""
-        return self._ours_again(facts) if isinstance(facts, dict) and isinstance(facts.get("c"), dict) else None
-
     def upstream(self, citation: Mapping[str, Any]) -> SentBack | None:
         """Return a citation that the caller sends back as the model wrote it, None when it points to nothing any more."""
         if citation.get("encrypted_index") is not None:
-            return self.upstream_hidden(unpack(citation["encrypted_index"]))
+            packed = unpack(citation["encrypted_index"])
+            return self._ours_again(packed) if packed is not None and isinstance(packed.get("c"), dict) else None
         if citation.get("type") == "search_result_location":
             return self._callers_again(citation)
         place = citation.get("document_index")
@@ -192,8 +171,7 @@ class Sources:
         """Return a text block with native citations."""
         if not block.get("citations"):
             return dict(block)
-        cited = [native for raw in block["citations"] if (native := self.native(raw)) is not None]
-        return {**block, "citations": cited or None}
+        return {**block, "citations": [self.native(raw) for raw in block["citations"]]}
 
 
 def _texts(block: Mapping[str, Any]) -> Iterator[str]:

@@ -96,10 +96,7 @@ class EventWriter:
             self._holding, self._waiting = True, self._calls[place]
         delta = raw.get("delta") or {}
         if delta.get("type") == "citations_delta":
-            native = self._conversation.sources.native(delta.get("citation") or {})
-            if native is None:
-                return []
-            event["delta"] = {**delta, "citation": native}
+            event["delta"] = {**delta, "citation": self._conversation.sources.native(delta.get("citation") or {})}
         return [event]
 
     def _start(self, raw: Event, place: Any) -> Event:
@@ -108,6 +105,7 @@ class EventWriter:
         if block.get("type") == "tool_use" and block.get("name") in UPSTREAM_NAMES:
             self._calls[place] = str(block.get("id"))
             block = {**server_tool_use(block, self._conversation.requests), "input": {}}
+        block = self._conversation.wanted.for_caller(block)
         self._next += 1
         return {"type": "content_block_start", "index": self._indices[place], "content_block": block}
 

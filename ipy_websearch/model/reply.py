@@ -90,6 +90,8 @@ class Reply:
                 block["thinking"] = block.get("thinking", "") + (delta.get("thinking") or "")
             case "signature_delta":
                 block["signature"] = delta.get("signature") or ""
+            case "compaction_delta":  # comes once, whole (anthropic 2.12 `_beta_messages.py`, read 2026-11)
+                block.update({name: delta[name] for name in ("content", "encrypted_content") if name in delta})
             case _:
                 pass  # a delta that does not exist yet
 

@@ -1,4 +1,4 @@
-"""What the Messages API refuses about tool results, citations, structured output and caching; see `rules.py`."""
+"""What the Messages API refuses about tool results, citations, structured output, caching and tool search; see `rules.py`."""
 
 from __future__ import annotations
 
@@ -96,6 +96,32 @@ def cache_breakpoints_are_few_and_sound(call: Call) -> None:
         refuse("cache_control: the last block has a cache_control with another ttl")
     if "5m" in lives and "1h" in lives[lives.index("5m") :]:
         refuse("a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block")
+
+
+@rule
+def deferred_tools_are_found_and_not_cached(call: Call) -> None:
+    """A tool with `defer_loading` has no breakpoint, and one tool at least is loaded without a search."""
+    tools = [tool for _, tool in tools_of(call)]
+    if tools and all(tool.get("defer_loading") for tool in tools):
+        refuse("At least one tool must have defer_loading=false. All tools cannot be deferred.")
+    for tool in tools:
+        if tool.get("defer_loading") and tool.get("cache_control"):
+            refuse(
+                f"Tool '{tool['name']}' cannot have both defer_loading=true and cache_control set. "
+                "Tools with defer_loading cannot use prompt caching."
+            )
+
+
+@rule
+def references_are_to_tools_of_the_request(call: Call) -> None:
+    """A `tool_reference`, in the API's own search results or in a client's, names a tool that is there."""
+    names = [tool["name"] for _, tool in tools_of(call)]
+    for _, block in call.everywhere():
+        content = block.get("content")
+        found = content.get("tool_references", []) if isinstance(content, dict) else [block]
+        for reference in found:
+            if reference["type"] == "tool_reference" and reference["tool_name"] not in names:
+                refuse(f"Tool reference '{reference['tool_name']}' not found in available tools")
 
 
 def breakpoints(call: Call) -> Iterator[tuple[str, Any]]:
