@@ -111,3 +111,13 @@ def test_a_message_with_an_odd_field_is_left_to_the_sdk_or_made_alike(odd: Any, 
     value = {**whole, "content": [{"type": "text", "text": "Yes."}], field: odd}
     made = built(Message, value)
     assert made is None or made == the_sdks(Message, value)
+
+
+def test_what_the_sdk_takes_as_it_is_stays_as_it_is() -> None:
+    """Counts that are no whole numbers are not made such, and fields that nobody knows do not count as set."""
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    whole = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn", "content": []}
+    for count in ("5", 5.0, True):
+        assert built(Message, {**whole, "stop_sequence": None, "usage": {**usage, "input_tokens": count}}) is None
+    more = {**whole, "stop_sequence": None, "usage": {**usage, "iterations": [1]}, "next_year": {"x": 1}}
+    assert told(built(Message, more)) == told(the_sdks(Message, more))

@@ -140,7 +140,7 @@ def test_silence_after_results_is_asked_about_once(client: Any, messages_api: An
 
 
 def test_a_model_that_never_stops_searching_is_brought_to_answer(client: Any, messages_api: Any) -> None:
-    """The tenth request is the last: it may only write."""
+    """As many rounds as the API's own loop has, a call too many, and a last request that may only write."""
 
     def behave(body: Mapping[str, Any]) -> Any:
         last = (body.get("tool_choice") or {}).get("type") == "none"
@@ -148,8 +148,22 @@ def test_a_model_that_never_stops_searching_is_brought_to_answer(client: Any, me
 
     messages_api.behave(behave)
     message = ask(client)
-    assert message.content[-1].text == "That is all." and len(messages_api.requests) == 10
-    assert message.stop_reason == "end_turn"
+    assert message.content[-1].text == "That is all." and len(messages_api.requests) == 12
+    assert message.stop_reason == "end_turn" and message.usage.server_tool_use.web_search_requests == 10
+
+
+@pytest.mark.parametrize("most", [1, 9, 10, 14])
+def test_every_search_that_is_allowed_can_be_made_one_by_one(client: Any, messages_api: Any, brave_api: Any, most: int) -> None:
+    """The one after them has the API's own code, and then there is an answer."""
+
+    def behave(body: Mapping[str, Any]) -> Any:
+        last = (body.get("tool_choice") or {}).get("type") == "none"
+        return ["That is all."] if last else searches(f"query number {len(body['messages'])}")
+
+    messages_api.behave(behave)
+    message = ask(client, tools=[{**SEARCH, "max_uses": most}])
+    codes = [found.error_code for found in results(message) if not isinstance(found, list)]
+    assert len(brave_api.requests) == most and codes == ["max_uses_exceeded"] and message.stop_reason == "end_turn"
 
 
 def test_a_reply_cut_off_in_a_call_runs_nothing(client: Any, messages_api: Any, brave_api: Any) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from ipy_websearch import api
 from ipy_websearch.interception import intercept
-from tests.fakes.replies import delay, error, slow, text, thinking, tool_use, truncated
+from tests.fakes.replies import block, delay, error, slow, text, thinking, tool_use, truncated
 
 MODEL = "claude-sonnet-5-5"
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
@@ -182,6 +182,30 @@ def test_raw_and_streaming_responses_hold_the_whole_message(client: Any, message
     script(messages_api)
     parsed = client.messages.with_raw_response.create(**ASKED, stream=True).parse()
     assert [event.type for event in parsed][-1] == "message_stop"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_bare_response_can_be_asked_for(client: Any, messages_api: Any, stream: bool) -> None:
+    """`post` with the HTTP library's own class gives that, with the whole call in it, and how long it took."""
+    script(messages_api)
+    more = {"stream_cls": anthropic.Stream[Any]} if stream else {}
+    body = {**ASKED, "stream": stream}
+    response = client.post("/v1/messages", body=body, cast_to=httpx2.Response, stream=stream, **more)
+    content = response.read().decode()
+    assert type(response).__mro__.count(httpx2.Response) and response.elapsed.total_seconds() > 0
+    assert content.count("message_start") == (2 if stream else 0) and "web_search_tool_result" in content
+
+
+def test_a_strict_client_stays_strict(messages_api: Any, brave_api: Any) -> None:
+    """What is not of the SDK's form is refused where the message is asked for, as by the client that was given."""
+    plain = anthropic.Anthropic(_strict_response_validation=True)
+    with intercept(plain, provider="brave") as client:
+        script(messages_api)
+        assert kinds(client.messages.create(**ASKED)) == ["text", *PAIR, "text"]
+        messages_api.reply(block({"type": "block_of_next_year"}))
+        raw = client.messages.with_raw_response.create(**ASKED)
+        with pytest.raises(anthropic.APIResponseValidationError):
+            raw.parse()
 
 
 def test_copies_search_too_and_keep_what_they_were_given(client: Any, messages_api: Any) -> None:

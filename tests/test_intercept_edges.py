@@ -12,10 +12,10 @@ import pytest
 
 from ipy_websearch import api
 from ipy_websearch.config import settings_dir
-from ipy_websearch.errors import ConfigError
+from ipy_websearch.errors import ConfigError, MissingKeyError
 from ipy_websearch.interception import intercept
 from tests.fakes.engine import hit
-from tests.fakes.replies import text, tool_use, usage
+from tests.fakes.replies import block, text, thinking, tool_use, usage
 
 MODEL = "claude-sonnet-5-5"
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
@@ -244,3 +244,69 @@ def test_a_ceiling_that_is_set_during_a_call_counts_what_the_call_costs(client: 
     assert len(messages_api.requests) == 2 and len(api.cost()) == 3
     assert float(session.budgets.session.spent) == pytest.approx(api.cost().usd.sum())
     assert session.budgets.session.reserved == 0
+
+
+@pytest.mark.parametrize("name", ["web_search", "litellm_web_search", "WebSearch", "ipy_web_search"])
+@pytest.mark.parametrize("declared", [SEARCH, {"name": "litellm_web_search"}], ids=["native", "litellm"])
+def test_a_call_by_any_of_our_names_is_ours(client: Any, messages_api: Any, declared: Any, name: str) -> None:
+    """Whatever the tool was defined as (seed 004, "Response Detection"); no caller gets a call of a tool it never had."""
+    messages_api.reply(block({"type": "tool_use", "id": "toolu_1", "name": name, "input": {"query": "ruby author"}}))
+    messages_api.reply("Matz.")
+    assert kinds(ask(client, tools=[declared])) == ["server_tool_use", "web_search_tool_result", "text"]
+
+
+def test_a_key_that_went_away_is_told_before_anything_is_sent(
+    client: Any, messages_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the same search was made before."""
+    answered(client, messages_api)
+    sent = len(messages_api.requests)
+    monkeypatch.delenv("BRAVE_API_KEY")
+    with pytest.raises(MissingKeyError, match="BRAVE_API_KEY"):
+        ask(client)
+    assert len(messages_api.requests) == sent
+
+
+def test_calls_with_the_same_id_get_each_its_own_result(brave_api: Any) -> None:
+    """Small servers count calls anew in every reply, or not at all."""
+    brave_api.reply([hit("https://a.example/", "Red")])
+    brave_api.reply([hit("https://b.example/", "Blue")])
+    calls = [{"type": "tool_use", "id": "call_0", "name": "ipy_web_search", "input": {"query": q}} for q in ("red", "blue")]
+    replies = [calls[:1], calls[1:], [{"type": "text", "text": "Both."}]]
+    sent: list[Any] = []
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        content = replies[len(sent)]
+        sent.append(json.loads(request.content))
+        reason = "tool_use" if content[0]["type"] == "tool_use" else "end_turn"
+        reply = {"id": "m", "type": "message", "role": "assistant", "model": MODEL, "content": content, "stop_reason": reason}
+        return httpx2.Response(200, json={**reply, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(handler))
+    with intercept(
+        anthropic.Anthropic(api_key="k", base_url="http://local.example", http_client=http), provider="brave"
+    ) as made:
+        message = ask(made)
+    results = [
+        part for turn in sent[-1]["messages"] if turn["role"] == "user" for part in turn["content"] if type(part) is dict
+    ]
+    assert len({part["tool_use_id"] for part in results if part["type"] == "tool_result"}) == 2
+    found = {part.tool_use_id: part.content[0].title for part in message.content if part.type == "web_search_tool_result"}
+    asked = {part.id: part.input["query"] for part in message.content if part.type == "server_tool_use"}
+    assert {asked[call]: title for call, title in found.items()} == {"red": "Red", "blue": "Blue"}
+
+
+def test_thinking_stays_behind_where_results_may_no_longer_be_cited(client: Any, messages_api: Any) -> None:
+    """An output format forbids citations, so the results go up in another form than they did then, and back again."""
+    form = {"format": {"type": "json_schema", "schema": {"type": "object", "properties": {}, "additionalProperties": False}}}
+    messages_api.reply(thinking(), search("ruby author"))
+    messages_api.reply(thinking(), "Matz.")
+    first = ask(client, thinking={"type": "adaptive"})
+    history = [*QUESTION, {"role": "assistant", "content": first.content}, {"role": "user", "content": "And as JSON?"}]
+    kept = []
+    for options in ({}, {"output_config": form}):
+        messages_api.reply("{}")
+        ask(client, messages=history, thinking={"type": "adaptive"}, **options)
+        turns = [turn["content"] for turn in messages_api.bodies[-1]["messages"] if turn["role"] == "assistant"]
+        kept.append([part["type"] for part in turns[1]])
+    assert kept == [["thinking", "text"], ["text"]]

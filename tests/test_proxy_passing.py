@@ -207,8 +207,9 @@ def test_a_packed_request_is_searched_for_too(messages_api: Any, brave_api: Any,
         ("", b"\xff\xfe"),
         ("", b""),
         ("", json.dumps({**ASKED, "messages": ["hello", 5], "tools": [SEARCH]}).encode()),
+        ("", json.dumps({**ASKED, "messages": [{"role": "user", "content": "\ud800"}]}).encode()),
     ],
-    ids=["unknown", "untrue", "cut", "bomb", "broken", "deep", "bytes", "empty", "odd"],
+    ids=["unknown", "untrue", "cut", "bomb", "broken", "deep", "bytes", "empty", "odd", "half a character"],
 )
 def test_what_cannot_be_read_is_left_to_the_server(proxy: Running, wire: Wire, encoding: str, content: bytes) -> None:
     """Byte for byte, with its headers; the server refuses it in its own words."""

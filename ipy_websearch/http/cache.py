@@ -227,7 +227,7 @@ def _as_text(given: str | Callable[[], Any]) -> str:
     """Return what was held as JSON text, "" for what is none."""
     try:
         return given if isinstance(given, str) else _encode(given())
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # what a plug-in put into its results may fail in any way, and costs nobody else anything
         return ""
 
 

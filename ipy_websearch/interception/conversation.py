@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipy_websearch.interception.detection import FETCH_NAME, NATIVE_NAMES, SEARCH_NAME, UPSTREAM_NAMES, Bounds, Kind, Wanted
+from ipy_websearch.interception.call_ids import CallIds
+from ipy_websearch.interception.detection import EVERY_NAME, FETCH_NAME, SEARCH_NAME, UPSTREAM_NAMES, Bounds, Kind, Wanted
 from ipy_websearch.interception.reading import error_output, given_output, packed_facts
 from ipy_websearch.interception.rounds import after_last_call
 from ipy_websearch.interception.shape import (
     Block,
-    may_cite,
     result_block,
     server_id,
     server_tool_use,
@@ -33,8 +33,9 @@ from ipy_websearch.model.reply import Reply
 from ipy_websearch.model.requests import CACHE_CONTROL
 from ipy_websearch.tools.base import ToolOutput
 
-MAX_REQUESTS = 10
-"""Requests that one call may become; the API's own loop pauses after as many (platform.claude.com/docs, read 2026-11)."""
+MAX_ROUNDS, MOST_ROUNDS = 10, 48
+"""Rounds of calls that one call of the caller may have: the API's own loop pauses after as many (platform.claude.com/docs, read
+2026-11). A tool's `max_uses` may ask for more, up to the second. Two requests follow: a call too many, and the answer."""
 
 PATIENCE = 3
 """Refused calls of a tool that is only defined for the history's sake, after which all tools are taken away."""
@@ -42,7 +43,6 @@ PATIENCE = 3
 MAX_BREAKPOINTS = 4
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
 _LET_GO = ("tool", "any")
-_KINDS: dict[str, Kind] = {name: kind for kind, name in NATIVE_NAMES.items()}
 _THINKING = ("thinking", "redacted_thinking")
 
 Grant = Callable[[Mapping[str, Any], bool], int]
@@ -52,7 +52,7 @@ Grant = Callable[[Mapping[str, Any], bool], int]
 class Conversation:
     """A call under way. `body` is the caller's request, `messages` its history as the model gets it.
 
-    `grant` says how many tokens the next request may write, 0 when money does not reach for it.
+    `cited` says whether results may be cited, `grant` how many tokens the next request may write (0: no money is left for it).
     """
 
     body: Mapping[str, Any]
@@ -62,6 +62,7 @@ class Conversation:
     runner: CallRunner
     bounds: Bounds
     sources: Sources
+    cited: bool = True
     grant: Grant | None = None
     requests: int = 0
     content: list[Block] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Conversation:
     calls: list[Call] = field(default_factory=list)
     done: bool = False
     results: dict[str, Block] = field(default_factory=dict)
+    ids: CallIds = field(default_factory=CallIds)
     _final: bool = False
     _refusals: int = 0
     _nudged: bool = False
@@ -83,7 +85,8 @@ class Conversation:
 
     def request(self) -> dict[str, Any] | None:
         """Return the body of the next request, None when no money is left for one (`done` is set then)."""
-        self._final = self._final or self.requests + 1 >= MAX_REQUESTS
+        rounds = max([MAX_ROUNDS, *(bounds.max_uses or 0 for bounds in self.wanted.bounds.values())])
+        self._final = self._final or self.requests > min(rounds, MOST_ROUNDS)
         body = self.draft()
         granted = self.grant(body, self._final) if self.grant else body.get("max_tokens")
         if not granted and not self._final:
@@ -152,10 +155,13 @@ class Conversation:
 
     def under_our_name(self, block: dict[str, Any]) -> dict[str, Any]:
         """Return a block of a reply; a call by the caller's name for a tool of ours is one of ours (models remember names)."""
-        if block.get("type") != "tool_use" or _is_own(block):
+        if block.get("type") != "tool_use":
+            return block
+        block = self.ids.own(block)
+        if _is_own(block):
             return block
         name = str(block.get("name"))
-        kind = self.wanted.names.get(name) or _KINDS.get(name)
+        kind = self.wanted.names.get(name) or EVERY_NAME.get(name)
         if kind not in self.wanted.bounds or any(tool.get("name") == name for tool in self.wanted.others):
             return block
         return {**block, "name": SEARCH_NAME if kind == "search" else FETCH_NAME}
@@ -163,6 +169,7 @@ class Conversation:
     def take(self, reply: Reply, tail: Mapping[str, Any]) -> list[Call]:
         """Take a whole reply; return the calls to run. Without any, `done` says whether it was the last reply."""
         self._reply, self.tail, self.results = reply, dict(tail), {}
+        self.ids.take()
         self.usage = summed(self.usage, reply.usage_fields)
         own = [b for b in reply.content if _is_own(b)]
         if own and reply.stop_reason not in _CUT and not (self._final and self.platform.tool_choice):
@@ -207,8 +214,7 @@ class Conversation:
 
     def _answer(self, outputs: Mapping[str, ToolOutput]) -> None:
         turn = assistant_message(self._reply.content)
-        cited = may_cite(self.body)
-        results = [upstream_result(call.id, outputs[call.id], self.platform, cited=cited) for call in self.calls]
+        results = [upstream_result(call.id, outputs[call.id], self.platform, cited=self.cited) for call in self.calls]
         added = [*([turn] if turn else []), {"role": "user", "content": results}]
         self.sources.count(added)
         self.messages += added
@@ -222,8 +228,8 @@ class Conversation:
         self.results[call_id] = self._native(call_id, UPSTREAM_NAMES[str(block["name"])], error_output(code))
 
     def _native(self, call_id: str, kind: Kind, output: ToolOutput, same_as: str = "") -> Block:
-        rest = after_last_call(self._reply.content).get(call_id)
-        return result_block(kind, server_id(call_id, self.requests), output, self.bounds, packed_facts(same_as, rest))
+        facts = packed_facts(same_as, after_last_call(self._reply.content).get(call_id), cited=self.cited)
+        return result_block(kind, server_id(call_id, self.requests), output, self.bounds, facts)
 
     def _keep_content(self) -> None:
         for block in self._reply.content:
@@ -287,4 +293,4 @@ def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-__all__ = ["MAX_REQUESTS", "NATIVE_NAMES", "Conversation"]
+__all__ = ["Conversation"]

@@ -45,6 +45,9 @@ _NAMES: dict[str, Kind] = {
 _WITHOUT_SCHEMA: dict[str, Kind] = {"WebSearch": "search", "WebFetch": "fetch"}
 _VERTEX_TYPE = "web_search_20250305"
 
+EVERY_NAME = _NAMES | _WITHOUT_SCHEMA
+"""What a call of one of our tools may be named in a reply, whatever it was defined as (seed 004, "Response Detection")."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

@@ -108,9 +108,9 @@ class WebSearchInterceptor:
         if tape := self.session.replayed_from:  # the requests are the caller's own: they are not recorded, and cost money
             raise ConfigError(f"calls of an intercepted client are not on {tape}; `%websearch stop` ends the replay")
         keep = platform.server_tools and not forced and not self._named
-        sources = Sources()
-        turns = expanded(messages, platform, keep_foreign=keep, sources=sources, cited=may_cite(body), names=wanted.upstream)
-        return self._run(body, wanted, turns, platform, sources)
+        sources, cited = Sources(), may_cite(body)
+        turns = expanded(messages, platform, keep_foreign=keep, sources=sources, cited=cited, names=wanted.upstream)
+        return self._run(body, wanted, turns, platform, sources, cited)
 
     def _wanted(self, body: Mapping[str, Any], platform: Platform, forced: bool) -> Wanted | None:
         tools = body.get("tools")
@@ -121,7 +121,13 @@ class WebSearchInterceptor:
         return wanted_tools(tools, platform, forced=forced or self._named)
 
     def _run(
-        self, body: Mapping[str, Any], wanted: Wanted, messages: list[Message], platform: Platform, sources: Sources
+        self,
+        body: Mapping[str, Any],
+        wanted: Wanted,
+        messages: list[Message],
+        platform: Platform,
+        sources: Sources,
+        cited: bool,
     ) -> InterceptedRun:
         session = self.session
         users_own()  # a price file that is wrong is said once, and before anything is paid for
@@ -137,7 +143,7 @@ class WebSearchInterceptor:
         runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), PanelShelf(), purse, meter)
         fetch = bounds.get("fetch", Bounds())
         grant = _grant(purse, body) if purse.bounded else None
-        conversation = Conversation(body, wanted, messages, platform, runner, fetch, sources, grant)
+        conversation = Conversation(body, wanted, messages, platform, runner, fetch, sources, cited, grant)
         return InterceptedRun(conversation, session.booking(_question(body["messages"])), purse, self._spent)
 
     def _spent(self, usd: Money) -> None:
@@ -152,6 +158,7 @@ class WebSearchInterceptor:
         if provider and not bounded:
             chosen = (settings.count, settings.country, settings.language, settings.safe_search)
             key = (bounds, provider, router, *chosen, str(settings.search_tools.get(provider)))
+            router.check(provider)  # its key may be gone
         if key in self._searches:
             return self._searches[key]
         allowed, blocked = bare_domains(bounds)

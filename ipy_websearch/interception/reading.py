@@ -43,12 +43,14 @@ _ERRORS = {
 class Read(NamedTuple):
     """What the model is given for a native result, and whether that is `same` as what it was given then.
 
-    `rest` marks the blocks that follow in the model's reply, None where the result does not say (see `rounds`).
+    `rest` marks the blocks that follow in the model's reply, None where the result does not say (see `rounds`). `cited` says
+    that the model could cite it.
     """
 
     output: ToolOutput
     same: bool
     rest: tuple[str, ...] | None = None
+    cited: bool = True
 
 
 def error_output(code: str) -> ToolOutput:
@@ -87,12 +89,12 @@ def _filled(passage: Passage) -> Passage:
     return passage if kept == passage.paragraphs else replace(passage, paragraphs=kept)
 
 
-def packed_facts(same_as: str, rest: Sequence[str] | None) -> dict[str, Any]:
+def packed_facts(same_as: str, rest: Sequence[str] | None, *, cited: bool = True) -> dict[str, Any]:
     """Return what opaque text says of a call beside its result: the call of the same reply that it repeats ("" for none).
 
-    For the last call of a reply also what follows it (None for the others).
+    For the last call of a reply also what follows it (None for the others); and whether its request let results be cited.
     """
-    facts: dict[str, Any] = {"s": same_as} if same_as else {}
+    facts: dict[str, Any] = ({"s": same_as} if same_as else {}) | ({} if cited else {"f": 1})
     return facts if rest is None else {**facts, "e": list(rest)}
 
 
@@ -126,7 +128,8 @@ def read_result(call: Block, block: Block) -> Read:
     passages = tuple(passage for packed in known if (passage := _passage(packed)).paragraphs)
     if passages and (first := known[0].get("s")) and whole:
         return Read(repeat_output(str(first)), True, rest)
-    return Read(ToolOutput(summary="", passages=passages, text="" if passages else NOTHING_FOUND), whole, rest)
+    cited = not known or "f" not in known[0]
+    return Read(ToolOutput(summary="", passages=passages, text="" if passages else NOTHING_FOUND), whole, rest, cited)
 
 
 def _rest(packed: Mapping[str, Any] | None) -> tuple[str, ...] | None:
@@ -160,7 +163,7 @@ def _read_page(content: Block) -> Read | None:
     if not paragraphs:
         return Read(ToolOutput(summary="", text=NO_TEXT), True, rest)
     output = ToolOutput(summary="", passages=(Passage(str(packed.get("v")), str(packed.get("t") or ""), tuple(paragraphs)),))
-    return Read(_uncited(output) if packed.get("w") else output, True, rest)
+    return Read(_uncited(output) if packed.get("w") else output, True, rest, "f" not in packed)
 
 
 def _in_words(call: Block, block: Block) -> ToolOutput:

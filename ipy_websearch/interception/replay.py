@@ -197,9 +197,10 @@ class _Turns:
         if own is not None and not asked_for:
             self._history.altered = True
         elif own is not None:
-            read = read_result(asked, block)
-            self._history.altered = self._history.altered or not read.same
-            cited = self._history.cited
+            read, cited = read_result(asked, block), self._history.cited
+            citable = bool(read.output.passages) and self._history.platform.search_results
+            changed = not read.same or (citable and read.cited != cited)
+            self._history.altered = self._history.altered or changed
             self._results.append(upstream_result(own[1], read.output, self._history.platform, cited=cited))
             self._open, self._rest, self._silent = self._open - 1, read.rest, _is_silent(block, read.rest)
         elif self._history.keep_foreign:

@@ -122,6 +122,7 @@ class InterceptedRun:
         """Say that a reply to the request begins."""
         self._reply, self._start, self._open = Reply(), time.perf_counter(), True
         self._tail = {}
+        self.conversation.ids.begin()
         self._writer.begin()
 
     def event(self, raw: Event) -> list[Event]:

@@ -29,6 +29,7 @@ def built(kind: Any, value: Any) -> Any:
 
     None where the SDK has to see for itself.
     """
+    whole = value
     try:
         model = _models(kind)[value["type"]]
         later: dict[str, Any] = {}
@@ -44,7 +45,22 @@ def built(kind: Any, value: Any) -> Any:
         return None
     for name, models_made in later.items():
         setattr(made, name, models_made)
-    return made
+    return made if not isinstance(kind, type) or _is_as_given(made, whole) else None
+
+
+def _is_as_given(made: pydantic.BaseModel, value: Mapping[str, Any]) -> bool:
+    """Say whether a model has every value as it came, and let its further fields not count as set: so does the SDK, which
+    validates members of unions alone and takes all else as it is."""
+    fields = type(made).model_fields
+    for name, given in value.items():
+        held = getattr(made, name, None)
+        if isinstance(held, pydantic.BaseModel):
+            if name in fields and fields[name].annotation is type(held) and not _is_as_given(held, given):
+                return False
+        elif not isinstance(held, list | dict) and (type(held) is not type(given) or held != given):
+            return False
+    made.model_fields_set.difference_update(made.model_extra or ())
+    return True
 
 
 @cache

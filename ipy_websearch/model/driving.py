@@ -7,7 +7,9 @@ begun, what cannot be mended ends it with an `error` event, as the API's own str
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Protocol
 
 import anthropic
@@ -81,6 +83,7 @@ class Driver:
         self.retries: int = request.options.get_max_retries(MAX_RETRIES) if retries is None else retries
         self.problem: Event | None = None
         self.stopped = False
+        self._since = time.perf_counter()
         self._response: Any = None
         self._broken: Event | None = None
         self._failures = 0
@@ -203,7 +206,7 @@ class Driver:
     def wants_bytes(self) -> bool:
         """Whether the caller asked for the raw response of a stream."""
         headers = self.request.headers
-        return any(name.lower() == _RAW for name in headers)
+        return self.request.cast_to is httpx2.Response or any(name.lower() == _RAW for name in headers)
 
     def streamed(self, response: Any, body: Callable[[Any, Any], Any]) -> Any:
         """Return the caller's stream, of which `response` is the first reply; `body` makes what it is read from."""
@@ -223,6 +226,9 @@ class Driver:
             raw = httpx2.Response(status, headers=headers, request=request, stream=stream)
         else:
             raw = WholeResponse(message, status, headers, request)
+        raw.elapsed = timedelta(seconds=time.perf_counter() - self._since)
+        if self.request.cast_to is httpx2.Response:
+            return raw
         made = type(self.first)(
             raw=raw,
             cast_to=self.request.cast_to,
@@ -238,16 +244,24 @@ class Driver:
 
 
 def with_body(request: Any, body: dict[str, Any]) -> Any:
-    """Return the SDK's request with another body; its own `copy` would copy the old one deeply first."""
+    """Return the SDK's request with another body; its own `copy` would copy the old one deeply first.
+
+    A caller who wants the bare response (`cast_to=httpx2.Response`) gets it in the end; on the way, there is one of the SDK's.
+    """
     options = request.options.model_copy()
     options.json_data = body
     return anthropic.APIRequest(
         options=options,
-        cast_to=request.cast_to,
+        cast_to=object if request.cast_to is httpx2.Response else request.cast_to,
         stream=request.stream,
         stream_cls=request.stream_cls,
         retries_taken=request.retries_taken,
     )
+
+
+def raw_response(response: Any) -> Any:
+    """Return what a response of the SDK is of; one that was asked for bare is itself."""
+    return getattr(response, "http_response", response)
 
 
 def error_event(message: str) -> Event:

@@ -42,7 +42,10 @@ def parse_now(response: Any, message: Mapping[str, Any]) -> None:
     kept, ids = getattr(response, "_parsed_by_type", None), getattr(_response, "add_response_ids", None)
     if kept is None or ids is None:
         return
-    parsed = built(response._cast_to, message) or response._parse()
+    try:
+        parsed = built(response._cast_to, message) or response._parse()
+    except anthropic.APIResponseValidationError:
+        return  # a strict client hears of it where it asks for the message
     if callable(after := response._options.post_parser):
         parsed = after(parsed)
     if isinstance(parsed, anthropic.BaseModel):

@@ -17,7 +17,7 @@ import httpx2
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.awaiting import Awaiting
 from ipy_websearch.model.blocking import Blocking
-from ipy_websearch.model.driving import Block, Run, with_body
+from ipy_websearch.model.driving import Block, Run, raw_response, with_body
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
 
 ClientT = TypeVar("ClientT")
@@ -47,8 +47,11 @@ def with_interception(client: ClientT, interceptor: Any, block: Block) -> Client
     own = SearchMiddleware(interceptor, platform, block, known=known)
     given: Any = client
     others = [entry for entry in given.middleware if not isinstance(entry, SearchMiddleware)]
-    copy: ClientT = given.with_options(middleware=[*others, own])
-    return copy
+    copy: Any = given.with_options(middleware=[*others, own])
+    if getattr(given, "_strict_response_validation", False):  # the SDK's copies forget it
+        copy._strict_response_validation = True
+    made: ClientT = copy
+    return made
 
 
 def platform_of(client: Any) -> tuple[Platform, bool]:
@@ -93,7 +96,7 @@ class SearchMiddleware(anthropic.Middleware):
             response = call_next(request)
             if not self._refused(response, request) or (run := self._forced(request)) is None:
                 return response
-            response.http_response.read()
+            raw_response(response).read()
             forced = True
         if _path(request) == COUNT:
             return call_next(with_body(request, _count_body(run)))
@@ -113,7 +116,7 @@ class SearchMiddleware(anthropic.Middleware):
             response = await call_next(request)
             if not self._refused(response, request) or (run := self._forced(request)) is None:
                 return response
-            await response.http_response.aread()
+            await raw_response(response).aread()
             forced = True
         if _path(request) == COUNT:
             return await call_next(with_body(request, _count_body(run)))

@@ -107,7 +107,10 @@ class Upstream:
             ModelError: what it answered is no message.
         """
         run = self._begun(asked.body) if self.reads(asked.method, asked.path) else None
-        response = await (self._intercepted(asked, run) if run else self._forwarded(asked))
+        try:
+            response = await (self._intercepted(asked, run) if run else self._forwarded(asked))
+        except UnicodeEncodeError:  # half of a surrogate pair: the server shall say what is wrong with it
+            response = await self._forwarded(asked)
         try:
             yield Answered(response.status_code, _passed_on(response.headers.multi_items(), _HOP_BY_HOP), _raw(response))
         finally:
