@@ -7,6 +7,7 @@ lives in memory. Each such event leaves one line in `warnings`, for the session 
 
 from __future__ import annotations
 
+import atexit
 import os
 import sqlite3
 import threading
@@ -95,7 +96,8 @@ class Database:
         if self._connection is None:
             self._pid = os.getpid()
             self._connection = self._open()
-            weakref.finalize(self, _close, self._connection, self._pid)
+            weakref.finalize(self, _close, self._connection, self._pid).atexit = False
+            _opened.add(self)
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
@@ -184,6 +186,17 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+_opened: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+@atexit.register  # runs after those of all modules above this one, which may have something left to write
+def _close_all() -> None:
+    """Close what is open, each when no thread is at work with it: a connection that is closed under one crashes the process."""
+    for database in list(_opened):
+        if database.is_open:
+            database.close()
 
 
 def _close(connection: sqlite3.Connection, pid: int) -> None:

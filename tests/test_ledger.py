@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pandas as pd
@@ -352,7 +353,7 @@ def test_an_older_file_is_migrated_and_a_newer_one_still_written(tmp_path: Path,
     old.book(row())
     assert old.total() == (Decimal("0.04"), 0) and old.warnings == []
     check = sqlite3.connect(path)
-    assert check.execute("PRAGMA user_version").fetchone() == (2,)
+    assert check.execute("PRAGMA user_version").fetchone() == (len(newer),)
     assert "note" in [column[1] for column in check.execute("PRAGMA table_info(entries)")]
     check.close()
 
@@ -451,3 +452,29 @@ def test_a_forked_process_books_its_own_rows_alone(tmp_path: Path) -> None:
         return len(Ledger(path).frame())
 
     assert asyncio.run(held()) == 2
+
+
+def test_a_thread_that_writes_while_python_ends_is_waited_for(tmp_path: Path) -> None:
+    """A connection that is closed under it would crash the process, after everything was paid for."""
+    script = """
+        import sys, threading, time
+        from pathlib import Path
+        from ipy_websearch.database import Database
+
+        begun = threading.Event()
+        made = lambda connection: connection.execute("CREATE TABLE IF NOT EXISTS t (n)")
+        database = Database(Path(sys.argv[1]), application_id=7, prepare=made, purpose="test")
+
+        def write(connection):
+            begun.set()
+            for n in range(20):
+                time.sleep(0.02)
+                connection.executemany("INSERT INTO t VALUES (?)", [(n,)] * 100)
+
+        threading.Thread(target=database.write, args=(write,), daemon=True).start()
+        begun.wait()
+    """
+    path = tmp_path / "threads.sqlite"
+    ended = subprocess.run([sys.executable, "-c", dedent(script), str(path)], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert sqlite3.connect(path).execute("SELECT COUNT(*) FROM t").fetchone() == (2_000,)

@@ -59,19 +59,24 @@ class HandLoop:
             self.search_url, params={"q": call.input["query"], "count": 5}, headers={"X-Subscription-Token": self.search_key}
         )
         response.raise_for_status()
-        blocks = [
-            {
-                "type": "search_result",
-                "source": result["url"],
-                "title": result["title"],
-                "content": [{"type": "text", "text": t} for t in (result["description"], *result.get("extra_snippets", ()))],
-                "citations": {"enabled": True},
-            }
-            for result in response.json()["web"]["results"]
-        ]
-        return {"type": "tool_result", "tool_use_id": call.id, "content": blocks}
+        return result_of(call.id, response.json())
 
     async def aclose(self) -> None:
         """Close both clients."""
         await self.client.close()
         await self.http.aclose()
+
+
+def result_of(call_id: str, found: Any) -> dict[str, Any]:
+    """Return the result block of a search for the model."""
+    blocks = [
+        {
+            "type": "search_result",
+            "source": result["url"],
+            "title": result["title"],
+            "content": [{"type": "text", "text": t} for t in (result["description"], *result.get("extra_snippets", ()))],
+            "citations": {"enabled": True},
+        }
+        for result in found["web"]["results"]
+    ]
+    return {"type": "tool_result", "tool_use_id": call_id, "content": blocks}

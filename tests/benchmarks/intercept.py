@@ -18,22 +18,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import light_server
+from tests.benchmarks.intercept_contenders import CONTENDERS, LITELLM
 from tests.benchmarks.report import write_section
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 7
 ABOUT = (
     "One search and an answer of forty pieces, on a server in another process; same transports, turn about. `hand` is "
-    "the loop of `hand_loop.py`, without a ledger, a cache, limits or the native shape."
+    "the loop of `hand_loop.py`, without a ledger, a cache, limits or the native shape; the blocking one uses the SDK's and "
+    "httpx's blocking clients."
 )
-MODEL = "claude-sonnet-5-5"
-SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
-Ask = Callable[[str], Awaitable[Any]]
 
 
 class Connection(light_server.Connection):
@@ -109,122 +107,13 @@ def question(number: int, gap_ms: int = 0) -> str:
     return f"id{os.getpid()}x{number}x{time.monotonic_ns()} r=1 p=1 d=0 n=40 g={gap_ms}"
 
 
-# --- the contenders -------------------------------------------------------------------------------------------------
-
-
-async def by_hand_streaming(url: str) -> tuple[Ask, Callable[[], Awaitable[None]]]:
-    """The hand loop of this folder, which streams."""
-    from tests.benchmarks.hand_loop import HandLoop
-
-    loop = HandLoop(url, url)
-    return loop.ask, loop.aclose
-
-
-async def by_hand(url: str) -> tuple[Ask, Callable[[], Awaitable[None]]]:
-    """The same without streaming."""
-    from tests.benchmarks.hand_loop import SYSTEM, TOOL, HandLoop
-
-    loop = HandLoop(url, url)
-
-    async def ask(text: str) -> Any:
-        messages: list[Any] = [{"role": "user", "content": text}]
-        while True:
-            reply = await loop.client.messages.create(
-                model=MODEL, max_tokens=16_000, system=SYSTEM, tools=[TOOL], messages=messages
-            )
-            calls = [block for block in reply.content if block.type == "tool_use"]
-            if not calls:
-                return reply
-            messages.append({"role": "assistant", "content": reply.content})
-            messages.append({"role": "user", "content": await asyncio.gather(*(loop.search(call) for call in calls))})
-
-    return ask, loop.aclose
-
-
-def _intercepted(url: str) -> Any:
-    import anthropic
-
-    from ipy_websearch.interception import intercept
-
-    os.environ |= {"BRAVE_BASE_URL": url, "BRAVE_API_KEY": "key"}
-    client = anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=anthropic.DefaultAioHttpClient())
-    return intercept(client, provider="brave")
-
-
-def _asked(text: str) -> dict[str, Any]:
-    from tests.benchmarks.hand_loop import SYSTEM
-
-    messages = [{"role": "user", "content": text}]
-    return {"model": MODEL, "max_tokens": 16_000, "system": SYSTEM, "tools": [SEARCH], "messages": messages}
-
-
-async def intercepted(url: str) -> tuple[Ask, Callable[[], Awaitable[None]]]:
-    """One `create` of an intercepted client."""
-    client = _intercepted(url)
-
-    async def ask(text: str) -> Any:
-        reply = await client.messages.create(**_asked(text))
-        assert [b.type for b in reply.content] == ["server_tool_use", "web_search_tool_result", "text"]
-        return reply
-
-    return ask, client.close
-
-
-async def intercepted_streaming(url: str) -> tuple[Ask, Callable[[], Awaitable[None]]]:
-    """One `stream` of an intercepted client, read as the hand loop reads its own."""
-    client = _intercepted(url)
-
-    async def ask(text: str) -> str:
-        async with client.messages.stream(**_asked(text)) as stream:
-            text = "".join([piece async for piece in stream.text_stream])
-            assert len((await stream.get_final_message()).content) == 3
-            return text
-
-    return ask, client.close
-
-
-CONTENDERS = {
-    "hand": by_hand,
-    "intercept": intercepted,
-    "hand, streaming": by_hand_streaming,
-    "intercept, streaming": intercepted_streaming,
-}
-
-LITELLM = """
-import asyncio, os, sys, time, statistics
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-import litellm
-from litellm.integrations.websearch_interception import WebSearchInterceptionLogger
-from litellm.types.utils import LlmProviders
-url, count = sys.argv[1], int(sys.argv[2])
-litellm.suppress_debug_info = True
-os.environ.update(PERPLEXITYAI_API_KEY="k", PERPLEXITY_API_KEY="k", PERPLEXITY_API_BASE=url)
-litellm.callbacks = [WebSearchInterceptionLogger(enabled_providers=[LlmProviders.ANTHROPIC])]
-async def ask(n):
-    text = f"id{n}x{time.monotonic_ns()} r=1 p=1 d=0 n=40 g=0"
-    tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
-    return await litellm.anthropic.messages.acreate(model="anthropic/claude-sonnet-5-5", api_key="k", api_base=url,
-        max_tokens=16000, messages=[{"role": "user", "content": text}], tools=[tool])
-async def main():
-    reply = await ask(0)
-    kinds = [b["type"] for b in (reply["content"] if isinstance(reply, dict) else reply.content)]
-    took = []
-    for _ in range(5):
-        begin = time.process_time()
-        for n in range(count):
-            await ask(n)
-        took.append((time.process_time() - begin) / count * 1000)
-    print(statistics.median(took), kinds)
-asyncio.run(main())
-"""
-
-
 async def measure(url: str, count: int, at_once: int) -> dict[str, float]:
     """Return the CPU milliseconds of one question by contender: the median of several rounds of `count`.
 
     The contenders take turns in one process, each round in the other order, so that what else the machine does meets all.
     """
-    made = {name: await make(url) for name, make in CONTENDERS.items()}
+    names = [name for name in CONTENDERS if at_once == 1 or "blocking" not in name]
+    made = {name: await CONTENDERS[name](url) for name in names}
     for ask, _ in made.values():
         for n in range(10):
             await ask(question(n))
@@ -271,7 +160,8 @@ def main(arguments: list[str]) -> None:
         few, many = (json.loads(_run([*here, "one", url, count, at_once])) for at_once in ("1", "50"))
         for name in CONTENDERS:
             hand = name.replace("intercept", "hand")
-            cells = [f"{figures[name]:.2f} | {figures[name] / figures[hand]:.2f}" for figures in (few, many)]
+            known = [(figures.get(name), figures.get(hand)) for figures in (few, many)]
+            cells = [f"{took:.2f} | {took / floor:.2f}" if took and floor else "– | –" for took, floor in known]
             lines.append(f"| {name} | {' | '.join(cells)} |")
         if "--litellm" in arguments:
             python = arguments[arguments.index("--litellm") + 1]
