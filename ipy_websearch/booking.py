@@ -75,20 +75,25 @@ class Booking:
                 pass
 
     def charges(self, charges: Sequence[Charge], *, status: str = "ok") -> Money:
-        """Book calls to engines and return what they cost together; what "interrupted" ones cost is the price expected."""
+        """Book calls to engines and return what they cost together.
+
+        What "interrupted" and lost ones cost is the price expected: they went out, and may be billed.
+        """
         total: Money = Decimal(0)
         for charge in charges:
-            cost = self._due(charge_cost(charge))
+            price = charge_cost(charge)
+            if charge.lost and price == 0:
+                continue
+            cost = self._due(price)
             total = add_money(total, cost)
             saved = charge_cost(replace(charge, cached=False)) if charge.cached and not self.replayed_from else None
-            estimated = status == "interrupted"
             self._row(
                 kind=charge.kind,
                 name=charge.provider,
                 cost=cost,
                 charge=charge,
-                status=status,
-                estimated=estimated,
+                status="error" if charge.lost and status == "ok" else status,
+                estimated=charge.lost or status == "interrupted",
                 saved=saved,
             )
         self.cost_usd = add_money(self.cost_usd, total)
@@ -97,7 +102,7 @@ class Booking:
     def _model(self, event: ModelResponded) -> None:
         cost = self._due(model_cost(event.model, event.usage))
         self.cost_usd = add_money(self.cost_usd, cost)
-        status = "ok" if event.stop_reason else "error"
+        status = "interrupted" if event.lost else "ok" if event.stop_reason else "error"
         self._row(
             kind="model",
             name=event.model,

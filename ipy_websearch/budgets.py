@@ -1,16 +1,16 @@
 """The ceilings that a session's questions share: the session's own, and that of the day over all sessions.
 
-The day is the UTC one. Its sum is the ledger's, read while nothing of this session is under way, plus what this session
-spends from then on; what another kernel spends during a question is seen at the next question.
+The day is the UTC one. Its ceiling is kept in the ledger's file, by all kernels together (`day_ceiling`); while a cassette is
+replayed, which costs nothing, a copy of it is counted that no other kernel sees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
 from ipy_websearch.config import WebSearch
+from ipy_websearch.day_ceiling import DayCeiling
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.purse import Ceiling, CeilingPurse
 
@@ -20,10 +20,10 @@ class Budgets:
 
     def __init__(self, settings: Callable[[], WebSearch], ledger: Callable[[], Ledger]) -> None:
         self._settings = settings
-        self._ledger = ledger
+        self._session_before = Decimal(0)
         self.session = Ceiling("session budget", None, "%cost --budget USD")
-        self.day = Ceiling("day's budget", None, "%cost --day-budget USD")
-        self._today: date | None = None
+        self._shared = DayCeiling(ledger)
+        self.day: Ceiling = self._shared
 
     def purse(self, model: str, budget_usd: Decimal | None, *, server_searches: int = 0, answers: bool = True) -> CeilingPurse:
         """Return a purse that is held to the question's budget (None: it has none), the session's and the day's."""
@@ -34,10 +34,8 @@ class Budgets:
         settings = self._settings()
         self.session.limit = _exact(settings.session_budget_usd)
         self.day.limit = _exact(settings.day_budget_usd)
-        if self.day.limit is None:
-            self._today = None
-        else:
-            self._read_day()
+        if self.day is self._shared:
+            self._shared.watch()
         return (Ceiling("question's budget", budget_usd, "--budget USD"), self.session, self.day)
 
     def room(self, budget_usd: Decimal | None = None) -> Decimal | None:
@@ -45,12 +43,15 @@ class Budgets:
         rooms = [ceiling.room for ceiling in self.ceilings(budget_usd) if ceiling.room is not None]
         return min(rooms) if rooms else None
 
-    def _read_day(self) -> None:
-        today = datetime.now(UTC).date()
-        # What is under way may be settled and not yet booked, so the sum is read only when all is quiet, or the day is new.
-        if self._today != today or not self.day.reserved:
-            self._today = today
-            self.day.begin_anew(self._ledger().total(since=datetime.combine(today, time(), UTC))[0])
+    def rehearse(self) -> None:
+        """Count on copies, as what comes now costs nothing, until `resume`."""
+        self._session_before = self.session.spent
+        self.day = Ceiling(self.day.name, self.day.limit, self.day.raised_by, self.day.spent)
+
+    def resume(self) -> None:
+        """Forget what was counted since `rehearse`."""
+        self.session.begin_anew(self._session_before)
+        self.day = self._shared
 
 
 def _exact(amount: float | None) -> Decimal | None:

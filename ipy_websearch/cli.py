@@ -187,7 +187,7 @@ async def _search(engine: str, given: JSON) -> JSON:
     from ipy_websearch.providers.engine import permitted
     from ipy_websearch.providers.registry import create
 
-    settings = load_settings(Path.cwd())
+    settings = load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr))
     allowed, blocked = (tuple(map(clean_domain, given.get(f"{kind}_domains", ()))) for kind in ("allowed", "blocked"))
     asked = SearchRequest(
         given["query"],

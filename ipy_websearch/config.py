@@ -9,7 +9,7 @@ repository, so nothing in it may choose where questions and keys are sent: model
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,9 @@ class WebSearch(Configurable):
     tools = Unicode("standard", help="Tools or tool sets offered to the model, separated by commas.").tag(config=True)
     count = Int(5, min=1, max=50, help="Search results to ask for.").tag(config=True)
     max_searches = Int(5, min=0, help="Searches that one question may make.").tag(config=True)
-    max_steps = Int(8, min=1, help="Model requests that one question may make.").tag(config=True)
+    max_steps = Int(8, min=1, help="Model requests with tools that a question may make; then it is answered.").tag(
+        config=True
+    )
     max_tokens = Int(16_000, min=256, help="Tokens that one model reply may have.").tag(config=True)
     timeout_s = CFloat(120.0, min=0.1, help="Seconds that one question may take.").tag(config=True)
     budget_usd = Float(None, allow_none=True, min=0.0, help="US dollars that one question may cost; None: no limit.").tag(
@@ -95,25 +97,36 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def load_settings(start: Path, *, parent: Any = None) -> WebSearch:
+def load_settings(start: Path, *, parent: Any = None, warn: Callable[[str], None] | None = None) -> WebSearch:
     """Return the settings for a session that works in the folder `start`.
+
+    What is wrong in a pyproject.toml goes to `warn`, and is left out: the file is the project's, and not always the user's to
+    mend. Without `warn` it is an error as well.
 
     Raises:
         ConfigError: a file or variable holds a setting that does not exist, is not allowed there, or a wrong value.
     """
+
+    def refuse(problem: ConfigError) -> None:
+        if warn is None:
+            raise problem
+        warn(f"{problem} (left out)")
+
     try:
         settings = WebSearch(parent=parent) if parent is not None else WebSearch()
     except TraitError as exc:
         raise ConfigError(f"ipython_config.py: {exc}") from exc
     configured = set(settings.config.get("WebSearch", {})) if parent is not None else set()
-    values: dict[str, tuple[Any, str]] = {}
-    for name, value in _pyproject_settings(start).items():
-        values[name] = (value, "[tool.ipy_websearch] in pyproject.toml")
-    for name, text in _environment_settings().items():
-        values[name] = (text, f"environment variable {_PREFIX}{name.upper()}")
-    for name, (value, source) in values.items():
+    own = _environment_settings()
+    for name, value in _pyproject_settings(start, refuse).items():
+        if name not in configured and name not in own:
+            try:
+                _assign(settings, name, value, "[tool.ipy_websearch] in pyproject.toml")
+            except ConfigError as exc:
+                refuse(exc)
+    for name, text in own.items():
         if name not in configured:
-            _assign(settings, name, value, source)
+            _assign(settings, name, text, f"environment variable {_PREFIX}{name.upper()}")
     return settings
 
 
@@ -161,7 +174,8 @@ def _names_us(text: str) -> bool:
     return "tool.ipy_websearch" in bare or ("[tool]" in bare and "ipy_websearch" in bare)
 
 
-def _pyproject_settings(start: Path) -> dict[str, Any]:
+def _pyproject_settings(start: Path, refuse: Callable[[ConfigError], None]) -> dict[str, Any]:
+    """Return the settings of the nearest pyproject.toml; what is wrong with it is refused, one problem at a time."""
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         if path.is_file():
@@ -181,17 +195,20 @@ def _pyproject_settings(start: Path) -> dict[str, Any]:
     except AttributeError:
         return {}
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(f"{path} cannot be read: {exc}") from exc
+        refuse(ConfigError(f"{path} cannot be read: {exc}"))
+        return {}
     if not isinstance(table, dict):
-        raise ConfigError(f"ipy_websearch in {path} must be a table: [tool.ipy_websearch]")
-    for name in table:
-        if name not in DISPLAY_SETTINGS:
-            allowed = ", ".join(DISPLAY_SETTINGS)
-            raise ConfigError(
+        refuse(ConfigError(f"ipy_websearch in {path} must be a table: [tool.ipy_websearch]"))
+        return {}
+    for name in (name for name in table if name not in DISPLAY_SETTINGS):
+        instead = f"; use %config WebSearch.{name} instead" if name in setting_names() else ""
+        refuse(
+            ConfigError(
                 f"[tool.ipy_websearch] in {path} may not set {name!r}{did_you_mean(name, DISPLAY_SETTINGS)} "
-                f"(allowed there: {allowed}); use %config WebSearch.{name} instead"
+                f"(allowed there: {', '.join(DISPLAY_SETTINGS)}){instead}"
             )
-    return dict(table)
+        )
+    return {name: value for name, value in table.items() if name in DISPLAY_SETTINGS}
 
 
 def data_dir() -> Path:

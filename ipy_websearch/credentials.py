@@ -3,6 +3,8 @@
 A key is looked for in this order: set in the session, environment, `.env` beside the notebook, a file in the settings
 directory (mode 0600), the system keyring where the `keyring` package is installed. It is stripped and checked when it
 is read: HTTP libraries print a key with a stray newline in full in their error text.
+
+A value that is no key fails whoever needs that key, and nobody else. Redaction takes it as it stands: `secrets` never raises.
 """
 
 from __future__ import annotations
@@ -51,20 +53,28 @@ KEYS: dict[str, KeySpec] = {
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_KEY|KEY|TOKEN|SECRET|ID)")
 _FORBIDDEN = re.compile(r"[^\x21-\x7e]")
+SHORTEST_SECRET = 4
+"""Shorter values are no keys, and may stand in any text."""
 
 
-def clean_key(value: str, variable: str) -> str:
-    """Return the key without white space and quotes around it.
+def clean_key(value: str, variable: str, where: str = "") -> str:
+    """Return the key without white space and quotes around it; `where` says in an error where the value came from.
 
     Raises:
         ConfigError: what is left holds white space, control or non-ASCII characters (the message never shows it).
     """
-    key = value.strip().strip("'\"").strip()
+    key = _stripped(value)
     if _FORBIDDEN.search(key):
+        place = f" ({where})" if where else ""
         raise ConfigError(
-            f"the value of {variable} holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
+            f"the value of {variable}{place} holds blanks, line breaks or non-ASCII characters, so it is not a key; "
+            "set it again"
         )
     return key
+
+
+def _stripped(value: str) -> str:
+    return value.strip().strip("'\"").strip()
 
 
 @dataclass(slots=True)
@@ -132,12 +142,23 @@ class Credentials:
 
     def find(self, name: str) -> tuple[str, str] | None:
         """Return (key, where it was found), or None when it is nowhere; where is one of session, environment, .env,
-        file, keyring."""
+        file, keyring.
+
+        Raises:
+            ConfigError: what was found is no key; the message says where it stands.
+        """
         spec = self.spec(name)
         for where, look in _PLACES:
-            if (value := look(self, spec)) and (key := clean_key(value, spec.variable)):
+            if (value := look(self, spec)) and (key := clean_key(value, spec.variable, self._place(where, spec))):
                 return key, where
         return None
+
+    def usable(self, name: str) -> str | None:
+        """Return the key, or None when it is nowhere or what is there is no key."""
+        try:
+            return self.get(name)
+        except ConfigError:
+            return None
 
     def get(self, name: str) -> str | None:
         """Return the key, or None when it is nowhere."""
@@ -165,16 +186,28 @@ class Credentials:
         )
 
     def secrets(self) -> list[str]:
-        """Return every key that can be found, for redaction; longest first.
+        """Return every text to be kept out of sight, longest first: each key that can be found, and what stands in the place of
+        one although it is no key, as it was written and as it may be shown. None has less than 4 characters.
 
         What the files hold is looked up once a second: texts are redacted many times in a question.
         """
         state = (*self._session.values(), *map(os.environ.get, KEYS))
         if self._secrets is None or self._secrets[0] != state or time.monotonic() > self._secrets[1]:
-            found = (self.find(variable) for variable in KEYS)
-            keys = sorted({key for key, _ in filter(None, found)}, key=len, reverse=True)
-            self._secrets = (state, time.monotonic() + 1.0, keys)
+            values = [*self._session.values(), *(self._first_value(spec) for spec in KEYS.values())]
+            forms = {form for value in values for form in _forms(value) if len(form) >= SHORTEST_SECRET}
+            self._secrets = (state, time.monotonic() + 1.0, sorted(forms, key=len, reverse=True))
         return self._secrets[2]
+
+    def _first_value(self, spec: KeySpec) -> str:
+        """Return what `find` finds, key or not, "" when there is nothing."""
+        values = (look(self, spec) for _, look in _PLACES)
+        return next((value for value in values if value and _stripped(value)), "")
+
+    def _place(self, where: str, spec: KeySpec) -> str:
+        """Return the words for where a key was found."""
+        if where == "file":
+            return f"file {self.settings_dir / spec.file_name}"
+        return ".env beside the notebook" if where == ".env" else where
 
     def _from_env_file(self, spec: KeySpec) -> str | None:
         if self.env_file is None:
@@ -206,6 +239,15 @@ class Credentials:
             value = _keyring_password(spec.variable)
             self._keyring[spec.variable] = (now + 1.0, value)
         return value
+
+
+def _forms(value: str) -> tuple[str, ...]:
+    """Return the texts that give a value away: the key; of what is no key, also all of it, and it in one line."""
+    key = _stripped(value)
+    if not _FORBIDDEN.search(key):
+        return (key,)
+    shown = " ".join(key.encode("utf-8", "ignore").decode().split())  # without lone surrogates
+    return key, value.strip(), value, shown
 
 
 # Where a key may be, in the order in which the places count.

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ipy_websearch.results import Answer
+    from ipy_websearch.usage import Charge
 
 _show_tracebacks = False
 
@@ -55,16 +56,25 @@ class MissingKeyError(ConfigError):
 class ProviderError(WebSearchError):
     """A search or page engine failed.
 
-    `status` is the HTTP status (None when no answer came), `retry_after` seconds to wait (None when not said).
+    `status` is the HTTP status (None when no answer came), `retry_after` seconds to wait (None when not said). `lost` requests
+    went out, and no answer that could be used came back: `charges` is what they are booked at.
     """
 
     def __init__(
-        self, message: str, *, provider: str = "", status: int | None = None, retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+        lost: bool = False,
     ) -> None:
         super().__init__(message)
         self.provider = provider
         self.status = status
         self.retry_after = retry_after
+        self.lost = lost
+        self.charges: tuple[Charge, ...] = ()
 
 
 class RateLimitedError(ProviderError):

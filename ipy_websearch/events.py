@@ -70,7 +70,8 @@ class ToolFinished:
 class ModelResponded:
     """A model request ended, well or badly: what it used and why it stopped (None: it broke off).
 
-    `estimated` is True when the stream broke before the API said what was used: the counts are then ours.
+    `estimated` is True when the API did not say what was used: the counts are then ours. `lost` requests went out and were cut
+    off before the API had said anything.
     """
 
     step: int
@@ -81,6 +82,7 @@ class ModelResponded:
     content: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     request_id: str | None = None
     estimated: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

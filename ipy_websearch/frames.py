@@ -1,7 +1,8 @@
 """The DataFrames that the package hands out. The only floor-0 module that imports pandas; import it inside functions.
 
 `SearchFrame` is a DataFrame that remembers which search it came from: `head`, filters and `sort_values` keep the type
-and the memory, `df[["title"]]` and friends fall back to a plain view of the columns that are left.
+and the memory, `df[["title"]]` and friends fall back to a plain view of the columns that are left. Every frame made here, and
+what pandas makes from one, is marked as `FROM_WEB`: shown in a notebook, amounts of dollars in it do not become formulas.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
@@ -20,10 +21,32 @@ from ipy_websearch.text import visible
 if TYPE_CHECKING:
     from ipy_websearch.results import Answer, SearchResults
 
+Frame = TypeVar("Frame", bound=pd.DataFrame)
 SEARCH_COLUMNS = ("title", "url", "description", "published_date", "extra_snippets", "score")
 
 
-class SearchFrame(pd.DataFrame):
+FROM_WEB = "from the web"
+"""Marks, in `attrs`, a DataFrame whose texts come from outside: where it is shown, amounts are not to become formulas."""
+
+
+def marked(frame: Frame) -> Frame:
+    """Return the frame itself, marked as `FROM_WEB`; pandas hands the mark on to most of what is made from it."""
+    frame.attrs[FROM_WEB] = True
+    return frame
+
+
+class _WebFrame(pd.DataFrame):
+    """A marked frame, however it was made; as a pickle it is a plain one, marked still."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        marked(self)
+
+    def __reduce__(self) -> Any:
+        return marked(pd.DataFrame(self)).__reduce__()
+
+
+class SearchFrame(_WebFrame):
     """Search results as a DataFrame; `.search` is the `SearchResults` it was made from (None after a pickle)."""
 
     _metadata = ["search"]
@@ -32,9 +55,6 @@ class SearchFrame(pd.DataFrame):
     @property
     def _constructor(self) -> type[SearchFrame]:
         return SearchFrame
-
-    def __reduce__(self) -> Any:
-        return pd.DataFrame(self).__reduce__()
 
 
 def search_frame(results: SearchResults) -> SearchFrame:
@@ -70,7 +90,7 @@ class CostSummary:
     rows: int
 
 
-class CostFrame(pd.DataFrame):
+class CostFrame(_WebFrame):
     """Costs as a DataFrame with a column `usd`; `.summary` holds the exact sums (None after a pickle)."""
 
     _metadata = ["summary"]
@@ -79,9 +99,6 @@ class CostFrame(pd.DataFrame):
     @property
     def _constructor(self) -> type[CostFrame]:
         return CostFrame
-
-    def __reduce__(self) -> Any:
-        return pd.DataFrame(self).__reduce__()
 
 
 def _texts(values: Iterable[str]) -> pd.Series[Any]:
@@ -94,15 +111,6 @@ def utc_series(dates: Iterable[datetime | None]) -> pd.Series[Any]:
     return pd.Series(pd.to_datetime(list(dates), utc=True))
 
 
-FROM_WEB = "from the web"
-"""Marks, in `attrs`, a plain DataFrame whose texts come from outside: where it is shown, amounts are not to become formulas."""
-
-
-def _marked(frame: pd.DataFrame) -> pd.DataFrame:
-    frame.attrs[FROM_WEB] = True
-    return frame
-
-
 def sources_frame(answer: Answer) -> pd.DataFrame:
     """Return one row for each cited source of the answer: n, title, url, published_date, cited_text (passages joined)."""
     merged: dict[int, list[Any]] = {}
@@ -111,7 +119,7 @@ def sources_frame(answer: Answer) -> pd.DataFrame:
         if c.cited_text and c.cited_text not in row[3]:
             row[3].append(c.cited_text)
     numbers = sorted(merged)
-    return _marked(
+    return marked(
         pd.DataFrame(
             {
                 "n": pd.Series(numbers, dtype="int64"),
@@ -132,7 +140,7 @@ def usd(value: Decimal | None) -> float:
 def steps_frame(answer: Answer) -> pd.DataFrame:
     """Return one row for each step of the answer, in order."""
     steps = answer.trace
-    return _marked(
+    return marked(
         pd.DataFrame(
             {
                 "n": pd.Series([s.n for s in steps], dtype="int64"),
@@ -170,7 +178,7 @@ def rows_frame(answer: Answer) -> pd.DataFrame:
     if answer.rows is None or answer.columns is None:
         raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
     rows = answer.rows
-    return _marked(
+    return marked(
         pd.DataFrame(
             {name: typed_series((_shown(row.get(name)) for row in rows), kind) for name, kind in answer.columns.items()}
         )

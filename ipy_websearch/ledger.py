@@ -46,6 +46,8 @@ RETRY_S = 30.0
 """Seconds after which a file that could not be written is tried again."""
 
 Found = TypeVar("Found")
+OnWrite = Callable[[sqlite3.Connection, Sequence[LedgerRow]], Callable[[], None]]
+"""Called in each transaction that writes rows; what it returns is called when that transaction fails."""
 
 
 class Ledger:
@@ -60,6 +62,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._warnings: list[str] = []
         self._held: dict[int, list[LedgerRow]] = {}
+        self.on_write: OnWrite | None = None
         self._held_since = 0.0
         self._holding = threading.Lock()
 
@@ -125,7 +128,10 @@ class Ledger:
         if self._overflow is None:
             self._overflow = _database(None)
             path = self._database.path
-            self._warnings.append(f"the ledger {path} cannot be written ({exc}); until it can, costs are kept in memory")
+            self._warnings.append(
+                f"the ledger {path} cannot be written ({exc}); until it can, costs are kept in memory, "
+                "and a day's budget counts this kernel alone"
+            )
 
     def total(
         self, session: str | None = None, since: datetime | None = None, question_id: str | None = None
@@ -183,6 +189,24 @@ class Ledger:
             raise ConfigError(f"by is {by!r}{did_you_mean(str(by), GROUPS)}; it must be one of {', '.join(GROUPS)}")
         return group_frame(self._read(lambda c: groups(c, scope, by)), by)
 
+    def look(self, work: Callable[[sqlite3.Connection], Found]) -> Found | None:
+        """Return what `work` reads in the file, None while that cannot be used; `warnings` says so then."""
+        return self._tried(lambda: self._database.read(work))
+
+    def transact(self, work: Callable[[sqlite3.Connection], Found]) -> Found | None:
+        """Do the same inside one write transaction, which is undone when `work` fails."""
+        return self._tried(lambda: self._database.write(work))
+
+    def _tried(self, attempt: Callable[[], Found]) -> Found | None:
+        if self._overflow is not None and time.monotonic() < self._retry_at:
+            return None
+        try:
+            return attempt()
+        except sqlite3.Error as exc:
+            with self._lock:
+                self._fail(exc)
+            return None
+
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         self.write_held()
@@ -195,7 +219,22 @@ class Ledger:
         return [found for database in databases for found in database.read(work)]
 
     def _write(self, database: Database, rows: Sequence[LedgerRow]) -> None:
-        database.write(lambda connection: self._writer.write(connection, rows))
+        if self.on_write is None or database is not self._database:
+            return database.write(lambda connection: self._writer.write(connection, rows))
+        told, undo = self.on_write, list[Callable[[], None]]()
+
+        def work(connection: sqlite3.Connection) -> None:
+            while undo:  # the file was broken and another was begun
+                undo.pop()()
+            self._writer.write(connection, rows)
+            undo.append(told(connection, rows))
+
+        try:
+            database.write(work)
+        except BaseException:
+            while undo:
+                undo.pop()()
+            raise
 
 
 def _database(path: Path | None) -> Database:

@@ -1,6 +1,7 @@
 """The rows of the ledger and how they are written: questions and labels once, each row with their numbers.
 
-No key gets in: questions and the names of notebooks pass `redact` first.
+No key gets in: questions and the names of notebooks pass `redact` first. Every value can be written, whatever a server made
+up, so no row is lost because of another: counts are cut at `MOST_COUNTED`, and an amount of money that does not fit is unknown.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Literal
 
 from ipy_websearch.ledger_report import microseconds
 from ipy_websearch.text import shorten, visible
-from ipy_websearch.usage import Usage
+from ipy_websearch.usage import MOST_COUNTED, Usage
 
 QUESTION_CHARS = 200
 _REMEMBERED = 4096  # questions and labels whose numbers are kept, so that a row takes one INSERT
 NANO = Decimal(10) ** 9
+_MOST_USD = MOST_COUNTED / NANO  # about nine million: a thousand such rows can still be summed up
 _INSERT = """INSERT INTO entries (
     time, question, kind, name, status, cached, estimated, input_tokens, output_tokens, cache_read_tokens,
     cache_write_5m_tokens, cache_write_1h_tokens, server_searches, server_fetches, units, unit, usd, saved
@@ -72,21 +74,14 @@ class RowWriter:
             raise
 
     def _values(self, connection: sqlite3.Connection, row: LedgerRow) -> tuple[object, ...]:
-        usage = row.usage
         return (
             microseconds(row.time),
             self._question(connection, row),
             *(self._label(connection, text) for text in (row.kind, row.name, row.status)),
             row.cached,
             row.estimated,
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_5m_tokens,
-            usage.cache_write_1h_tokens,
-            usage.server_searches,
-            usage.server_fetches,
-            int(row.units) if row.units == row.units.to_integral_value() else str(row.units),
+            *_counts(row.usage),
+            _units(row.units),
             self._label(connection, row.unit),
             _nano_dollars(row.cost_usd),
             _nano_dollars(row.saved_usd),
@@ -111,7 +106,7 @@ class RowWriter:
         return known
 
     def _label(self, connection: sqlite3.Connection, text: str) -> int:
-        known = self._remembered.get(text)
+        known = self._remembered.get(text := str(text))  # a server's name for its model may be no text
         if known is None:
             text_shown = visible(text)
             connection.execute("INSERT OR IGNORE INTO labels (text) VALUES (?)", (text_shown,))
@@ -120,8 +115,32 @@ class RowWriter:
         return known
 
 
+def _counts(usage: Usage) -> tuple[int, ...]:
+    counts = a, b, c, d, e, f, g = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_5m_tokens,
+        usage.cache_write_1h_tokens,
+        usage.server_searches,
+        usage.server_fetches,
+    )
+    if 0 <= (a | b | c | d | e | f | g) <= MOST_COUNTED:  # all of them are
+        return counts
+    return tuple(max(0, min(count, MOST_COUNTED)) for count in counts)
+
+
+def _units(units: Decimal) -> int | str:
+    """Return units as they are kept: whole ones as a number, others as text."""
+    if not units.is_finite() or units < 0:
+        return 0
+    if units > MOST_COUNTED:
+        return MOST_COUNTED
+    return int(units) if units == units.to_integral_value() else str(units)
+
+
 def _nano_dollars(usd: Decimal | None) -> int | None:
-    """Return whole nano-dollars, half of one to the even neighbour; an amount that is no number is unknown."""
-    if usd is None or not usd.is_finite():
+    """Return whole nano-dollars, half of one to the even neighbour; an amount that is no number, or too large, is unknown."""
+    if usd is None or not usd.is_finite() or abs(usd) > _MOST_USD:
         return None
     return int((usd * NANO).to_integral_value(ROUND_HALF_EVEN))

@@ -2,7 +2,7 @@
 
 A report over a million rows would take seconds if it read them, so sums are kept by a trigger, in the same transaction as
 the row: on each line of `questions`, and in `by_day` (a line for each session, day, notebook, kind and name). The invariant:
-both sum up exactly the rows of `entries`.
+both sum up exactly the rows of `entries`. Only `holds` is about what is under way: see `ledger_day`.
 
 Texts that repeat (models, engines, sessions, notebooks) are kept once in `labels`, questions once in `questions`. Money is
 whole nano-dollars (1e-9 USD: half a cached Haiku token is 5), NULL where the price is unknown. Times are microseconds
@@ -79,7 +79,13 @@ _VERSION_1 = (
     "CREATE TRIGGER entries_stay_too BEFORE DELETE ON entries BEGIN SELECT raise(ABORT, 'the ledger is append-only'); END",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1,)
+_VERSION_2 = (
+    """CREATE TABLE holds (
+        id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, started TEXT NOT NULL, seen INTEGER NOT NULL,
+        reserved INTEGER NOT NULL, spent INTEGER NOT NULL) WITHOUT ROWID""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
 """The statements that lead from each version of the tables (`PRAGMA user_version`) to the next, beginning with none."""
 
 

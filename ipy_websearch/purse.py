@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from ipy_websearch.pricing import charge_cost, model_cost, worst_case
 from ipy_websearch.usage import Charge, Usage
@@ -27,7 +27,8 @@ CLOSING_TOKENS = 500
 """Input that a round adds at least: the calls' frames and, where money does not reach for results, lines that say so."""
 
 _NOTHING = Decimal(0)
-_CENT_OF_A_CENT = Decimal("0.0001")
+_CENT_OF_A_CENT, _NANO = Decimal("0.0001"), Decimal("1e-9")
+_MOST = Decimal(10) ** 15  # what an engine says it cost may be any number
 
 
 @dataclass(slots=True)
@@ -48,6 +49,11 @@ class Ceiling:
     def room(self) -> Decimal | None:
         """What is left, None without a limit."""
         return None if self.limit is None else self.limit - self.spent - self.reserved
+
+    @property
+    def elsewhere(self) -> Decimal:
+        """What other processes have reserved, which counts as spent: what they do not spend comes back."""
+        return _NOTHING
 
     def reserve(self, usd: Decimal) -> bool:
         """Take `usd` off the room, unless it does not fit."""
@@ -129,8 +135,10 @@ class CeilingPurse:
                 return tokens
         return 0
 
-    def settle(self, usage: Usage) -> None:
+    def settle(self, usage: Usage, *, lost: bool = False) -> None:
         spent = model_cost(self.model, usage)
+        if lost and spent is not None:
+            spent = max(spent, self._granted)
         self._move(self._granted, self._granted if spent is None else spent)
         self._granted = _NOTHING
         if self._kept:  # the reply is known now, and is shorter than it might have been
@@ -195,11 +203,14 @@ class CeilingPurse:
 
     def _advice(self, what: str, needed: Decimal) -> str:
         tight = min((c for c in self.ceilings if c.room is not None), key=lambda c: c.room or _NOTHING)
-        held = f" ({_shown(tight.reserved)} USD of it is held by what is under way)" if tight.reserved else ""
+        under_way = tight.reserved + tight.elsewhere
+        held = f" ({_shown(under_way)} USD of it is held by what is under way)" if under_way else ""
         left = max(tight.room or _NOTHING, _NOTHING)
+        step = _CENT_OF_A_CENT if needed - left >= _CENT_OF_A_CENT else _NANO  # so fine that the two can be told apart
         return (
-            f"the {tight.name} of {tight.limit:f} USD has {left:.4f} USD left{held}, and {what} "
-            f"may cost up to {_shown(needed)} USD; raise it to at least {_shown(tight.spent + tight.reserved + needed)} USD"
+            f"the {tight.name} of {tight.limit:f} USD has {left.quantize(step, ROUND_FLOOR):f} USD left{held}, and {what} "
+            f"may cost up to {_shown(needed, step)} USD; raise it to at least "
+            f"{_shown(tight.spent + tight.reserved + needed)} USD"
             f"{f' ({tight.raised_by})' if tight.raised_by else ''}"
         )
 
@@ -247,6 +258,6 @@ def _most(high: int, low: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _shown(usd: Decimal) -> str:
-    """Return an amount rounded up, so that whoever follows the advice is not refused again."""
-    return f"{usd.quantize(_CENT_OF_A_CENT, ROUND_CEILING):f}"
+def _shown(usd: Decimal, step: Decimal = _CENT_OF_A_CENT) -> str:
+    """Return an amount rounded up to a whole `step`, so that whoever follows the advice is not refused again."""
+    return f"{min(usd, _MOST).quantize(step, ROUND_CEILING):f}"

@@ -6,7 +6,6 @@ Nothing is opened when a session is made; each part opens at its first use. A se
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ipy_websearch.ask_run import AskRun, paid_sleep
 from ipy_websearch.booking import Booking, add_money
 from ipy_websearch.config import OFFLINE_MODEL, WebSearch
-from ipy_websearch.errors import BudgetExceededError, ConfigError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchError
 from ipy_websearch.estimate import Estimate, estimate_of
 from ipy_websearch.loop.history import trimmed
 from ipy_websearch.loop.job import Job
@@ -37,7 +36,6 @@ from ipy_websearch.taping import Tapes
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.base import Tool
 from ipy_websearch.tools.kit import Kit
-from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,17 +119,17 @@ class Session(Tapes):
         if expected and not purse.can_pay(expected):
             raise BudgetExceededError(f"{purse.search_refusal(expected)}; or use --provider wikipedia, which is free")
         booking = self.booking(query)
-        charges: Sequence[Charge] = ()
+        charges, status = expected, "interrupted"
         try:
             results = await self.router.search(request, provider=engine, fresh=fresh)
-            charges = results.charges
-        except asyncio.CancelledError:
-            booking.charges(charges := expected, status="interrupted")
+            charges, status = results.charges, "ok"
+        except WebSearchError as exc:
+            charges, status = getattr(exc, "charges", ()), "error"
             raise
         finally:
             purse.paid(expected, charges)
-        booking.charges(charges)
-        self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
+            booking.charges(charges, status=status)
+            self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
         results = self.as_replayed(results)
         return replace(results, notices=(*said, *results.notices)) if said else results
 

@@ -123,8 +123,7 @@ class Tapes(Accounts):
         for name, value in self._environment.items():
             _set_variable(name, value)
         if tape.replaying:
-            self.budgets.session.begin_anew(self._spent_before)
-            self.budgets.day.begin_anew(self._day_before)
+            self.budgets.resume()
         tape.close()
         return tape
 
@@ -186,9 +185,9 @@ class Tapes(Accounts):
 
         http, claude, store = self.http, self.claude, self.enrich_store
         self._before: dict[str, Any] = {name: self.__dict__.pop(name) for name in _TAPED if name in self.__dict__}
-        self._spent_before, self._day_before = self.budgets.session.spent, self.budgets.day.spent
         self._environment: dict[str, str | None] = {}
         if tape.replaying:
+            self.budgets.rehearse()
             keys = cast("Player", tape).keys
             self.credentials = RecordedKeys(self.credentials, keys, tape.name)
             self._environment = {name: os.environ.get(name) for name in _addresses()}
@@ -213,7 +212,7 @@ def _set_names(session: Accounts) -> list[str]:
     from ipy_websearch.providers.registry import provider_infos
 
     names = dict.fromkeys((*KEYS, *(key for info in provider_infos().values() for key in info.keys)))
-    found = [name for name in names if session.credentials.find(name)]
+    found = [name for name in names if session.credentials.usable(name)]
     return [*found, *(name for name in _addresses() if os.environ.get(name, "").strip())]
 
 

@@ -198,10 +198,7 @@ class _Model(ModelClient):
         return replace(ANTHROPIC, server_tools=False)
 
     async def _client(self) -> Any:
-        clients = self._clients.get()
-        if not clients:
-            clients[()] = open_in_process(reply=self._web.answer)
-        return clients[()]
+        return self._clients.get().newest((), lambda: open_in_process(reply=self._web.answer))
 
 
 class _NoNetwork(HttpClient):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import inf
 from typing import Any, Literal
 
 LimitName = Literal["max_searches", "max_steps", "budget", "timeout", "interrupted"]
@@ -48,16 +49,17 @@ class Usage:
 
     @classmethod
     def from_api(cls, usage: Mapping[str, Any] | None) -> Usage:
-        """Return the usage of a Messages API `usage` object; absent or null counts are 0, old forms are understood.
+        """Return the usage of a Messages API `usage` object; what is no count is 0, old forms are understood.
 
-        Without the `cache_creation` split, all cache writes count as five-minute ones, the API's default.
+        Without the `cache_creation` split, all cache writes count as five-minute ones, the API's default. See `reported` for
+        whether the object says anything.
         """
-        usage = usage or {}
-        split = usage.get("cache_creation") or {}
+        usage = _mapping(usage)
+        split = _mapping(usage.get("cache_creation"))
         written = _count(usage.get("cache_creation_input_tokens"))
         long_lived = _count(split.get("ephemeral_1h_input_tokens"))
         short_lived = _count(split.get("ephemeral_5m_input_tokens")) if split else written
-        server = usage.get("server_tool_use") or {}
+        server = _mapping(usage.get("server_tool_use"))
         return cls(
             input_tokens=_count(usage.get("input_tokens")),
             output_tokens=_count(usage.get("output_tokens")),
@@ -69,8 +71,27 @@ class Usage:
         )
 
 
+def reported(usage: Mapping[str, Any] | None, name: str) -> bool:
+    """Say whether a Messages API `usage` object holds a believable count of that name, be it 0."""
+    value = _mapping(usage).get(name)
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
+
+
+MOST_COUNTED = 2**53
+"""The most that a count may be; more is a mistake of the server's, and would not fit into the ledger's sums."""
+
+
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    """Return a count as a server gives it, also one written as 100.0; 0 for anything else."""
+    if type(value) is int:
+        return min(value, MOST_COUNTED) if value > 0 else 0
+    return int(min(value, MOST_COUNTED)) if type(value) is float and 0 <= value < inf else 0
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if type(value) is dict:  # as it nearly always is; the look at its kind takes longer
+        return value
+    return value if value and isinstance(value, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +99,8 @@ class Charge:
     """One paid (or free) call to an engine, in the unit it bills by.
 
     `units` counts `unit`s ("request", "credit", "page", …); `usd` is what the engine's own answer reported, None when
-    it reports nothing: the price table then decides. `cached` calls cost nothing and are booked all the same.
+    it reports nothing: the price table then decides. `cached` calls cost nothing and are booked all the same. `lost` ones
+    went out, and nothing usable came back: they count as billed, at the price expected.
     """
 
     provider: str
@@ -87,14 +109,21 @@ class Charge:
     unit: str = "request"
     usd: Decimal | None = None
     cached: bool = False
+    lost: bool = False
+
+
+def lost(charges: Iterable[Charge]) -> tuple[Charge, ...]:
+    """Return calls that were expected to cost `charges` as those that came to nothing after they had gone out."""
+    return tuple(replace(charge, lost=True) for charge in charges if not charge.cached)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How far one question may go.
 
-    `max_searches` counts calls of search tools, `max_steps` model requests, `budget_usd` US dollars over model and
-    engines together (None: no ceiling of its own), `timeout_s` wall-clock seconds from the question to the answer.
+    `max_searches` counts calls of search tools, `max_steps` model requests before the one that answers, `budget_usd` US dollars
+    over model and engines together (None: no ceiling of its own), `timeout_s` wall-clock seconds from the question to the
+    answer.
     """
 
     max_searches: int = 5

@@ -79,6 +79,14 @@ def test_rows_are_filled_at_half_the_price(messages_api: Any) -> None:
     assert list(ipy_websearch.cost().usd) == [float(full / 2)] * 2
 
 
+def test_a_result_that_does_not_say_what_it_used_has_no_known_price(messages_api: Any) -> None:
+    """It is not taken for free."""
+    messages_api.behave(lambda body: (echo(body), usage(input_tokens=None, output_tokens=-1)))
+    out = ipy_websearch.enrich(companies("A"), CEO, **BATCH)
+    assert out.ceo[0] == "Boss of A" and pd.isna(out.enrich_cost_usd[0])
+    assert list(ipy_websearch.cost().usd.isna()) == [True]
+
+
 def test_the_search_is_the_apis_own_and_its_fee_is_not_halved(messages_api: Any) -> None:
     """web_search is the server's tool; a source that it found is kept, its fee is 10 USD for 1,000 as ever."""
     hits = [("https://example.org/acme", "Acme")]
@@ -419,5 +427,5 @@ def test_the_bar_says_what_a_batch_waits_for(messages_api: Any, monkeypatch: pyt
     monkeypatch.setattr(courier, "FIRST_POLL_S", 0.5)
     messages_api.batches.mangle = cut
     ipy_websearch.enrich(companies(*"ABC"), CEO, **(BATCH | {"progress": True}))
-    shown = capsys.readouterr().err
+    shown = "".join(capsys.readouterr())  # in a kernel's process the bar is written to the other one
     assert "in 1 batch at the API" in shown and "cannot be read" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -377,3 +378,33 @@ def test_a_search_that_is_in_the_cache_is_free_under_a_used_up_ceiling(brave_api
         with pytest.raises(BudgetExceededError):
             asyncio.run(session.search(**options, provider="brave"))
     assert brave_api.queries == ["ruby author"]
+
+
+@settings(max_examples=200)
+@given(
+    limit=st.decimals("0.0001", "1", places=6),
+    spent=st.decimals("0", "1", places=9),
+    price=st.decimals("0.000000001", "1", places=9),
+)
+def test_what_a_refusal_says_is_true(limit: Decimal, spent: Decimal, price: Decimal) -> None:
+    """What is left is less than what is needed, in the very figures that are shown, and the advice is enough."""
+    ceiling = Ceiling("session budget", limit, spent=min(spent, limit))
+    purse = CeilingPurse(SONNET, (ceiling,), answers=False)
+    call = (Charge("brave", usd=price),)
+    if purse.can_pay(call):
+        return
+    left, needed, enough = (
+        Decimal(figure) for figure in re.findall(r"(\d+\.\d+) USD(?: left|;| *$)", purse.search_refusal(call))
+    )
+    assert left < needed and left <= limit - ceiling.spent and needed >= price
+    ceiling.limit = enough
+    assert purse.can_pay(call)
+
+
+def test_a_ceiling_that_is_short_by_a_hair_says_by_how_much() -> None:
+    """Not "has 0.0050 USD left, and may cost up to 0.0050 USD"."""
+    purse = CeilingPurse(SONNET, (Ceiling("session budget", Decimal("0.02"), spent=Decimal("0.0150016")),), answers=False)
+    call = (Charge("brave", usd=SEARCH),)
+    assert not purse.can_pay(call)
+    said = purse.search_refusal(call)
+    assert "has 0.004998400 USD left, and a search with brave may cost up to 0.005000000 USD" in said

@@ -113,6 +113,14 @@ def test_a_search_with_google_has_the_same_form(engine: Callable[[str], Any]) ->
     assert done.json == {"results": [found]} and done.status == 0
 
 
+def test_a_project_file_with_a_wrong_setting_stops_no_search(brave_api: Any, tmp_path: Path) -> None:
+    """What it may not set is left out and told on standard error; what it may set is taken."""
+    (tmp_path / "pyproject.toml").write_text('[tool.ipy_websearch]\nmodel = "x"\ncount = 2')
+    done = call("web_search_brave", {"query": "window functions"})
+    assert done.status == 0 and len(done.json["results"]) == 2
+    assert "may not set 'model'" in done.err and len(done.err.strip().splitlines()) == 1
+
+
 def test_no_results_are_an_empty_list(brave_api: Any) -> None:
     """Nothing found is no error."""
     brave_api.reply([])

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -266,7 +267,7 @@ def test_at_feedback_0_an_answer_is_its_text_and_sources() -> None:
     [
         ({"offline": True, "model": "offline"}, OFFLINE),
         ({"limit": "max_searches", "searches": 5}, "stopped at max_searches = 5: answered from what was found"),
-        ({"limit": "max_steps"}, "stopped at max_steps = 2: answered from what was found"),
+        ({"limit": "max_steps"}, "stopped at max_steps = 1: answered from what was found"),
         ({"limit": "timeout"}, "stopped at the time limit: answered from what was found"),
         ({"limit": "interrupted"}, "interrupted: this is what was there"),
         ({"stop_reason": "max_tokens"}, "cut off at max_tokens"),
@@ -281,6 +282,26 @@ def test_what_qualifies_an_answer_stands_before_it(changes: dict[str, Any], labe
     assert label in html and html.index(label) < html.index("faster")
     assert text.startswith(label)
     assert answer_markdown(answer).startswith(f"> {label[:20]}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "label", "why"),
+    [
+        ({"limit": "interrupted"}, "interrupted", "interrupted."),
+        ({"limit": "timeout"}, "stopped at the time limit", "limit reached: timeout."),
+        ({"limit": "max_searches", "searches": 5}, "stopped at max_searches = 5", "limit reached: max_searches = 5."),
+        ({}, "", "the model wrote none."),
+    ],
+)
+def test_an_answer_without_words_says_so_and_holds_none(changes: dict[str, Any], label: str, why: str) -> None:
+    """The words are the display's, in every form and in exports; no program takes them for an answer."""
+    from ipy_websearch.display.export import answer_cell
+
+    answer = replace(ANSWER, text="", **changes)
+    for shown in (words(answer_html(answer)), answer_text(answer), answer_markdown(answer), answer_cell(answer)):
+        plain = shown.replace("\\", "")
+        assert f"There is no answer: {why}" in plain and label in plain and "this is what was there" not in plain
+        assert "answered from what was found" not in plain
 
 
 def test_an_unknown_cost_is_said_to_be_unknown() -> None:
@@ -669,7 +690,7 @@ def test_a_search_frame_keeps_its_table_and_stays_a_dataframe(ip: Any) -> None:
 
     assert "1 of 2 results" in ip.run("frame.head(1)").html
     plain = ip.run("frame[['title']]")
-    assert 'class="dataframe"' in plain.html and "ipyws" not in plain.html
+    assert 'class="dataframe ' in plain.html and "ipyws" not in plain.html
     assert plain.texts("text/plain") == repr(ip.ns["frame"][["title"]])
     assert ip.run("print(frame)").stdout == f"{ip.ns['frame']}\n"
     assert isinstance(ip.ns["frame"], pd.DataFrame)
@@ -761,3 +782,45 @@ def test_amounts_in_frames_from_the_web_do_not_become_formulas(offline: Any, she
     assert "mathjax_ignore" not in shell.run("pd.DataFrame({'x': ['$5 and $6']})").html
     shell.run("f = pd.DataFrame({'x': ['$5 and $6']}); f.attrs['report'] = {}")
     assert "mathjax_ignore" in shell.run("f").html
+
+
+DERIVED = {
+    "columns": "d[['title', 'description']]",
+    "drop": "d.drop(columns='url')",
+    "rename": "d.rename(columns={'title': 't'})",
+    "transposed": "d.T",
+    "index": "d.set_index('url')",
+    "group": "d.groupby('url').first()",
+    "aggregate": "d.groupby('url').agg({'title': 'first'})",
+    "merge": "d.merge(pd.DataFrame({'x': [1]}), how='cross')[['title', 'x']]",
+    "concat": "pd.concat([d.title, d.url], axis=1)",
+    "series": "d.title.to_frame()",
+    "reset": "d.set_index('url').title.reset_index()",
+    "row": "d.iloc[0].to_frame()",
+    "split": "d.title.str.split('<', expand=True)",
+    "explode": "d[['title', 'extra_snippets']].explode('extra_snippets')",
+    "pickle": "pickle.loads(pickle.dumps(d))",
+    "costs": "c[['question']]",
+    "cost series": "c.question.to_frame()",
+    "context": "x[['text']]",
+}
+
+
+def test_what_pandas_makes_from_our_frames_shows_amounts_as_amounts(ip: Any) -> None:
+    """A part of a search, cost or context frame is pandas' own table, out of MathJax's reach like the whole."""
+    from ipy_websearch.context import Context, ContextPart
+    from ipy_websearch.display.context import context_frame
+    from ipy_websearch.frames import CostFrame
+
+    part = ContextPart("user", "question", 9, "is $5 or $6 dear?")
+    ip.ns["d"], ip.ns["x"] = SEARCH.to_frame(), context_frame(Context("m", (part,), 9, 9, 1000, {}))
+    ip.ns["c"] = CostFrame({"question": ["is $5 or $6 dear?"], "usd": [0.1]})
+    ip.run("import pickle, pandas as pd")
+    shown = {name: ip.run(made).html for name, made in DERIVED.items()}
+    open_to_math = [name for name, html in shown.items() if 'class="dataframe tex2jax_ignore mathjax_ignore"' not in html]
+    assert open_to_math == []
+    if find_spec("jinja2"):
+        assert "mathjax_ignore" in ip.run("d[['title']].style").html
+        assert "mathjax_ignore" not in ip.run("pd.DataFrame({'x': ['$5 and $6']}).style").html
+    ip.run("own = pd.DataFrame({'x': ['$5 and $6']})")
+    assert "mathjax_ignore" not in ip.run("own").html + ip.run("own[['x']]").html + ip.run("own.x.to_frame()").html

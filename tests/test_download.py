@@ -122,6 +122,24 @@ async def test_each_redirect_is_judged_like_a_first_address(location: str) -> No
         assert inside.connections == 0
 
 
+async def test_a_redirect_to_a_private_address_is_named_without_advice(pretended_web: Any) -> None:
+    """The page chose it, so it is told which page it was, not how to open it; an address of the user's comes with advice."""
+    async with RawServer(html("secret")) as inside, RawServer({}) as server:
+        pretended_web("inner.example", "10.0.0.7", to=inside)
+        server.answers = {"/": answer(status="302 Found", Location=f"http://127.0.0.1:{inside.port}/x")}
+        server.answers["/name"] = answer(status="302 Found", Location="http://inner.example/x")
+        server.answers["/on"] = answer(status="302 Found", Location="/")
+        for path, rule in (("/", "loopback"), ("/on", "loopback"), ("/name", "private")):
+            said = await failure(server, path)
+            assert f"the page redirects to an address that may not be fetched: {server.base}{path} (" in said
+            assert rule in said and "ALLOW" not in said and "to open it" not in said
+        for url in (f"{inside.base}/x", "http://inner.example/x"):
+            with pytest.raises(BlockedAddressError, match="; to open it, set IPY_WEBSEARCH_FETCH_ALLOW=") as caught:
+                await download(url)
+            assert "redirects" not in str(caught.value)
+        assert inside.connections == 0
+
+
 async def test_a_redirect_loop_ends() -> None:
     """After five hops, or as many as were allowed."""
     async with RawServer(answer(status="302 Found", Location="/again")) as server:

@@ -443,9 +443,45 @@ def test_the_cell_magic_fills_a_frame(messages_api: Any, shell: Any) -> None:
     assert (out.ceo[0], out.founded[0], out["size"][0]) == ("Jo", 1999, "small")
 
 
+def test_a_type_is_understood_wherever_people_write_it(messages_api: Any, shell: Any) -> None:
+    """With the name, behind it or before the question, in the cell and in the dict; what is no type stays text."""
+    messages_api.reply(record(a="1", b="2.5", c="3", column_4="tall", e="an int: yes", f="low"))
+    shell.run("import pandas as pd\ncompanies = pd.DataFrame({'company': ['A']})")
+    lines = [
+        "%%enrich companies --max-searches 0 --no-progress --no-sources -o out",
+        "a: int: How many {company}?",
+        "b (float): How much {company}?",
+        "c : int = How many {company}?",
+        "height (m): int How tall is {company}?",
+        "e: note: what is known of {company}?",
+        "f: [low, high]: How is {company}?",
+    ]
+    ran = shell.run("\n".join(lines))
+    assert ran.ok, ran.error
+    kinds = {name: str(kind) for name, kind in shell.ns["out"].iloc[:, 1:7].dtypes.items()}
+    assert kinds == {"a": "Int64", "b": "Float64", "c": "Int64", "height (m)": "string", "e": "string", "f": "category"}
+    asked_for = messages_api.bodies[-1]["messages"][0]["content"][0]["text"]
+    assert asked_for.count("How many A?") == 2 and "int: How many" not in asked_for and "int How tall is A?" in asked_for
+    messages_api.reply(record(a=1, b=True, c=["x"]))
+    asked = {"a: int": "How many {company}?", "b": "bool: Is {company}?", "c": "list[str]: Which {company}?"}
+    out = ipy_websearch.enrich(companies("A"), asked, **QUIET)
+    assert [str(out[name].dtype) for name in "abc"] == ["Int64", "boolean", "object"]
+
+
+def test_rows_without_a_value_are_not_called_filled(messages_api: Any) -> None:
+    """A row counts as filled with one value or more; how many have none is said, from the store as well."""
+    messages_api.behave(lambda body: record(ceo=None if "Atlantis" in str(body["messages"]) else "Jo"))
+    for stored in ("", ", 2 from the store"):
+        report = ipy_websearch.enrich(companies("A", "Atlantis", "Atlantis"), CEO, **QUIET).attrs["report"]
+        assert str(report).startswith(f"1 of 3 rows filled, 2 without a value{stored};")
+        assert (report["ok"], report["empty"]) == (3, 2)
+
+
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
+        ("%%enrich companies\nceo: int", "'ceo' has a type (int) and no question"),
+        ("%%enrich companies\nceo: int: Who leads {company}?\nceo (int): Who leads {company}?", "would be called 'ceo'"),
         ("%%enrich compnies\nceo: Who leads {company}?", "did you mean 'companies'"),
         ("%%enrich companies\nceo Who leads?", "cannot read the line"),
         ("%%enrich companies\n\n", "no column"),

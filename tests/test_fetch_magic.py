@@ -59,3 +59,18 @@ def test_a_refusal_is_one_line_that_names_the_rule(shell: Any) -> None:
     ):
         ran = shell.run(f"%fetch {url}")
         assert not ran.ok and rule in str(ran.error), (url, ran.error)
+
+
+def test_a_broken_pdf_says_so_in_the_place_of_its_lines(public_web: Any, shell: Any) -> None:
+    """One line, in every form; it is not shown as a page that has none."""
+    url = public_web.page("http://page.example/a.pdf", b"%PDF-1.4 broken", Content_Type="application/pdf")
+    assert shell.run(f"p = %fetch {url}").ok
+    for form in (page_html, page_text, page_markdown):
+        shown = form(shell.ns["p"])
+        assert shown.count("this PDF is broken and cannot be read") == 1 and "no lines here" not in shown
+
+
+def test_a_page_without_text_says_so() -> None:
+    """In every form."""
+    for form in (page_html, page_text, page_markdown):
+        assert "the page holds no text" in form(Page(URL, URL, "", "", 0, 0))

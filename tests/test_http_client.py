@@ -343,26 +343,6 @@ def test_a_header_that_cannot_be_sent_is_not_printed() -> None:
     assert error.__cause__ is None and error.__suppress_context__
 
 
-def test_when_a_key_cannot_be_read_the_services_words_are_withheld(server: Scripted) -> None:
-    """Keys are looked for in what a service says; if one cannot be, nothing of it is shown."""
-
-    def broken() -> list[str]:
-        raise ConfigError("the value of EXA_API_KEY holds blanks")
-
-    server.answer({"message": f"no {KEY}"}, status=400)
-
-    async def run() -> None:
-        client = HttpClient(user_agent="tests/1", secrets=broken)
-        try:
-            await client.request("GET", server.url, provider="brave")
-        finally:
-            await client.aclose()
-
-    with pytest.raises(ProviderError) as caught:
-        asyncio.run(run())
-    assert KEY not in str(caught.value) and "withheld" in str(caught.value)
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (

@@ -310,3 +310,22 @@ def test_thinking_stays_behind_where_results_may_no_longer_be_cited(client: Any,
         turns = [turn["content"] for turn in messages_api.bodies[-1]["messages"] if turn["role"] == "assistant"]
         kept.append([part["type"] for part in turns[1]])
     assert kept == [["thinking", "text"], ["text"]]
+
+
+def test_bytes_that_are_no_text_cost_no_answer(brave_api: Any) -> None:
+    """One byte that is not UTF-8 is replaced, as it is in a stream."""
+    reply = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": MODEL,
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+    }
+    whole = {**reply, "content": [{"type": "text", "text": "caf#"}], "usage": {"input_tokens": 1, "output_tokens": 1}}
+    data = json.dumps(whole).encode().replace(b"#", b"\xe9")
+    http = httpx2.Client(transport=httpx2.MockTransport(lambda request: httpx2.Response(200, content=data)))
+    with intercept(
+        anthropic.Anthropic(api_key="k", base_url="http://local.example", http_client=http), provider="brave"
+    ) as made:
+        assert ask(made).content[0].text == "caf\ufffd"

@@ -11,7 +11,7 @@ import pytest
 
 from ipy_websearch.config import settings_dir
 from ipy_websearch.errors import ConfigError, ModelError, ProviderError
-from tests.fakes.replies import text, tool_use
+from tests.fakes.replies import error, text, tool_use
 
 SECRET = "BSA-typed-very-secret-key"
 
@@ -112,3 +112,71 @@ def test_no_key_in_what_is_printed_logged_or_stored(
     for text_seen in seen:
         for key in keys:
             assert key not in text_seen.replace(question, "")
+
+
+NO_KEYS = ["my secret key", "tvly-sécret-key", "tvly-first\\nsecond", "'tvly secret' and more"]
+
+
+@pytest.mark.parametrize("value", NO_KEYS)
+def test_a_value_that_is_no_key_stops_only_the_engine_that_needs_it(
+    messages_api: Any, shell: Any, tmp_path: Path, value: str
+) -> None:
+    """Answers that were paid for arrive and are booked; the status says in one line where the value came from."""
+    (tmp_path / ".env").write_text(f'TAVILY_API_KEY="{value}"\n', encoding="utf-8")
+    messages_api.reply(text("Paid for."))
+    assert shell.run("a = %ask --provider local who wrote Ruby?").ok and shell.ns["a"].text == "Paid for."
+    assert len(shell.run("%cost").value) == 1
+    assert shell.run("%search --provider local moons of Mars").ok
+    status = shell.run("%websearch status")
+    lines = [line for line in status.stdout.splitlines() if "TAVILY_API_KEY" in line]
+    assert status.ok and len(lines) == 2, "one line of the engine, one of the key"
+    assert all(".env" in line and "set it again" in line for line in lines)
+    refused = shell.run("%search --provider tavily moons of Mars")
+    assert isinstance(refused.error, ConfigError) and ".env" in str(refused.error)
+    for ran in (status, refused):
+        assert "secret" not in ran.stdout + ran.stderr + str(ran.error or "")
+
+
+@pytest.mark.parametrize("value", NO_KEYS)
+def test_a_value_that_is_no_key_is_taken_out_of_texts_all_the_same(
+    messages_api: Any, shell: Any, tmp_path: Path, value: str
+) -> None:
+    """As it was written and as it may be shown: in the ledger, and in what a service says."""
+    (tmp_path / ".env").write_text(f'EXA_API_KEY="{value}"\n', encoding="utf-8")
+    plain = value.replace("\\n", "\n")
+    messages_api.allow_refusals = True
+    messages_api.reply(error(400, message=f"your key {plain} is odd"))
+    ran = shell.run("from ipy_websearch import api; api.ask(" + repr(f"is {plain} a key?") + ", provider='local')")
+    assert isinstance(ran.error, ModelError)
+    shown = " ".join([str(ran.error), *shell.run("%cost").value.question])
+    assert shown.count("[key]") == 2
+    assert not any(part in shown for part in ("secret", "sécret", "second"))
+
+
+def test_short_values_are_left_in_texts(shell: Any, tmp_path: Path) -> None:
+    """Three characters are no key, and may stand in any word."""
+    (tmp_path / ".env").write_text("EXA_API_KEY=moo\nTAVILY_API_KEY=' x '\n", encoding="utf-8")
+    assert shell.run("%search --provider local moons of Mars").ok
+    assert list(shell.run("%cost").value.question) == ["moons of Mars"]
+
+
+@pytest.mark.parametrize("value", ["a\udcff secret", "\udcff\udcfe\udcfd\udcfc", "   ", "'\"'", "x" * 100_000 + " y"])
+def test_no_value_makes_redaction_fail(shell: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Not even bytes that are no text."""
+    monkeypatch.setenv("EXA_API_KEY", value)
+    session = shell.run("from ipy_websearch import api; api.session()").value
+    for redact in (session.redact, session.http.redact):
+        shown = redact(f"it says {value}!")
+        assert "secret" not in shown and shown.startswith("it says") and shown.endswith("!")
+    assert shell.run("%search --provider local moons of Mars").ok
+
+
+def test_a_malformed_key_of_the_model_is_said_by_the_status_and_by_who_asks_it(
+    shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offline model and searches do without it."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk ant secret")
+    status = shell.run("%websearch status")
+    assert status.ok and "ANTHROPIC_API_KEY (environment)" in status.stdout and "secret" not in status.stdout
+    assert isinstance(shell.run("%ask --provider local who wrote Ruby?").error, ConfigError)
+    assert shell.run("%ask --model offline --provider local How many moons has Mars?").ok

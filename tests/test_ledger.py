@@ -478,3 +478,31 @@ def test_a_thread_that_writes_while_python_ends_is_waited_for(tmp_path: Path) ->
     ended = subprocess.run([sys.executable, "-c", dedent(script), str(path)], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert sqlite3.connect(path).execute("SELECT COUNT(*) FROM t").fetchone() == (2_000,)
+
+
+ODD_COUNTS = st.integers() | st.sampled_from([2**53 - 1, 2**53 + 1, 2**63, 10**25, -1, True])
+ODD_AMOUNTS = st.decimals(allow_nan=True, allow_infinity=True) | st.sampled_from(
+    [Decimal("9e15"), Decimal("-1e30"), Decimal("1E+999999"), Decimal("1E-999999"), Decimal("sNaN"), Decimal("Infinity")]
+)
+
+
+@given(counts=st.lists(ODD_COUNTS, min_size=7, max_size=7), units=ODD_AMOUNTS, usd=ODD_AMOUNTS, name=st.text() | st.none())
+def test_no_row_is_lost_because_of_what_another_one_holds(counts: list[int], units: Decimal, usd: Decimal, name: Any) -> None:
+    """Whatever a server made up: absurd counts are cut, absurd money is unknown, and reports can still sum it all up."""
+    ledger = Ledger(None)
+    odd = search(usage=Usage(*counts), units=units, cost_usd=usd, saved_usd=usd, name=name, question="lone \udcff surrogate")
+    ledger.book_all([row(), odd, odd, row()])
+    frame = ledger.frame()
+    assert len(frame) == 4 and ledger.total()[0] >= Decimal("-0.02") - 2 * Decimal(2**53) / 10**9
+    for by in ("model", "day", "question"):
+        assert ledger.frame(by=by)["calls"].sum() == 4
+    ledger.close()
+
+
+@pytest.mark.parametrize("count", [2**53 + 1, 2**63, 10**25])
+def test_an_absurd_count_is_cut_and_money_that_does_not_fit_is_unknown(count: int) -> None:
+    """Not zero, and not a lie."""
+    ledger = booked([row(usage=Usage(output_tokens=count), cost_usd=Decimal(count)), row()])
+    frame = ledger.frame()
+    assert list(frame["output_tokens"]) == [2**53, 100] or list(frame["output_tokens"]) == [100, 2**53]
+    assert ledger.total() == (Decimal("0.01"), 1) and frame["usd"].isna().sum() == 1

@@ -135,6 +135,7 @@ def test_a_pdf_says_what_to_install_when_its_reader_is_missing(monkeypatch: pyte
     got = read(REPORT)
     assert got.markdown == "" and 'pip install "ipy_websearch[pdf]"' in got.note
     assert got.note in _output(Page(URL, URL, "", "", 0, 0, note=got.note), 1, 500).text
+    assert "this PDF is broken" in read(b"%PDF-1.4 broken").note  # which no installation would mend
 
 
 def test_a_long_pdf_is_read_as_far_as_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,9 @@ def test_an_engine_out_of_reach_is_left_alone_for_five_minutes(
     assert use.search().attempts[0].error.startswith("brave could not be reached")
     assert use.router.first() == "wikipedia"
     again = use.search("another query")
-    assert "not asked again before" in again.attempts[0].error and again.attempts[0].status is None
+    assert again.attempts[0].error.startswith("brave is not asked again before") and again.attempts[0].status is None
+    use.clock.now += 7.5
+    assert use.search("one more query").notices[0] == again.notices[0], "the same words each time, so they are said once"
     assert "not asked again before" in dict((name, why) for name, _, why in use.router.chain())["brave"]
     with pytest.raises(ProviderError, match="could not be reached"):
         use.search("another query", provider="brave")

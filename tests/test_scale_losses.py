@@ -118,6 +118,34 @@ def test_the_bar_says_that_the_api_wants_to_be_left_alone() -> None:
     assert "another 41 s" in tally.end()[0] and tally.waits_for == "" and tally.end() == []
 
 
+def test_a_bar_that_waits_writes_nothing_until_something_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A notebook that is run without a browser keeps all that is written: one drawing for each change, not ten a second."""
+    from ipy_websearch.enrichment.bar import Bar
+
+    gate = SimpleNamespace(floor_s=41.0)
+    tally = Tally(total=3, gate=gate)
+    bar = Bar(tally, True)
+
+    def drawn() -> list[str]:
+        return [line for line in "".join(capsys.readouterr()).split("\r") if "failed" in line]
+
+    for _ in range(50):
+        bar.update()
+        gate.floor_s -= 0.1
+    assert len(drawn()) == 1
+    time.sleep(0.21)
+    tally.done = 1
+    for _ in range(50):
+        bar.update()
+    (moved,) = drawn()
+    assert "1/3" in moved and "waiting for the API" in moved
+    tally.done, tally.gate = 3, None
+    bar.update()  # too soon after the last one; the end is drawn all the same
+    bar.close()
+    (last,) = drawn()
+    assert "3/3" in last and "waiting" not in last
+
+
 def test_an_interrupt_while_the_api_wants_silence_says_so(
     server: EnrichServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,6 +161,27 @@ def test_a_refused_setting_fails_the_load_in_one_line_and_registers_nothing(
     assert bare_shell.ip.find_line_magic("search") is not None
 
 
+def test_what_a_project_may_not_set_is_left_out_with_a_line_and_the_extension_loads(
+    bare_shell: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """The advice, %config, works then; what the project may set is taken, and each wrong line is named."""
+    monkeypatch.chdir(tmp_path)
+    project(tmp_path, 'model = "evil"', "max_rows = 7", "count = 0", 'base_url = "http://evil.example"')
+    ran = bare_shell.run("%load_ext ipy_websearch")
+    lines = ran.stderr.strip().splitlines()
+    assert ran.ok and len(lines) == 3 and ran.stdout == ""
+    assert "may not set 'base_url'" in lines[1] and "%config" not in lines[1]
+    assert "may not set 'model'" in lines[0] and "use %config WebSearch.model instead (left out)" in lines[0]
+    assert "0 is not a value for count" in lines[2] and all(line.startswith("ipy_websearch: ") for line in lines)
+    from ipy_websearch import api
+
+    settings = api.session().settings
+    assert (settings.model, settings.max_rows, settings.count) == ("claude-sonnet-5-5", 7, 5)
+    assert bare_shell.run("%config WebSearch.model = 'offline'").ok and api.session().settings.model == "offline"
+    (tmp_path / "pyproject.toml").write_text("[tool.ipy_websearch]\ncount = ")
+    assert "cannot be read" in bare_shell.run("%reload_ext ipy_websearch").stderr
+
+
 def test_a_wrong_value_in_ipython_config_fails_the_load_in_one_line(tmp_path: Path) -> None:
     """`c.WebSearch.count = 0`: no traceback of traitlets'."""
     shell = Shell(tmp_path, load=False, config=Config({"WebSearch": {"count": 0}}))

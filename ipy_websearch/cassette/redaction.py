@@ -48,7 +48,7 @@ class Redactor:
     def data(self, data: bytes, sent: Iterable[str] = ()) -> bytes:
         """Return bytes that are no text without keys."""
         for form in self._all_forms(sent):
-            data = data.replace(form.encode(), MARK.encode())
+            data = data.replace(form.encode("utf-8", "surrogatepass"), MARK.encode())
         return data
 
     def stream(self, events: Sequence[tuple[float, dict[str, Any]]]) -> list[tuple[float, dict[str, Any]]]:
@@ -102,8 +102,8 @@ def sent_secrets(headers: Mapping[str, str]) -> list[str]:
 
 def _forms(secret: str) -> set[str]:
     """Return how a key may be written: plain, quoted, inside JSON, and inside any longer text in base64."""
-    forms = {secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]}
-    data = secret.encode()
+    forms = {secret, quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace"), json.dumps(secret)[1:-1]}
+    data = secret.encode("utf-8", "replace")
     for shift in range(3 if len(data) >= 8 else 0):
         for encode in (b64encode, urlsafe_b64encode):
             coded = encode(b"\0" * shift + data).decode().rstrip("=")

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from ipy_websearch.display.answers import MAX_TABLE_ROWS, Drafts, cell_text, line_text, merged, waiting
 from ipy_websearch.display.dates import iso
-from ipy_websearch.display.facts import facts, labels, sources
+from ipy_websearch.display.facts import facts, labels, sources, text_of
 from ipy_websearch.display.links import host_of, safe_href
 from ipy_websearch.display.markdown import to_plain, to_safe_markdown
 from ipy_websearch.display.markdown_writer import link_markdown, text_markdown
@@ -27,7 +27,7 @@ def _body_text(view: AnswerView, feedback: int) -> str:
     if view.answer is None:
         parts = [to_plain(p) if isinstance(p, str) else "\n".join(map(line_text, p)) for p in merged(view.lines(feedback))]
         return "\n\n".join(filter(None, (*parts, waiting(view))))
-    return rows_text(view.answer) if view.answer.rows else to_plain(view.answer.text)
+    return rows_text(view.answer) if view.answer.rows else to_plain(text_of(view))
 
 
 def tail_text(view: AnswerView, feedback: int = 1, *, said: Collection[str] = ()) -> str:
@@ -64,7 +64,7 @@ def answer_markdown(shown: AnswerView | Answer, *, feedback: int = 1, drafts: Dr
     elif view.answer.rows:
         body = [rows_markdown(view.answer)]
     else:
-        body = [to_safe_markdown(view.answer.text, view.addresses)]
+        body = [to_safe_markdown(text_of(view), view.addresses)]
     tail = _tail_markdown(view, feedback) if view.answer is not None else []
     return "\n\n".join(filter(None, (*top, *body, *tail)))
 

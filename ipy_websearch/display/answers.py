@@ -13,7 +13,7 @@ from typing import Any
 
 from ipy_websearch.display import money
 from ipy_websearch.display.dates import ago_html
-from ipy_websearch.display.facts import OFFLINE, facts, labels, sources
+from ipy_websearch.display.facts import OFFLINE, facts, labels, sources, text_of
 from ipy_websearch.display.links import host_of, link_html, safe_href
 from ipy_websearch.display.markdown import Growing, to_html, wrap
 from ipy_websearch.display.markdown_writer import Citations
@@ -52,7 +52,7 @@ def answer_html(shown: AnswerView | Answer, *, feedback: int = 1, drafts: Drafts
     if view.answer is None:
         return framed(top, _items_html(view, feedback, drafts or Drafts()), _waiting_html(view))
     answer = view.answer
-    body = rows_html(answer) if answer.rows else to_html(answer.text, view.addresses)
+    body = rows_html(answer) if answer.rows else to_html(text_of(view), view.addresses)
     parts = [top, body, _sources_html(view.citations)]
     if feedback:
         parts += [folded_panels(view.panels), _steps_html(answer.trace, unfolded=feedback > 1), _foot_html(view)]

@@ -18,6 +18,7 @@ from ipy_websearch.display.markdown_writer import text_markdown
 from ipy_websearch.display.style import LEFT, framed
 from ipy_websearch.display.trace import STEP_BYTES, fold
 from ipy_websearch.display.trace_json import compact
+from ipy_websearch.frames import marked
 from ipy_websearch.text import plain, shorten, visible
 
 WIDTH = 100
@@ -39,7 +40,7 @@ class ContextFrame(pd.DataFrame):
         return pd.DataFrame
 
     def __reduce__(self) -> Any:
-        return pd.DataFrame(self).__reduce__()
+        return marked(pd.DataFrame(self)).__reduce__()
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """Return the table in the three forms that IPython asks for."""
@@ -56,7 +57,7 @@ class ContextFrame(pd.DataFrame):
 def context_frame(context: Context, *, redact: Callable[[str], str] = str) -> ContextFrame:
     """Return the parts of a request as a frame: one row a part, in the order in which the model reads them."""
     columns = {name: [getattr(part, name) for part in context.parts] for name in ("role", "what", "tokens", "text")}
-    frame = ContextFrame(columns)
+    frame = marked(ContextFrame(columns))
     frame.context, frame.redact = context, redact
     return frame
 

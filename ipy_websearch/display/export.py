@@ -18,7 +18,7 @@ from pathlib import Path
 from ipy_websearch.display.answer_text import rows_markdown
 from ipy_websearch.display.answers import answer_html
 from ipy_websearch.display.dates import iso
-from ipy_websearch.display.facts import facts, labels, sources
+from ipy_websearch.display.facts import facts, labels, sources, text_of
 from ipy_websearch.display.links import host_of, safe_href
 from ipy_websearch.display.markdown import to_safe_markdown
 from ipy_websearch.display.markdown_writer import link_markdown, text_markdown
@@ -101,7 +101,7 @@ def _body(answer: Answer, number: int) -> str:
     found = sources(view.citations)
     # a source without an address that may be a link has no footnote to lead to: its mark stays a mark
     marks = {source.n: f"{_MARK}{number}-{source.n}" for source, _ in found if safe_href(source.url)}
-    text = rows_markdown(answer) if answer.rows else _LINKED.sub(r"[^\1]", to_safe_markdown(answer.text, marks))
+    text = rows_markdown(answer) if answer.rows else _LINKED.sub(r"[^\1]", to_safe_markdown(text_of(view), marks))
     parts = [*(f"> {text_markdown(label)}" for label in labels(view)), text]
     lines, notes = [], []
     for source, passages in found:

@@ -23,9 +23,9 @@ def labels(view: AnswerView, feedback: int = 1) -> list[str]:
     if view.state == "failed":
         found.append("The answer broke off; the error says why." if view.text else "There is no answer; the error says why.")
     elif view.state == "interrupted":
-        found.append(limit_line("interrupted"))
+        found.append(_cut_short(view, limit_line("interrupted")))
     elif view.limit and not view.running:
-        found.append(limit_line(view.limit, view.limit_detail or _limit_detail(view)))
+        found.append(_cut_short(view, limit_line(view.limit, view.limit_detail or _limit_detail(view))))
     elif view.answer is not None and view.answer.trace and view.answer.stop_reason is None:
         found.append("the answer broke off: this is what had arrived")
     if feedback == 0 and view.answer is not None and replayed(view.answer):
@@ -36,6 +36,26 @@ def labels(view: AnswerView, feedback: int = 1) -> list[str]:
     return found
 
 
+def _cut_short(view: AnswerView, line: str) -> str:
+    """Return the line without its second half, which is about the words that there are, where there are none."""
+    answer = view.answer
+    return line.partition(":")[0] if answer is not None and not (answer.text or answer.rows) else line
+
+
+def text_of(view: AnswerView) -> str:
+    """Return the Markdown of a finished answer, or why there is none: an answer without words is never shown as nothing."""
+    answer = view.answer
+    if answer is None or answer.text or answer.rows:
+        return view.text
+    if answer.limit == "interrupted":
+        why = "interrupted"
+    elif answer.limit:
+        why = view.limit_detail or f"limit reached: {_limit_detail(view) or answer.limit}"
+    else:
+        why = "the model wrote none"
+    return f"*There is no answer: {why}.*"
+
+
 def _limit_detail(view: AnswerView) -> str:
     """Return the limit with its number as far as the answer itself tells it."""
     answer = view.answer
@@ -43,8 +63,9 @@ def _limit_detail(view: AnswerView) -> str:
         return ""
     if view.limit == "max_searches":
         return f"max_searches = {answer.searches}"
-    if view.limit == "max_steps" and requests(answer):
-        return f"max_steps = {requests(answer)}"
+    rounds = sum(step.kind == "model" and step.detail in ("tool_use", "pause_turn") for step in answer.trace)
+    if view.limit == "max_steps" and rounds:
+        return f"max_steps = {rounds}"
     return ""
 
 

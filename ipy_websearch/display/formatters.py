@@ -18,8 +18,8 @@ _KINDS = (
     ("ipy_websearch.frames", "SearchFrame"),
     ("ipy_websearch.frames", "CostFrame"),
 )
-_FRAMES = (("pandas", "DataFrame"), ("pandas.core.frame", "DataFrame"))
-"""What pandas calls its own frames, from version 3 on and before: ours among them are shown by it, without formulas."""
+_FRAMES = (("pandas", "DataFrame"), ("pandas.core.frame", "DataFrame"), ("pandas.io.formats.style", "Styler"))
+"""What pandas calls its own frames, from version 3 on and before, and styled ones: ours are shown by it, without formulas."""
 _FORMATS = {"text/html": "html", "text/markdown": "markdown", "text/plain": "text"}
 _ATTRIBUTE = "_ipy_websearch_formatters"
 

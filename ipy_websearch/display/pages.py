@@ -23,7 +23,7 @@ def page_html(page: Page) -> str:
     about = " · ".join(
         filter(None, (escape(short_address(page.final_url)), ago_html(page.published_date), escape(_lines(page))))
     )
-    notes = "".join(f"<div><small>{escape(note)}</small></div>" for note in (one_line(page.note), rest) if note)
+    notes = "".join(f"<div><small>{escape(note)}</small></div>" for note in (_note(page), rest) if note)
     title = link_html(page.final_url, one_line(page.title) or page.final_url)
     return framed(
         f"<div><b>{title}</b></div><div><small>{about}</small></div>",
@@ -36,7 +36,7 @@ def page_text(page: Page) -> str:
     """Return the page as plain text."""
     content, rest = _cut(page)
     head = "\n".join(filter(None, (one_line(page.title), to_plain(page.final_url), _about(page))))
-    return "\n\n".join(filter(None, (head, to_plain(content), one_line(page.note), rest)))
+    return "\n\n".join(filter(None, (head, to_plain(content), _note(page), rest)))
 
 
 def page_markdown(page: Page) -> str:
@@ -44,9 +44,7 @@ def page_markdown(page: Page) -> str:
     content, rest = _cut(page)
     head = f"**{link_markdown(page.final_url, one_line(page.title) or page.final_url)}**"
     about = text_markdown(_about(page))
-    return "\n\n".join(
-        filter(None, (head, about, to_safe_markdown(content), text_markdown(one_line(page.note)), text_markdown(rest)))
-    )
+    return "\n\n".join(filter(None, (head, about, to_safe_markdown(content), text_markdown(_note(page)), text_markdown(rest))))
 
 
 def _about(page: Page) -> str:
@@ -54,11 +52,18 @@ def _about(page: Page) -> str:
 
 
 def _lines(page: Page) -> str:
+    if page.total_lines == 0:
+        return one_line(page.note) or "the page holds no text"
     if page.lines_read == 0:
         return f"no lines here; the page has {page.total_lines:,}"
     some = page.lines_read < page.total_lines
     words = f"{page.lines_read:,} of {page.total_lines:,} lines" if some else money.count(page.total_lines, "line")
     return f"{words} · {_age(page)}" if page.cached else words
+
+
+def _note(page: Page) -> str:
+    """Return the note that stands below the content; that of an empty page stands in the place of its lines."""
+    return one_line(page.note) if page.total_lines else ""
 
 
 def _age(page: Page) -> str:

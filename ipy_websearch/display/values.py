@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from ipy_websearch.config import WebSearch, settings_in_force
@@ -16,8 +17,7 @@ Renderer = Callable[[Any, WebSearch], str | None]
 
 def render(kind: str, form: str, value: Any) -> str | None:
     """Return `value`, which is a `kind`, as "html", "markdown" or "text"; None when it has no such form."""
-    text = _RENDERERS[kind, form](value, settings_in_force() or WebSearch())
-    return value._repr_html_() if text is None and form == "html" and not hasattr(value, "_repr_mimebundle_") else text
+    return _RENDERERS[kind, form](value, settings_in_force() or WebSearch())
 
 
 def _searches(form: Callable[..., str | None]) -> Renderer:
@@ -33,14 +33,32 @@ def _simple(form: Callable[[Any], str | None]) -> Renderer:
 
 
 def _frame_html(frame: Any) -> str | None:
-    """Return pandas' own table for a frame with texts from the web, out of MathJax's reach; None for all other frames, and
-    for those of other classes that have a form of their own."""
-    if hasattr(frame, "_repr_mimebundle_") or (FROM_WEB not in frame.attrs and "report" not in frame.attrs):
-        return None
+    """Return pandas' own table for a frame, out of MathJax's reach if its texts come from the web; None for a frame of another
+    class that has a form of its own."""
+    return None if hasattr(frame, "_repr_mimebundle_") else _by_pandas(frame, frame, "display.html.use_mathjax")
+
+
+def _styled_html(styler: Any) -> str | None:
+    """Return the same of a frame with a style."""
+    return _by_pandas(styler, styler.data, "styler.html.mathjax")
+
+
+def _by_pandas(shown: Any, frame: Any, option: str) -> str | None:
     import pandas as pd
 
-    with pd.option_context("display.html.use_mathjax", False):
-        html: str | None = frame._repr_html_()
+    from_web = FROM_WEB in frame.attrs or "report" in frame.attrs
+    with pd.option_context(option, False) if from_web else nullcontext():
+        html: str | None = shown._repr_html_()
+    return html
+
+
+def _own(form: Callable[..., str | None]) -> Callable[..., str | None]:
+    """Return a form of our frames that falls back on pandas' table, for what is left when columns were taken away."""
+
+    def html(frame: Any, **options: Any) -> str | None:
+        text = form(frame, **options)
+        return _frame_html(frame) if text is None else text
+
     return html
 
 
@@ -51,7 +69,7 @@ _RENDERERS: dict[tuple[str, str], Renderer] = {
     ("SearchResults", "html"): _searches(tables.search_html),
     ("SearchResults", "markdown"): _searches(tables.search_markdown),
     ("SearchResults", "text"): _searches(tables.search_text),
-    ("SearchFrame", "html"): _searches(tables.search_html),
+    ("SearchFrame", "html"): _searches(_own(tables.search_html)),
     ("SearchFrame", "markdown"): _searches(tables.search_markdown),
     ("SearchFrame", "text"): _searches(tables.search_text),
     ("Page", "html"): _simple(pages.page_html),
@@ -60,8 +78,9 @@ _RENDERERS: dict[tuple[str, str], Renderer] = {
     ("Panel", "html"): _simple(panels.panel_html),
     ("Panel", "markdown"): _simple(panels.panel_markdown),
     ("Panel", "text"): _simple(panels.panel_text),
-    ("CostFrame", "html"): _simple(costs.cost_html),
+    ("CostFrame", "html"): _simple(_own(costs.cost_html)),
     ("CostFrame", "markdown"): lambda value, settings: None,
     ("DataFrame", "html"): _simple(_frame_html),
+    ("Styler", "html"): _simple(_styled_html),
     ("CostFrame", "text"): _simple(costs.cost_text),
 }

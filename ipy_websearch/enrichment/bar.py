@@ -1,11 +1,13 @@
 """The progress bar: rows done, failed and from the store, cost, rate and time left; drawn by tqdm.
 
-It is text in notebooks too: a bar made of widgets is gone when the notebook is opened again.
+It is text in notebooks too: a bar made of widgets is gone when the notebook is opened again. All that is written stays in a
+notebook that is run without a browser, so nothing is written while nothing changes.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -63,34 +65,65 @@ class Tally:
         return [f"when it ended, the API had asked to be left alone for another {duration(left_s)} (retry-after)"]
 
 
+_INTERVAL_S = 0.2
+"""Seconds between two drawings of a bar that moves."""
+
+_CLOCK_S = 1.0
+"""Seconds between two drawings in a terminal, where a bar that stands still shows its clock."""
+
+_COUNTDOWN_S = 10.0
+"""Seconds between two drawings elsewhere while only the time left of a wait changes."""
+
+
 class Bar:
-    """Shows a tally; `update` may be called as often as one likes, it draws a few times a second. `show` False: nothing."""
+    """Shows a tally; `update` may be called as often as one likes, it draws what is new. `show` False: nothing."""
 
     def __init__(self, tally: Tally, show: bool) -> None:
         self._tally = tally
         self._bar: Any = None
+        self._drawn: tuple[Any, ...] = ()
+        self._text = ""
+        self._drawn_at = 0.0
+        self._is_terminal = False
         if show:
             from tqdm import tqdm
 
             # Lab paints what comes on standard error like an error.
-            where = sys.stdout if "ipykernel" in sys.modules else None
-            self._bar = tqdm(total=tally.total, desc=tally.name, unit="row", mininterval=0.2, file=where)
+            where = sys.stdout if "ipykernel" in sys.modules else sys.stderr
+            self._is_terminal = bool(getattr(where, "isatty", lambda: False)())
+            self._bar = tqdm(total=tally.total, desc=tally.name, unit="row", mininterval=0, miniters=1, file=where)
 
     def update(self) -> None:
-        """Draw the tally as it stands."""
+        """Draw the tally as it stands, if that is news."""
         if self._bar is None:
             return
-        if self._bar.total != self._tally.total:
-            self._bar.total = self._tally.total
-        facts = f"{self._tally.failed} failed, {self._tally.cached} from {self._tally.kept_in}, {money(self._tally.cost_usd)}"
-        waits_for = self._tally.waits_for
-        self._bar.set_postfix_str(", ".join(filter(None, (facts, waits_for))), refresh=bool(waits_for))
-        self._bar.update(self._tally.finished - self._bar.n)
+        tally, since = self._tally, time.monotonic() - self._drawn_at
+        waits_for, facts = tally.waits_for, self._facts()
+        state = (tally.finished, tally.total, facts, tally.note, bool(waits_for))
+        text = ", ".join(filter(None, (facts, waits_for)))
+        if state != self._drawn:
+            due = since >= _INTERVAL_S
+        else:
+            due = since >= (_CLOCK_S if self._is_terminal else _COUNTDOWN_S) and (self._is_terminal or text != self._text)
+        if due:
+            self._drawn, self._text, self._drawn_at = state, text, time.monotonic()
+            self._draw(text)
+
+    def _facts(self) -> str:
+        tally = self._tally
+        return f"{tally.failed} failed, {tally.cached} from {tally.kept_in}, {money(tally.cost_usd)}"
+
+    def _draw(self, text: str) -> None:
+        """Write the bar once: by moving it, so that tqdm reckons its rate, or as it stands."""
+        self._bar.total = self._tally.total
+        self._bar.set_postfix_str(text, refresh=False)
+        if not self._bar.update(self._tally.finished - self._bar.n):
+            self._bar.refresh()
 
     def close(self) -> None:
         """Draw a last time and leave the bar as it is."""
         if self._bar is not None:
-            self.update()
-            self._bar.refresh()
-            self._bar.close()
+            self._bar.total, self._bar.n = self._tally.total, self._tally.finished
+            self._bar.set_postfix_str(", ".join(filter(None, (self._facts(), self._tally.waits_for))), refresh=False)
+            self._bar.close()  # draws
             self._bar = None

@@ -152,7 +152,10 @@ class Chain:
         try:
             async for event in runner.run(calls):
                 if isinstance(event, ToolFinished):
-                    account.charges(event.charges, failed=event.is_error)
+                    account.charges(event.charges, status="error" if event.is_error else "ok")
+        except asyncio.CancelledError:
+            account.charges(runner.cut_off, status="interrupted")
+            raise
         finally:
             account.seconds += asyncio.get_running_loop().time() - start
         for output in runner.outputs.values():

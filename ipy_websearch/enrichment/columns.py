@@ -32,7 +32,9 @@ ABSENT: Any = object()
 
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-
+_KIND = rf"(?P<kind>(?:{'|'.join(TYPES)}|list\[str\]))"
+_TYPED_NAME = re.compile(rf"(?P<name>.*\S)\s*(?::\s*{_KIND}|\(\s*{_KIND.replace('<kind>', '<bare>')}\s*\))\s*", re.DOTALL)
+_TYPED_QUESTION = re.compile(rf"\s*{_KIND}\s*(?::\s*(?P<question>.*))?", re.DOTALL)
 
 _WORDS = {str: "text", bool: "yes or no", float: "number"}
 _SHOWN_CHARS = 60
@@ -104,6 +106,7 @@ def parse_columns(columns: Mapping[str, Any], known: Sequence[str]) -> tuple[Col
     """Return the wanted columns; `known` are the frame's columns.
 
     A column is a question, or a question and a type: str, int, float, bool, date, list[str], or a list of the allowed values.
+    The type may stand with the name as well, "founded: int" or "founded (int)", or before the question: "int: In what year …".
 
     Raises:
         ConfigError: a type is unknown, a question names no column or one that is not there, there are none or too many.
@@ -112,11 +115,11 @@ def parse_columns(columns: Mapping[str, Any], known: Sequence[str]) -> tuple[Col
         raise ConfigError('columns must be like {"ceo": "Who is the CEO of {company}?"}; there is none')
     if len(columns) > MAX_COLUMNS:
         raise ConfigError(f"{len(columns)} columns are too many for one request; ask for {MAX_COLUMNS} at a time")
-    parsed = [_column(name, asked, known) for name, asked in columns.items()]
+    parsed = [_column(*_typed(name, asked), known) for name, asked in columns.items()]
     names = _names(parsed)
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"two of the columns would be called {doubled!r}; rename one")
-    return tuple(_with_key(column, number, columns) for number, column in enumerate(parsed, 1))
+    return tuple(_with_key(column, number, names) for number, column in enumerate(parsed, 1))
 
 
 def added_names(columns: Iterable[Column], sources: bool) -> list[str]:
@@ -147,6 +150,25 @@ def earlier_names(names: Iterable[str], noted: Any) -> set[str]:
 
 def _names(columns: Sequence[Column]) -> list[str]:
     return added_names(columns, True)
+
+
+def _typed(name: Any, asked: Any) -> tuple[Any, Any]:
+    """Return a column's name and (question, type) where one of the two texts holds the type; else both as they are.
+
+    What stands where a type would and is none is text: "height (m)", "note: what is known of {city}".
+    """
+    if not isinstance(name, str) or not isinstance(asked, str):
+        return name, asked
+    if match := _TYPED_NAME.fullmatch(name):
+        return match["name"], (asked, match["kind"] or match["bare"])
+    match = _TYPED_QUESTION.fullmatch(asked)
+    if match is None:
+        return name, asked
+    if not match["question"]:
+        raise ConfigError(
+            f"the column {name!r} has a type ({match['kind']}) and no question; write one behind it, with a colon"
+        )
+    return name, (match["question"], match["kind"])
 
 
 def _column(name: Any, asked: Any, known: Sequence[str]) -> Column:

@@ -7,6 +7,7 @@ row holds anything any more is the money really used up.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
 
@@ -18,6 +19,9 @@ ROUND_TOKENS = 4_000
 """Input that a round of searching is expected to add: the results of one search and the model's call."""
 PAGE_TOKENS = 14_000
 """Input that a page may add: `web_fetch.PAGE_CHARACTERS`, in a script that makes many tokens of them."""
+
+ELSEWHERE_S, LOOK_S = 30.0, 0.05
+"""Seconds to wait for what another kernel holds under the same ceiling, and between two looks at it."""
 
 _NANO = Decimal("1e-9")  # whole nano-dollars: what is added up and taken off again leaves nothing behind
 
@@ -70,7 +74,7 @@ class Funds:
         return total
 
     async def reserve(self, usd: Decimal | None) -> Hold:
-        """Reserve an amount, when need be after waiting for other rows to settle.
+        """Reserve an amount, when need be after waiting for other rows to settle, for those of other kernels not too long.
 
         Raises:
             OutOfFunds: it does not fit, and no row holds anything that could come back; or the price is unknown.
@@ -80,9 +84,13 @@ class Funds:
             return Hold(self, Decimal(0))
         if usd is None:
             raise OutOfFunds(f"the price of {self.model} or of a search is unknown, so no budget can be kept with it")
+        since = time.monotonic()
         while (tight := reserve_all(self.ceilings, usd)) is not None:
             if not self._holding:
                 room = max(tight.room or Decimal(0), Decimal(0))
+                if usd <= room + tight.elsewhere and time.monotonic() - since < ELSEWHERE_S:
+                    await asyncio.sleep(LOOK_S)
+                    continue
                 raise OutOfFunds(f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD, a row may cost {usd:.4f} USD")
             self._changed.clear()
             await self._changed.wait()

@@ -18,9 +18,9 @@ _SHOWN = 5
 class Report(dict[str, Any]):
     """The report in `frame.attrs["report"]`: a dict of numbers and texts (so that the frame can be saved with it).
 
-    Keys: rows, ok, error, budget, interrupted, skipped (rows by status), asked and stored (distinct rows), requests,
-    cost_usd (None: unknown), seconds, failures (a list of {message, rows, example}), faults (another one, of values that were
-    left out of rows that are filled), warnings.
+    Keys: rows, ok, error, budget, interrupted, skipped (rows by status), empty (rows that are ok, with nothing found for any of
+    their columns), asked and stored (distinct rows), requests, cost_usd (None: unknown), seconds, failures (a list of {message,
+    rows, example}), faults (another one, of values that were left out of rows that are filled), warnings.
     """
 
     def __str__(self) -> str:
@@ -31,7 +31,9 @@ class Report(dict[str, Any]):
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
-        parts = [f"{self['ok']:,} of {self['rows']:,} row{'s' * (self['rows'] != 1)} filled"]
+        filled, empty = self["ok"] - self.get("empty", 0), self.get("empty", 0)
+        parts = [f"{filled:,} of {self['rows']:,} row{'s' * (self['rows'] != 1)} filled"]
+        parts += [f"{empty:,} without a value"] if empty else []
         parts += [f"{self[name]:,} {words}" for name, words in _WORDS.items() if self[name]]
         head = f"{', '.join(parts)}; {money(self['cost_usd'])}, {duration(self['seconds'])}"
         faults = _group_lines(self.get("faults", []))
@@ -82,10 +84,12 @@ def make_report(
     by_status: Counter[str] = Counter()
     failures: dict[str, Group] = {}
     faults: dict[str, Group] = {}
+    empty = 0
     for outcome, count, name in zip(outcomes, counts, names, strict=True):
         if outcome is None or not count:
             continue
         by_status[outcome.status] += count
+        empty += count * (outcome.status == "ok" and all(cell.value is None for cell in outcome.cells))
         if outcome.status == "error":
             _add(failures, alike(outcome.error), outcome.error, count, name)
         for fault in (cell.fault for cell in outcome.cells if cell.fault):
@@ -95,6 +99,7 @@ def make_report(
     return Report(
         rows=sum(by_status.values()),
         **{status: by_status[status] for status in ("ok", "error", "budget", "interrupted", "skipped")},
+        empty=empty,
         asked=len(known) - stored - sum(outcome.status == "skipped" for outcome in known),
         stored=stored,
         requests=requests,

@@ -13,6 +13,7 @@ from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.errors import ProviderError, RateLimitedError
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.providers.billed import also_charged
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.results import SearchResults
 from ipy_websearch.tools.base import Tool
@@ -79,7 +80,11 @@ class PoliteSearch:
         """Ask the rest of the chain, unless one engine was asked for by name; later searches begin with who can be reached."""
         if self._provider:
             raise error
-        results = await self._router.search(request)
+        try:
+            results = await self._router.search(request)
+        except ProviderError as exc:
+            exc.charges = (*error.charges, *exc.charges)
+            raise
         if error.status is None:
             self._first = self._router.first()
-        return results
+        return also_charged(results, error.charges)

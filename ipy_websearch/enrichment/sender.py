@@ -21,6 +21,7 @@ from ipy_websearch.enrichment.schedule import Gate, Turns
 from ipy_websearch.errors import ModelError
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.ledger_rows import LedgerRow
+from ipy_websearch.loop.counting import counted
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.model.retry import retry_wait_s
@@ -91,13 +92,16 @@ class Account:
         self.rows.append(self.books.row("model", name, cost, usage=usage, status=status, estimated=estimated))
         return cost
 
-    def charges(self, charges: Sequence[Charge], *, failed: bool) -> None:
-        """Note calls to engines."""
+    def charges(self, charges: Sequence[Charge], *, status: Literal["ok", "error", "interrupted"]) -> None:
+        """Note calls to engines; those whose answer is lost count at the price expected."""
         for charge in charges:
             cost = charge_cost(charge)
+            if charge.lost and cost == 0:
+                continue
             self._spent(cost)
             facts = {"units": charge.units, "unit": charge.unit, "cached": charge.cached}
-            self.rows.append(self.books.row(charge.kind, charge.provider, cost, status="error" if failed else "ok", **facts))
+            kept = "error" if charge.lost and status == "ok" else status
+            self.rows.append(self.books.row(charge.kind, charge.provider, cost, status=kept, estimated=charge.lost, **facts))
 
     def _spent(self, cost: Decimal | None) -> None:
         if not self.books.replayed_from:  # else a budget counts it all the same: it ends where it did
@@ -165,7 +169,7 @@ class Sender:
                 self.gate.refused(ticket, exc.retry_after)
             else:
                 self.gate.leave(ticket)
-                if exc.status in (None, 200) and exc.kind in _SENT:
+                if exc.kind in _SENT and exc.status in (None, 200) or (exc.status, exc.kind) == (200, "no_message"):
                     self._lost(body, account, tokens, "error")
             return exc
         except TimeoutError:
@@ -179,8 +183,8 @@ class Sender:
         self.gate.succeeded(ticket)
         self.succeeded += 1
         account.seconds += time.perf_counter() - start
-        usage = Usage.from_api(message.get("usage"))
-        cost = account.model(str(message.get("model") or name), usage)
+        usage, estimated = counted(message.get("usage"), body, message.get("content"))
+        cost = account.model(str(message.get("model") or name), usage, estimated=estimated)
         if self.funds.bounded:
             self.funds.learn(tokens, int(body["max_tokens"]), cost)
         await self.turns.take()

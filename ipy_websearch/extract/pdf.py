@@ -24,6 +24,7 @@ _SECONDS = 6.0
 """Seconds after which no further page is begun; the worker would be killed at 10, and all be lost."""
 
 _LIGATURES = str.maketrans({"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\u00ad": ""})
+_OBJECT = re.compile(rb"\d\s+obj\b")  # what every PDF is made of
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}")
 
 
@@ -32,7 +33,8 @@ def pdf_markdown(body: bytes) -> Extracted:
     try:
         pypdf: Any = importlib.import_module("pypdf")
     except ImportError:
-        return Extracted("", note=f"this is a PDF; to read its text: {INSTALL}")
+        note = f"this is a PDF; to read its text: {INSTALL}"
+        return Extracted("", note=note if _OBJECT.search(body) else "this PDF is broken and cannot be read (nothing is in it)")
     try:
         return _read(pypdf.PdfReader(io.BytesIO(body)))
     except Exception as error:  # pypdf raises whatever a broken file makes it trip over

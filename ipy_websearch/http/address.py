@@ -20,6 +20,8 @@ from ipy_websearch.http.ip import NAT64, IPAddress, metadata_rule, public_rule, 
 from ipy_websearch.text import shorten, visible
 
 ALLOW_VARIABLE = "IPY_WEBSEARCH_FETCH_ALLOW"
+TO_OPEN = "; to open it, set"
+"""Where a refusal's advice begins; for an address that a page chose, and not the user, it is left out."""
 MAX_URL = 8_192
 WEB_PORTS = frozenset({80, 443, 8000, 8008, 8080, 8443})
 """Ports that serve pages. Others (SSH, mail, databases, caches) are opened one by one with the allow list."""
@@ -84,7 +86,7 @@ def check_url(url: str, *, allow: frozenset[str] = frozenset()) -> SafeUrl:
         _judge(target)
         return target
     except _Refused as exc:
-        how = f'; to open it, set {ALLOW_VARIABLE}="{exc.opens}"' if exc.opens else ""
+        how = f'{TO_OPEN} {ALLOW_VARIABLE}="{exc.opens}"' if exc.opens else ""
         raise BlockedAddressError(f"{shown(url)} was refused: {exc}{how}") from None
 
 

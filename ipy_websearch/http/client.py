@@ -7,6 +7,9 @@ The law of retries: 5xx is asked again twice, 1 s apart; 4xx never; 429 goes to 
 be reached, and a deadline that has passed, are not asked again. One exception: a server that hangs up without a word is
 asked once more, at once, since that is how a kept connection looks that the server had closed while it was idle.
 
+An error is `lost` when the request had a connection and then no answer came, or a 2xx that could not be used (cut off, too
+large, not JSON): the engine may bill it. A refusal, and what never found a connection, is not.
+
 Importing this module imports no HTTP library: that happens at the first request.
 """
 
@@ -22,10 +25,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from ipy_websearch.errors import ProviderError, RateLimitedError, WebSearchError
+from ipy_websearch.errors import ProviderError, RateLimitedError
 from ipy_websearch.http.environment import proxy_for
 from ipy_websearch.http.loops import PerLoop
-from ipy_websearch.http.pool import Pool, close_all
+from ipy_websearch.http.pool import Pool, Progress, close_all, progress
 from ipy_websearch.http.response import Explain, HttpResponse, JsonObject, Reason, explain_any
 from ipy_websearch.text import plain, shorten
 
@@ -102,15 +105,18 @@ class HttpClient:
         call = _Call(provider, method, url, _pairs(params), sent, json, connect_timeout_s, max_bytes)
         response: HttpResponse | None = None
         tries = 0
+        progress.set(mark := Progress())
         with contextlib.suppress(TimeoutError):  # what is known by then decides what is said
             async with asyncio.timeout(timeout_s):
                 while response is None or (response.status >= 500 and tries <= retries):
                     if response is not None:
                         await asyncio.sleep(retry_wait_s)
                     tries += 1
+                    mark.connected, mark.status = False, 0
                     response = await self._send(call)
         if response is None:
-            raise self.error(provider, f"{provider} did not answer within {timeout_s:g} s ({call.host})")
+            text = f"{provider} did not answer within {timeout_s:g} s ({call.host})"
+            raise self.error(provider, text, lost=_may_be_billed(mark))
         if 200 <= response.status < 300:
             return response
         raise self._refusal(call, response, explain, tries)
@@ -132,6 +138,7 @@ class HttpClient:
                 f"check that its address {call_address(response.url)} is right and that no login page is in between",
                 provider=provider,
                 status=response.status,
+                lost=True,
             ) from exc
 
     async def aclose(self) -> None:
@@ -145,20 +152,25 @@ class HttpClient:
                 elsewhere.append((loop, pool))
         close_all(elsewhere)
 
-    def error(self, provider: str, text: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
+    def error(
+        self,
+        provider: str,
+        text: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        lost: bool = False,
+    ) -> ProviderError:
         """Return a `ProviderError` (429: `RateLimitedError`) of one line without any key in it."""
         kind = RateLimitedError if status == 429 else ProviderError
-        return kind(self.redact(text), provider=provider, status=status, retry_after=retry_after)
+        return kind(self.redact(text), provider=provider, status=status, retry_after=retry_after, lost=lost)
 
     def redact(self, text: str, sent: Mapping[str, str] | None = None) -> str:
         """Return `text` as one plain line without any key, and without user names in addresses."""
-        try:
-            secrets = {*self._secrets(), *_sent_secrets(sent or {})}
-        except WebSearchError:  # a key that cannot be read cannot be looked for, so nothing of the text is safe
-            return "(message withheld: a key is set to something that is not a key)"
+        secrets = {*self._secrets(), *_sent_secrets(sent or {})}
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= 4:
-                text = text.replace(secret, "***").replace(quote(secret, safe=""), "***")
+                text = text.replace(secret, "***").replace(quote(secret, safe="", errors="replace"), "***")
         return plain(_USER_INFO.sub("//", text))
 
     async def _send(self, call: _Call) -> HttpResponse:
@@ -181,7 +193,8 @@ class HttpClient:
     def _unreachable(self, call: _Call, exc: BaseException) -> ProviderError:
         what = _what_happened(exc, call)
         shown = shorten(self.redact(what, call.headers), MESSAGE_WIDTH)
-        return self.error(call.provider, f"{call.provider} could not be reached at {call.host}: {shown}")
+        text = f"{call.provider} could not be reached at {call.host}: {shown}"
+        return self.error(call.provider, text, lost=_may_be_billed(progress.get()))
 
     def _refusal(self, call: _Call, response: HttpResponse, explain: Explain | None, tries: int) -> ProviderError:
         reason = (explain(response) if explain else None) or explain_any(response)
@@ -204,6 +217,8 @@ async def _exchange(transport: httpx.AsyncBaseTransport, call: _Call) -> HttpRes
     wait = call.connect_timeout_s
     request.extensions["timeout"] = {"connect": wait, "pool": wait}
     response = await transport.handle_async_request(request)
+    if (mark := progress.get()) is not None:
+        mark.status = response.status_code
     try:
         if response.headers.get("content-encoding", "gzip").lower() not in ("gzip", "deflate", "identity", ""):
             raise httpx.DecodingError("the answer is in an encoding that was not asked for")
@@ -241,6 +256,11 @@ def _sent_secrets(headers: Mapping[str, str]) -> Iterable[str]:
     for name, value in headers.items():
         if name.lower() in _SECRET_HEADERS:
             yield value.removeprefix("Bearer ")
+
+
+def _may_be_billed(mark: Progress | None) -> bool:
+    """Say whether a request that failed went out and was not refused."""
+    return mark is not None and mark.connected and (not mark.status or 200 <= mark.status < 300)
 
 
 def _hung_up(exc: BaseException) -> bool:

@@ -12,9 +12,10 @@ key travels along. Nothing but the URL, a User-Agent and what we can read is tol
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import urljoin
@@ -22,8 +23,8 @@ from urllib.parse import urljoin
 import aiohttp
 import yarl
 
-from ipy_websearch.errors import FetchError
-from ipy_websearch.http.address import ALLOW_VARIABLE, SafeUrl, allow_list, check_url, shown
+from ipy_websearch.errors import BlockedAddressError, FetchError
+from ipy_websearch.http.address import ALLOW_VARIABLE, TO_OPEN, SafeUrl, allow_list, check_url, shown
 from ipy_websearch.http.guard import Gate, guarded_session
 from ipy_websearch.http.inflate import DecodeError, TooMuch, decoder_for
 from ipy_websearch.http.response import retry_after
@@ -106,14 +107,17 @@ class _Getter:
         gate = Gate(self.allow)
         headers = {"User-Agent": self.user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
         async with guarded_session(gate, headers) as session:
+            location = ""
             for _ in range(max_redirects + 1):
-                gate.admit_literal(target)
-                if self.admit is not None:
-                    await self.admit(target)
-                answer = await self._hop(session, url, target)
+                with _said_of_redirect(url, location):
+                    target = check_url(location, allow=self.allow) if location else target
+                    gate.admit_literal(target)
+                    if self.admit is not None:
+                        await self.admit(target)
+                    answer = await self._hop(session, url, target)
                 if isinstance(answer, Download):
                     return answer
-                target = check_url(answer, allow=self.allow)
+                location = answer
         raise FetchError(f"more than {max_redirects} redirects from {shown(url)}", status=HTTPStatus.FOUND)
 
     async def _hop(self, session: aiohttp.ClientSession, asked: str, target: SafeUrl) -> Download | str:
@@ -154,6 +158,20 @@ class _Getter:
                 return bytes(body)
         decoder.finish()
         return bytes(body)
+
+
+@contextlib.contextmanager
+def _said_of_redirect(url: str, location: str) -> Iterator[None]:
+    """Name the page that redirects to what is refused, and give no advice to open what that page chose."""
+    try:
+        yield
+    except BlockedAddressError as exc:
+        if not location:
+            raise
+        reason = str(exc).partition(TO_OPEN)[0]
+        raise BlockedAddressError(
+            f"the page redirects to an address that may not be fetched: {shown(url)} ({reason})"
+        ) from None
 
 
 def _location(target: SafeUrl, response: aiohttp.ClientResponse) -> str:

@@ -21,7 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from ipy_websearch.errors import BlockedAddressError
-from ipy_websearch.http.address import ALLOW_VARIABLE, SafeUrl, host_key, ip_rule
+from ipy_websearch.http.address import ALLOW_VARIABLE, TO_OPEN, SafeUrl, host_key, ip_rule
 from ipy_websearch.http.ip import IPAddress
 
 _MAX_HEADER_LINE = 32_768
@@ -45,7 +45,7 @@ class Gate:
         for ip in ips:
             if (rule := ip_rule(ip, opened=key in self._allow)) is not None:
                 where = "" if ip == host else f"{host!r} leads to an address that is not the public web: "
-                how = f'; to open it, set {ALLOW_VARIABLE}="{key}"' if ip_rule(ip, opened=True) is None else ""
+                how = f'{TO_OPEN} {ALLOW_VARIABLE}="{key}"' if ip_rule(ip, opened=True) is None else ""
                 raise BlockedAddressError(f"{where}{rule}{how}")
         self._admitted.update((_plain_ip(ip), port) for ip in ips)
 

@@ -11,6 +11,8 @@ import asyncio
 import contextlib
 from base64 import b64encode
 from collections.abc import Coroutine
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,18 @@ if TYPE_CHECKING:
 
     import aiohttp
     import httpx
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a request came: whether there was a connection for it, and the status of its answer (0: none yet)."""
+
+    connected: bool = False
+    status: int = 0
+
+
+progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
+"""What notes how far the running request came."""
 
 
 class Pool:
@@ -41,7 +55,7 @@ class Pool:
 
         context = _tls_context()
         # No limit: callers bound their own concurrency, and waiting for a free connection would count as connecting.
-        connector = aiohttp.TCPConnector(limit=0, ssl=context)
+        connector = _connector()(limit=0, ssl=context)
         session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         self._sessions.append(session)
         return AiohttpTransport(verify=context, client=session, proxy=_proxy(proxy) if proxy else None)
@@ -68,6 +82,25 @@ def _proxy(address: str) -> httpx.Proxy:
     if proxy.raw_auth is None:
         return proxy
     return httpx.Proxy(proxy.url, headers={"Authorization": "Basic " + b64encode(b":".join(proxy.raw_auth)).decode()})
+
+
+@cache
+def _connector() -> type[aiohttp.TCPConnector]:
+    """Return the class that opens connections; it notes when there is one: what goes wrong from then on may be billed."""
+    import aiohttp
+
+    class Connector(aiohttp.TCPConnector):
+        async def connect(self, *args: Any, **options: Any) -> Any:
+            """Return a connection, new or kept."""
+            mark = progress.get()
+            if mark is not None:
+                mark.connected = False
+            connection = await super().connect(*args, **options)
+            if mark is not None:
+                mark.connected = True
+            return connection
+
+    return Connector
 
 
 @cache

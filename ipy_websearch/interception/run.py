@@ -23,6 +23,7 @@ from ipy_websearch.interception.conversation import Conversation
 from ipy_websearch.interception.stream import Event, EventWriter
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.ledger_rows import LedgerRow
+from ipy_websearch.loop.counting import counted
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.purse import CeilingPurse
 
@@ -83,6 +84,7 @@ class InterceptedRun:
         self._writer = EventWriter(conversation)
         self._reply = Reply()
         self._pending: dict[str, Any] | None = None
+        self._sent: dict[str, Any] = {}
         self._tail: Mapping[str, Any] = {}
         self._start = 0.0
         self._open = False
@@ -116,6 +118,7 @@ class InterceptedRun:
             self._pending = self.conversation.request()
             if self._pending is None and not self.begun:
                 raise BudgetExceededError(self._purse.refusal(str(self.conversation.body.get("model")), 0))
+            self._sent, self._start = self._pending or {}, time.perf_counter()
         return self._pending
 
     def begin(self) -> None:
@@ -179,8 +182,7 @@ class InterceptedRun:
 
     def close(self) -> None:
         """Book what broke off or was no longer wanted, and give back the money that was held; it may be called again."""
-        if self._open and self._reply.usage_fields:
-            self._book(None)
+        self.drop()
         self._book_all()
         self.booking.charges(self._purse.close(), status="interrupted")
         self._rows.write()
@@ -189,16 +191,23 @@ class InterceptedRun:
         self._told = cost
 
     def drop(self) -> None:
-        """Book a reply that broke off and is asked for again."""
+        """Book a reply that broke off; it may be asked for again."""
         if self._open and self._reply.usage_fields:
             self._book(None)
+        elif self._open:
+            self.lost()
 
-    def _book(self, request_id: str | None) -> None:
+    def lost(self) -> None:
+        """Book the request under way, of whose reply nothing came: it went out, and may be billed."""
+        self._reply = Reply()
+        self._book(None, lost=True)
+
+    def _book(self, request_id: str | None, *, lost: bool = False) -> None:
         reply = self._reply
         self._open = False
-        usage = reply.usage
+        usage, estimated = counted(reply.usage_fields, self._sent, reply.content)
         if bounded := self._purse.bounded:
-            self._purse.settle(usage)
+            self._purse.settle(usage, lost=lost)
         self._happened(
             ModelResponded(
                 step=self.conversation.requests,
@@ -207,7 +216,8 @@ class InterceptedRun:
                 stop_reason=reply.stop_reason,
                 seconds=time.perf_counter() - self._start,
                 request_id=request_id,
-                estimated=not reply.complete,
+                estimated=estimated or not reply.complete,
+                lost=lost,
             ),
             settled=bounded,
         )

@@ -58,7 +58,7 @@ def search_tool(search: Search, defaults: SearchRequest, bounds: Bounds, price: 
         except ConfigError as exc:
             return _failed(str(exc), str(exc), "invalid_tool_input")
         except ProviderError as exc:
-            return _failed(str(exc), f"{UNAVAILABLE} ({exc})", _search_code(exc))
+            return replace(_failed(str(exc), f"{UNAVAILABLE} ({exc})", _search_code(exc)), charges=exc.charges)
 
     return Tool(SEARCH_NAME, _DESCRIPTION, WebSearchInput, call, counts_as_search=True, price=price)
 

@@ -1,7 +1,8 @@
 """Runs the tool calls of one reply: all at the same time, each failure as a result, none beyond a limit.
 
 Every call gets exactly one output, in the order of the calls. A call that may not run any more (searches, money, time) gets
-an error that names the limit. The same call runs once in an answer; a repeated one is told where its results stand.
+an error that names the limit. The same call runs once in an answer; a repeated one is told where its results stand. A paid call
+that a time limit cuts off went out, and counts at its price.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ReplayError, WebSearchError
@@ -20,7 +21,7 @@ from ipy_websearch.loop.limits import Meter, Purse
 from ipy_websearch.results import Panel, PanelShelf
 from ipy_websearch.text import fold, plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.usage import LimitName
+from ipy_websearch.usage import Charge, LimitName, lost
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -53,7 +54,7 @@ Render = Callable[[str, ToolOutput], dict[str, Any]]
 @dataclass(slots=True)
 class CallRunner:
     """Runs calls for one answer; `outputs` holds what the calls of the last `run` gave, by call id, and `blocks` their
-    results as `render` writes them."""
+    results as `render` writes them. `cut_off` is what the calls may be billed that were under way when it was cancelled."""
 
     tools: Mapping[str, Tool]
     context: ToolContext
@@ -63,14 +64,16 @@ class CallRunner:
     render: Render | None = None
     outputs: dict[str, ToolOutput] = field(default_factory=dict)
     blocks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cut_off: tuple[Charge, ...] = ()
     _first_ids: dict[Any, str] = field(default_factory=dict)
+    _said: set[str] = field(default_factory=set)
 
     async def run(self, calls: Sequence[Call]) -> AsyncIterator[Event]:
         """Run the calls and yield an event as each one ends.
 
         On cancellation the calls under way are cancelled too, and nothing is left running.
         """
-        self.outputs, self.blocks = {}, {}
+        self.outputs, self.blocks, self.cut_off = {}, {}, ()
         ready: list[_Ready] = []
         for call in calls:
             unlimited = self.meter.reached is None
@@ -147,8 +150,12 @@ class CallRunner:
         try:
             async with asyncio.timeout(tool.timeout_s):
                 return await tool.call(value, self.context)
+        except asyncio.CancelledError:
+            self.cut_off += lost(tool.price)
+            raise
         except TimeoutError:
-            return _error(f"{tool.name} did not end within {tool.timeout_s:g} s.")
+            text = f"{tool.name} did not end within {tool.timeout_s:g} s."
+            return replace(_error(text), charges=lost(tool.price))
         except ReplayError:  # the model cannot do anything about it, and what it would answer is not recorded either
             raise
         except WebSearchError as exc:
@@ -189,7 +196,8 @@ class CallRunner:
 
     def _ran(self, ready: _Ready, output: ToolOutput | None) -> list[Event]:
         """Take what a call gave, None when the time for tools was over."""
-        output = self._limit_output("timeout") if output is None else output
+        if output is None:  # it was cut off, and may be billed
+            output = replace(self._limit_output("timeout"), charges=lost(ready.tool.price))
         if ready.tool.price:
             self.purse.paid(ready.tool.price, output.charges)
         return self._end(ready.call, output, time.perf_counter() - ready.start)
@@ -202,7 +210,9 @@ class CallRunner:
         if output.panel_data is not None:
             title = output.panel_title or call.name
             panel = self.panels.add(title, output.panel_kind, output.panel_data, tool=call.name, is_error=output.is_error)
-        notices: list[Event] = [Notice(text) for text in output.notices]
+        new = [text for text in output.notices if text not in self._said]
+        self._said.update(new)
+        notices: list[Event] = [Notice(text) for text in new]
         finished = ToolFinished(
             id=call.id,
             name=call.name,

@@ -36,8 +36,11 @@ class Purse(Protocol):
         """
         ...
 
-    def settle(self, usage: Usage) -> None:
-        """Say what the granted request used; the reservation is void."""
+    def settle(self, usage: Usage, *, lost: bool = False) -> None:
+        """Say what the granted request used; the reservation is void, unless the request is `lost`.
+
+        What is lost went out and was never accounted for: all that was reserved for it counts as spent.
+        """
         ...
 
     def can_pay(self, charges: Sequence[Charge]) -> bool:
@@ -61,7 +64,7 @@ class OpenPurse:
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int:
         return wanted
 
-    def settle(self, usage: Usage) -> None: ...
+    def settle(self, usage: Usage, *, lost: bool = False) -> None: ...
 
     def can_pay(self, charges: Sequence[Charge]) -> bool:
         return True

@@ -1,7 +1,9 @@
 """Asks the model once: sends a request, reads the reply as it is written, and sends it again when that is allowed.
 
 A request is sent again only while none of its text has been shown. Whatever happens, what it used is reported: by the API, or
-estimated where the stream broke before the API could say.
+estimated where the API did not say. A request that went out and of which no usage ever came (interrupted, timed out, connection
+lost) is "lost": what it read is estimated, and a ceiling counts all that was reserved for it. One that was refused, or never
+went out, used nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ipy_websearch.citations import CitationBook, marks
-from ipy_websearch.errors import ModelError
+from ipy_websearch.errors import ModelError, WebSearchError
 from ipy_websearch.events import (
     Cited,
     Event,
@@ -26,6 +28,7 @@ from ipy_websearch.events import (
     ToolFinished,
     ToolStarted,
 )
+from ipy_websearch.loop.counting import counted, written_tokens
 from ipy_websearch.loop.limits import Meter, Purse
 from ipy_websearch.loop.text import AnswerText
 from ipy_websearch.model.client import ModelClient
@@ -33,6 +36,7 @@ from ipy_websearch.model.reply import Reply
 from ipy_websearch.model.retry import retry_wait_s
 from ipy_websearch.usage import Usage
 
+_SENT = ("connection_lost", "truncated", "timeout_error", "")
 _BROKEN = ("connection_error", "connection_lost", "truncated", "timeout_error")
 
 
@@ -52,6 +56,8 @@ class Turn:
     _open: bool = False
     _start: float = 0.0
     _shown: bool = False
+    _timed_out: bool = False
+    _body: Mapping[str, Any] = field(default_factory=dict)
 
     async def events(self, body: Mapping[str, Any], *, final: bool) -> AsyncIterator[Event]:
         """Send `body` and yield what is written; afterwards `reply` holds the reply, complete or as far as it came.
@@ -63,17 +69,21 @@ class Turn:
         while True:
             yield ModelRequested(self.meter.steps, str(body["model"]), body, final)
             error: ModelError | None = None
-            reply = self._begin()
+            reply = self._begin(body)
             try:
                 async for event in self._read(body, reply):
                     self._shown = self._shown or isinstance(event, TextDelta)
                     yield event
             except ModelError as exc:
                 error = exc
+            except WebSearchError:  # a key is missing, a cassette has nothing: it did not go out
+                self._open = False
+                raise
             except TimeoutError:
+                self._timed_out = True
                 self.meter.reach("timeout")
                 yield LimitReached("timeout", self.meter.explain("timeout"))
-            yield self._end(str(body["model"]))
+            yield self._end(str(body["model"]), error)
             error = self._problem(reply, error)
             if error is None:
                 return
@@ -90,21 +100,24 @@ class Turn:
         """Return the booking of a request that was interrupted, None when none was under way."""
         return self._end(model) if self._open else None
 
-    def _begin(self) -> Reply:
+    def _begin(self, body: Mapping[str, Any]) -> Reply:
         self._start, self._open, self._shown = time.perf_counter(), True, False
+        self._body, self._timed_out = body, False
         self.text.step()
         self.reply = Reply()
         return self.reply
 
-    def _end(self, model: str) -> ModelResponded:
-        """Close the books on a request; what the API did not report as written counts a token for four characters."""
+    def _end(self, model: str, error: ModelError | None = None) -> ModelResponded:
+        """Close the books on a request that ended, with `error` or without."""
         assert self.reply is not None
-        reply, usage = self.reply, self.reply.usage
-        if not reply.complete and reply.blocks:
-            written = sum(len(str(b.get("text") or b.get("thinking") or b.get("input") or "")) for b in reply.content)
-            usage += Usage(output_tokens=max(0, written // 4 - usage.output_tokens))
+        reply, usage, estimated = self.reply, self.reply.usage, True
+        lost = not reply.complete and not reply.usage_fields and self._may_be_billed(reply, error)
+        if reply.complete or lost:
+            usage, estimated = counted(reply.usage_fields, self._body, reply.content)
+        elif reply.blocks:
+            usage += Usage(output_tokens=max(0, written_tokens(reply.content) - usage.output_tokens))
         self._open = False
-        self.purse.settle(usage)
+        self.purse.settle(usage, lost=lost)
         self.usage += usage
         self.model = reply.model or self.model
         return ModelResponded(
@@ -115,13 +128,24 @@ class Turn:
             seconds=time.perf_counter() - self._start,
             content=tuple(reply.content),
             request_id=self.client.request_id,
-            estimated=not reply.complete,
+            estimated=estimated,
+            lost=lost,
         )
+
+    def _may_be_billed(self, reply: Reply, error: ModelError | None) -> bool:
+        """Say whether a request may be billed of which no usage came: it went out, and was not refused."""
+        if reply.blocks:
+            return True
+        if getattr(self.client, "held_back", False):  # a client that waits for its turn was cut off meanwhile
+            return False
+        if error is None or error.kind in _SENT:
+            return error is None or error.status in (None, 200)
+        return error.status == 200 and error.kind == "no_message"  # an answer that could not be used
 
     def _problem(self, reply: Reply, error: ModelError | None) -> ModelError | None:
         """Return the error that stands in the way of using a reply; a broken one whose text was shown is used as it is."""
         if error is None:
-            if reply.complete or self._shown or self.meter.reached == "timeout":
+            if reply.complete or self._shown or self._timed_out:
                 return None
             return ModelError("the model's answer ended too soon", status=200, kind="truncated")
         return None if self._shown and error.kind in _BROKEN else error

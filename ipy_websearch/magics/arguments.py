@@ -20,6 +20,9 @@ _WORD = re.compile(r"\S+")
 _LONG = re.compile(r"--[A-Za-z][\w-]*(=.*)?", re.DOTALL)
 _SHORT = re.compile(r"-[A-Za-z]")
 _CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*?)'")
+_NUMBER = re.compile(r"argument (\S+): invalid (int|float) value: '(.*)'", re.DOTALL)
+_VALUE = re.compile(r"argument (\S+): ignored explicit argument '(.*)'", re.DOTALL)
+_NUMBERS = {"int": "a whole number such as 5", "float": "a number such as 2.5"}
 
 
 class Help(Exception):
@@ -46,11 +49,15 @@ def parse_line(function: Callable[..., Any], line: str) -> tuple[argparse.Namesp
     try:
         return parser.parse_args(options), text.strip()
     except UsageError as exc:
-        raise UsageError(_with_choice_meant(parser, str(exc))) from None
+        raise UsageError(_in_words(parser, str(exc))) from None
 
 
-def _with_choice_meant(parser: argparse.ArgumentParser, message: str) -> str:
-    """Return argparse's message, for a value that is none of those allowed with the one that was meant."""
+def _in_words(parser: argparse.ArgumentParser, message: str) -> str:
+    """Return argparse's message as what is wrong with the value, and what was meant where it is none of those allowed."""
+    if number := _NUMBER.search(message):
+        return f"{number[1]}: {number[3]!r} is not {_NUMBERS[number[2]]}"
+    if value := _VALUE.search(message):
+        return f"{value[1]} takes no value, so not {value[2]!r}"
     wrong = _CHOICE.search(message)
     named = (action for action in parser._actions if wrong and wrong[1].split("/")[-1] in action.option_strings)
     action = next(named, None)

@@ -19,7 +19,7 @@ from ipy_websearch.magics.common import (
     Interrupted,
     assign,
     check_output,
-    domains,
+    domain_options,
     shows_help,
 )
 from ipy_websearch.magics.interpolate import interpolate, variables_of
@@ -37,7 +37,11 @@ class AskMagics(Magics):
     @argument("--tools", help="Tools or tool sets, separated by commas (default: standard).")
     @PROVIDER
     @argument("--max-searches", type=int, help="Searches the answer may make (default 5).")
-    @argument("--max-steps", type=int, help="Rounds of tool calls the answer may take (default 8).")
+    @argument(
+        "--max-steps",
+        type=int,
+        help="Model requests with tools; calls of the last are not run (default 8).",
+    )
     @argument("--budget", metavar="USD", help="US dollars the answer may cost, model and searches together.")
     @argument("--timeout", type=float, metavar="SECONDS", help="Seconds the answer may take (default 120).")
     @SITE
@@ -65,7 +69,8 @@ class AskMagics(Magics):
         """
         args, text = parse_line(self.ask, line)
         check_output(args)
-        question = interpolate("\n\n".join(filter(None, (text, (cell or "").strip()))), variables_of(self.shell))
+        notices: list[str] = []
+        question = interpolate("\n\n".join(filter(None, (text, (cell or "").strip()))), variables_of(self.shell), notices)
         from ipy_websearch import api
 
         session = api.session()
@@ -84,20 +89,23 @@ class AskMagics(Magics):
             max_steps=args.max_steps,
             budget_usd=args.budget,
             timeout_s=args.timeout,
-            allowed_domains=domains(args.site),
-            blocked_domains=domains(args.not_site),
+            **domain_options(args),
             columns=args.table,
             system=args.system,
             follow=args.follow,
             fresh=args.fresh,
         )
+        if args.estimate or args.context:
+            print(*notices, sep="\n", end="\n" * bool(notices))
         if args.estimate:
             estimate = session.estimate(question, **options)
             assign(self.shell, args, estimate)
             return estimate
         if args.context:
             return self._context(session, question, args, options)
-        answer = self._watch(api.EventStream(session.start(question, **options)), session.settings.feedback, args)
+        run = session.start(question, **options)
+        run.loop.notices[:0] = notices
+        answer = self._watch(api.EventStream(run), session.settings.feedback, args)
         assign(self.shell, args, answer)
         return answer
 

@@ -37,9 +37,28 @@ def shows_help(magic: F) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-def domains(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the domains of a repeatable option; commas separate several in one value."""
-    return tuple(part for value in values or () for part in value.split(",") if part.strip())
+def domain_options(args: argparse.Namespace) -> dict[str, tuple[str, ...]]:
+    """Return what `--site` and `--not-site` mean for `ask` and `search`; commas separate several domains in one value.
+
+    Raises:
+        ConfigError: both were given, or one names a page, for no engine would search only there.
+    """
+    from ipy_websearch.errors import ConfigError
+
+    if args.site and args.not_site:
+        raise ConfigError("--site and --not-site exclude each other; give one of the two")
+    return {"allowed_domains": _domains("--site", args.site), "blocked_domains": _domains("--not-site", args.not_site)}
+
+
+def _domains(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
+    from ipy_websearch.errors import ConfigError
+
+    found = tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+    for part in found:
+        host, _, path = part.split("://", 1)[-1].partition("/")
+        if path:
+            raise ConfigError(f"{option} {part}: a domain is needed, without a path, such as example.com")
+    return found
 
 
 def check_output(args: argparse.Namespace) -> None:

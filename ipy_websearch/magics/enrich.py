@@ -13,7 +13,8 @@ from ipy_websearch.config import did_you_mean
 from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.common import HELP, OUTPUT, PROVIDER, assign, check_output, shows_help
 
-_LINE = re.compile(r"(?P<name>[^:=]+?)\s*:\s*(?:(?P<kind>[A-Za-z]+(?:\[str\])?|\[[^\]]*\])\s*=\s*)?(?P<question>.+)", re.DOTALL)
+_KIND = r"(?:(?P<kind>[A-Za-z]+(?:\[str\])?(?=\s*=)|\[[^\]]*\](?=\s*[=:]))\s*[=:]\s*)?"
+_LINE = re.compile(rf"(?P<name>[^:=]+?)\s*:\s*{_KIND}(?P<question>.+)", re.DOTALL)
 _ADDRESS = re.compile(r"[a-z+]+://\S+|\S+:\d+")
 MODES = ("now", "batch")
 EXAMPLE = "ceo: Who is the CEO of {company}?"
@@ -46,8 +47,9 @@ class EnrichMagics(Magics):
     def enrich(self, line: str, cell: str = "") -> Any:
         """Fill columns of a DataFrame from the web: one line of the cell for each column, with a question for each row.
 
-        A line is `name: question` or `name: type = question`; types are str, int, float, bool, date, list, or the allowed
-        values in brackets. {column} stands for the row's value.
+        A line is `name: question` or `name: type = question` (`name: type: question` and `name (type): question` are the
+        same); types are str, int, float, bool, date, list, or the allowed values in brackets. {column} stands for the row's
+        value.
 
         Examples:
             %%enrich companies --sample 5 -o out

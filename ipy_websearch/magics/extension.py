@@ -1,6 +1,6 @@
-"""Loading and unloading. Loading is cheap and silent: magics, settings, displays and one input transformer are registered;
-nothing is opened, asked or imported that they do not need. Unloading takes back exactly that; the session stays, so that
-`%reload_ext` loses no money count and no conversation.
+"""Loading and unloading. Loading is cheap and silent (unless a pyproject.toml is wrong): magics, settings, displays and one
+input transformer are registered; nothing is opened, asked or imported that they do not need. Unloading takes back exactly that;
+the session stays, so that `%reload_ext` loses no money count and no conversation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Loaded:
 
     def _configure(self) -> None:
         """Make the settings visible to `%config WebSearch`, and to the session when there is or will be one."""
-        self.settings = load_settings(Path.cwd(), parent=self.shell)
+        self.settings = load_settings(Path.cwd(), parent=self.shell, warn=_warn)
         self.shell.configurables.append(self.settings)
         use_settings(self.settings)
         if (api := sys.modules.get("ipy_websearch.api")) is not None:
@@ -88,6 +88,10 @@ class Loaded:
         use_settings(None)
         if (api := sys.modules.get("ipy_websearch.api")) is not None:
             api.stop_tape()
+
+
+def _warn(text: str) -> None:
+    print(f"ipy_websearch: {text}", file=sys.stderr)
 
 
 def load(shell: Any) -> None:

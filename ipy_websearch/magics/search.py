@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -18,7 +19,7 @@ from ipy_websearch.magics.common import (
     SITE,
     assign,
     check_output,
-    domains,
+    domain_options,
     shows_help,
 )
 from ipy_websearch.magics.interpolate import interpolate, variables_of
@@ -56,7 +57,8 @@ class SearchMagics(Magics):
         """
         args, text = parse_line(self.search, line)
         check_output(args)
-        query = interpolate(text, variables_of(self.shell))
+        notices: list[str] = []
+        query = interpolate(text, variables_of(self.shell), notices)
         if not query:
             raise UsageError("%search needs something to search for, such as: %search moons of Mars (%search --help)")
         from ipy_websearch import api
@@ -69,11 +71,10 @@ class SearchMagics(Magics):
             country=args.country,
             language=args.language,
             safe_search=args.safe_search,
-            allowed_domains=domains(args.site),
-            blocked_domains=domains(args.not_site),
+            **domain_options(args),
             goggles=args.goggle,
             fresh=args.fresh,
         )
-        frame = results.to_frame()
+        frame = replace(results, notices=(*notices, *results.notices)).to_frame()
         assign(self.shell, args, frame)
         return frame

@@ -7,6 +7,7 @@ from typing import Any
 from ipy_websearch.config import OFFLINE_MODEL, data_dir, settings_dir
 from ipy_websearch.credentials import KEYS
 from ipy_websearch.display.money import usd
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.magics.record import tape_lines
 from ipy_websearch.model.names import model_id
 
@@ -18,9 +19,7 @@ def status_lines(session: Any) -> list[str]:
     lines = [f"ipy_websearch {ipy_websearch.__version__}", "", "Engines, in the order in which they are asked"]
     lines += [f"  {'✓' if available else '–'} {name:<11} {why}" for name, available, why in session.router.chain()]
     lines += ["", "Keys"]
-    for variable in KEYS:
-        found = session.credentials.find(variable)
-        lines.append(f"  {'✓' if found else '–'} {variable:<24} {'set: ' + found[1] if found else 'not set'}")
+    lines += [_key(session, variable) for variable in KEYS]
     lines += ["", "Model", *_model(session), "", "Folders"]
     lines += [f"  data      {data_dir()}", f"  settings  {settings_dir()}"]
     lines += ["", "Local index", *_index(session)]
@@ -32,9 +31,21 @@ def status_lines(session: Any) -> list[str]:
     return lines
 
 
+def _key(session: Any, variable: str) -> str:
+    try:
+        found = session.credentials.find(variable)
+    except ConfigError as exc:
+        return f"  ✗ {variable:<24} {exc}"
+    return f"  {'✓' if found else '–'} {variable:<24} {'set: ' + found[1] if found else 'not set'}"
+
+
 def _model(session: Any) -> list[str]:
     name = model_id(session.settings.model)
-    if name != OFFLINE_MODEL and not session.has_model_key:
+    try:
+        offline = name != OFFLINE_MODEL and not session.has_model_key
+    except ConfigError as exc:
+        return [f"  {name}   cannot be asked: {exc}"]
+    if offline:
         return [f"  offline   the built-in extractive model, until a key for {name} is set: %websearch key anthropic"]
     return [f"  {name}   tools: {session.settings.tools}"]
 

@@ -86,6 +86,8 @@ class WebSearchMagics(Magics):
         print(USAGE)
 
     def _status(self, words: list[str]) -> None:
+        if words:
+            raise UsageError(f"%websearch status takes nothing more, so not {' '.join(words)!r}")
         from ipy_websearch import api
         from ipy_websearch.magics.status import status_lines
 

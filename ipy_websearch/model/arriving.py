@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from ipy_websearch.model.bodies import parsed
 from ipy_websearch.model.client import replay_message
 from ipy_websearch.model.frames import FrameReader
 from ipy_websearch.text import plain, shorten
@@ -20,7 +21,7 @@ def message_in(data: bytes) -> dict[str, Any]:
         ValueError: it is none; some server in between may have answered.
     """
     try:
-        message = json.loads(data)
+        message = parsed(data)
     except ValueError:
         message = None
     if isinstance(message, dict) and isinstance(message.get("content"), list):

@@ -80,7 +80,11 @@ class Awaiting(Driver):
                 text = str((await response.http_response.aread())[:1_000])
             except anthropic.APIConnectionError as exc:
                 if (wait := self.wait(None, str(exc), attempt)) is None:
+                    self.given_up(exc)
                     raise
+            except (asyncio.CancelledError, KeyboardInterrupt) as exc:
+                self.given_up(exc)
+                raise
             else:
                 if (wait := self.wait(response, text, attempt)) is None:
                     return response

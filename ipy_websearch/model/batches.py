@@ -15,6 +15,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, ModelError
+from ipy_websearch.model.bodies import NO_MESSAGE, parsed
 from ipy_websearch.model.client import ModelClient, request_timeout
 from ipy_websearch.text import plain, shorten
 
@@ -160,9 +161,15 @@ async def _call(client: ModelClient, method: Literal["get", "post"], path: str, 
             response = await sdk.post(path, cast_to=httpx2.Response, body=body, options=options)
         else:
             response = await sdk.get(path, cast_to=httpx2.Response, options=options)
-        answer = json.loads(response.content)
+        content: bytes = response.content
+    try:
+        answer = parsed(content)
+    except ValueError:
+        answer = None
     if not isinstance(answer, dict):
-        raise ModelError("the answer is no object of the Message Batches API; is ANTHROPIC_BASE_URL right?", status=200)
+        began = shorten(plain(content[:400].decode("utf-8", "replace")), 60)
+        text = f"the answer is no object of the Message Batches API ({began!r}); is ANTHROPIC_BASE_URL right?"
+        raise ModelError(text, status=200, kind=NO_MESSAGE)
     return answer
 
 

@@ -95,7 +95,11 @@ class Blocking(Driver):
                 text = str(response.http_response.read()[:1_000])
             except anthropic.APIConnectionError as exc:
                 if (wait := self.wait(None, str(exc), attempt)) is None:
+                    self.given_up(exc)
                     raise
+            except KeyboardInterrupt as exc:
+                self.given_up(exc)
+                raise
             else:
                 if (wait := self.wait(response, text, attempt)) is None:
                     return response

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -20,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.errors import ModelError
 from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.http.response import retry_after
-from ipy_websearch.model.names import did_you_mean
+from ipy_websearch.model.bodies import NO_MESSAGE, parsed_message, stream_pieces
+from ipy_websearch.model.clients import SdkClients, close_dropped
 from ipy_websearch.model.opening import CLOUDS, open_client
 from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at
+from ipy_websearch.model.refusals import explain
 from ipy_websearch.text import plain, shorten
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 600.0
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
+_TOO_LARGE = "AnswerTooLarge"  # of `bounded`, by its name: the HTTP library need not be there yet
 _HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
 
 
@@ -57,7 +61,8 @@ class ModelClient:
         self._api_key = api_key
         self._redact = redact
         self._request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
-        self._clients: PerLoop[dict[tuple[Any, ...], anthropic.AsyncAnthropic]] = PerLoop(dict)
+        self._clients: PerLoop[SdkClients] = PerLoop(SdkClients, SdkClients.discard)
+        weakref.finalize(self, close_dropped, self._clients)
 
     @property
     def platform(self) -> Platform:
@@ -86,7 +91,7 @@ class ModelClient:
             response = await self._send(client, {**body, "stream": True})
             try:
                 self._request_id.set(response.headers.get("request-id"))
-                async for events in _pieces(response):
+                async for events in self._arriving(response):
                     error = next((event for event in events if event.get("type") == "error"), None)
                     yield events if error is None else events[: events.index(error)]
                     if error is not None:
@@ -126,8 +131,9 @@ class ModelClient:
             ConfigError: a key, an address or a package is missing.
         """
         client = await self._client()
-        with self._translated(client):
-            yield client
+        async with self._clients.get().in_use(client):
+            with self._translated(client):
+                yield client
 
     async def whole(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Send a Messages API request and return the message that answers it; see `model.whole`."""
@@ -148,12 +154,31 @@ class ModelClient:
             raise ModelError(f"the model did not answer in time ({self._address(client)})", kind="timeout_error") from exc
         except anthropic.AnthropicError as exc:
             raise self._connection_error(exc, client) from None
-        except json.JSONDecodeError as exc:
-            raise ModelError(f"the model's answer is not JSON ({exc.msg}); is {self._address(client)} a Messages API?") from exc
+        except (json.JSONDecodeError, RecursionError) as exc:
+            why = exc.msg if isinstance(exc, json.JSONDecodeError) else "nested too deeply"
+            raise ModelError(f"the model's answer is not JSON ({why}); is {self._address(client)} a Messages API?") from exc
         except Exception as exc:
-            if type(exc).__module__.split(".")[0] not in _HTTP_LIBRARIES:
+            if type(exc).__module__.split(".")[0] not in _HTTP_LIBRARIES and type(exc).__name__ != _TOO_LARGE:
                 raise
             raise self._connection_error(exc, client) from None
+
+    async def _arriving(self, response: httpx2.Response) -> AsyncIterator[list[dict[str, Any]]]:
+        if "json" in response.headers.get("content-type", ""):
+            yield replay_message(self.message_in(await response.aread()))
+            return
+        async for events in stream_pieces(response, self._redact):
+            yield events
+
+    def message_in(self, content: bytes) -> dict[str, Any]:
+        """Return the message that is the whole body of an answer.
+
+        Raises:
+            ModelError: it holds none, or the API's error in place of one.
+        """
+        message = parsed_message(content, self._redact)
+        if message.get("type") == "error":
+            raise self.stream_error(message)
+        return message
 
     @property
     def request_id(self) -> str | None:
@@ -171,40 +196,37 @@ class ModelClient:
 
     async def aclose(self) -> None:
         """Close the client of the running event loop."""
-        clients = self._clients.get()
-        for client in list(clients.values()):
-            await client.close()
-        clients.clear()
+        await self._clients.get().aclose()
 
     async def _client(self) -> anthropic.AsyncAnthropic:
         """Return the running loop's client for the key and address that are set now."""
         key = None if self.offline else self._api_key()
         settings = (self.platform.name, key, os.environ.get("ANTHROPIC_BASE_URL"))
-        clients = self._clients.get()
-        if settings not in clients:
-            await self.aclose()
-            clients[settings] = open_client(self.platform.name, key)
-        return clients[settings]
+        return self._clients.get().newest(settings, lambda: open_client(self.platform.name, key))
 
     def _address(self, client: Any) -> str:
         return str(client.base_url).rstrip("/")
 
     def _connection_error(self, exc: Exception, client: Any) -> ModelError:
         cause = exc.__cause__ or exc
+        if type(cause).__name__ == _TOO_LARGE:
+            text = f"{self._address(client)} sent {cause}, more than a model writes; is ANTHROPIC_BASE_URL right?"
+            return ModelError(text, status=200, kind=NO_MESSAGE)
         detail = shorten(self._redact(plain(str(cause)) or type(cause).__name__), 160)
         return ModelError(
             f"could not reach the model at {self._address(client)}: {detail}; check the network, or use --model offline",
-            kind="connection_error" if type(cause).__name__ in _NEVER_SENT else "connection_lost",
+            kind=_kind_of(type(cause).__name__),
         )
 
     def _status_error(self, exc: anthropic.APIStatusError) -> ModelError:
         detail = shorten(self._redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
         status, kind = exc.status_code, str(getattr(exc, "type", "") or "")
+        wait_s = retry_after(exc.response.headers)
         return ModelError(
-            _explain(status, detail, kind),
+            explain(status, detail, kind, wait_s),
             status=status,
             request_id=exc.request_id,
-            retry_after=retry_after(exc.response.headers),
+            retry_after=wait_s,
             kind=kind if exc.response.headers.get("x-should-retry") != "false" else "do_not_retry",
         )
 
@@ -219,6 +241,13 @@ class ModelClient:
             request_id=event.get("request_id") or self.request_id,
             kind=kind,
         )
+
+
+def _kind_of(cause: str) -> str:
+    """Return the kind of an error of the HTTP library: whether the request was never sent, is lost, or went in circles."""
+    if cause == "TooManyRedirects":
+        return NO_MESSAGE
+    return "connection_error" if cause in _NEVER_SENT else "connection_lost"
 
 
 @cache
@@ -237,43 +266,6 @@ def _is_traced() -> bool:
         return False
     configured = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     return configured or trace.get_current_span().get_span_context().is_valid
-
-
-async def _pieces(response: httpx2.Response) -> AsyncIterator[list[dict[str, Any]]]:
-    """Yield the events of a streamed response, as many at once as have come."""
-    from ipy_websearch.model.frames import FrameReader
-
-    if "json" in response.headers.get("content-type", ""):
-        yield replay_message(json.loads(await response.aread()))
-        return
-    reader = FrameReader()
-    async for piece in response.aiter_bytes():
-        if events := reader.feed(piece):
-            yield events
-    if events := reader.end():
-        yield events
-
-
-def _explain(status: int, detail: str, kind: str) -> str:
-    """Return one line for an error status of the API, with what to do (platform.claude.com/docs/en/api/errors, 2026-11)."""
-    match status:
-        case 401:
-            return f"the Anthropic API refused the key (401: {detail}); set a valid one with `%websearch key anthropic`"
-        case 402:
-            return f"the Anthropic account has no credit left (402: {detail}); add credit in the console"
-        case 403:
-            return f"the Anthropic key may not do this (403: {detail}); check the workspace's permissions"
-        case 404:
-            meant = did_you_mean(detail.removeprefix("model: "))
-            return f"the Anthropic API does not know that (404: {detail}); check the model's name{meant}"
-        case 413:
-            return f"the question with its context is too large (413: {detail}); ask with less, or %ask --reset"
-        case 429:
-            return f"the Anthropic API is limiting requests (429: {detail}); wait a moment and ask again"
-        case 500 | 502 | 503 | 504 | 529:
-            return f"the Anthropic API is overloaded or failing ({status}: {detail}); ask again in a moment"
-        case _:
-            return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
 
 
 def replay_message(message: Mapping[str, Any]) -> list[dict[str, Any]]:

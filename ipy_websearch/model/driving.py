@@ -68,6 +68,7 @@ class Run(Protocol):
     def end(self) -> list[Event]: ...
     def final(self) -> dict[str, Any]: ...
     def drop(self) -> None: ...
+    def lost(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -111,6 +112,12 @@ class Driver:
             if failure.headers.get("x-should-retry") == "false":
                 error.kind = "do_not_retry"
         return retry_wait_s(error, min(attempt, MAX_RETRIES))
+
+    def given_up(self, exc: BaseException) -> None:
+        """Say that no answer to a request is waited for any more: by whom it was interrupted, or because it took too long."""
+        cause = exc.__cause__
+        if not isinstance(exc, anthropic.APIConnectionError) or isinstance(cause, httpx2.ReadTimeout | httpx2.WriteTimeout):
+            self.run.lost()
 
     def refused(self, response: Any) -> bool:
         """Say whether a response is no reply: an error, a redirect, nothing. A later one must not make the SDK begin anew."""

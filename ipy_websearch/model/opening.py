@@ -28,6 +28,8 @@ def open_client(platform: str, key: str | None) -> Any:
     """
     import anthropic
 
+    from ipy_websearch.model.bounded import bound
+
     if platform == "offline":
         return open_in_process()
     if platform in CLOUDS:
@@ -37,7 +39,9 @@ def open_client(platform: str, key: str | None) -> Any:
         raise ConfigError("no Anthropic key is set: run `%websearch key anthropic`, or use --model offline")
     # A local server wants no key, but the SDK wants one to be given.
     return anthropic.AsyncAnthropic(
-        api_key=key if key or token else "none", http_client=anthropic.DefaultAioHttpClient(), max_retries=0
+        api_key=key if key or token else "none",
+        http_client=anthropic.DefaultAioHttpClient(event_hooks={"response": [bound]}),
+        max_retries=0,
     )
 
 

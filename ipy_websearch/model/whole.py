@@ -5,7 +5,6 @@ A row of an enrichment needs no text as it is written, and a whole message costs
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,20 +22,17 @@ async def whole_message(client: ModelClient, body: Mapping[str, Any]) -> dict[st
     """
     response = await client.response(body)
     streamed = "event-stream" in response.headers.get("content-type", "")
-    try:
-        message = _from_stream(client, response.content) if streamed else json.loads(response.content)
-    except ValueError:
-        message = None
-    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
-        text = "the model's answer is no message of the Messages API; is ANTHROPIC_BASE_URL right?"
-        raise ModelError(text, status=200, kind="truncated")
-    return message
+    return _from_stream(client, response.content) if streamed else client.message_in(response.content)
 
 
 def _from_stream(client: ModelClient, content: bytes) -> dict[str, Any]:
     """Return the message of a stream, which some servers send whether or not one was asked for."""
     reply, reader = Reply(), FrameReader()
-    for event in (*reader.feed(content), *reader.end()):
+    try:
+        events = [*reader.feed(content), *reader.end()]
+    except (ValueError, RecursionError):
+        raise ModelError("the model's answer cannot be read: an event is not JSON", status=200, kind="truncated") from None
+    for event in events:
         if event.get("type") == "error":
             raise client.stream_error(event)
         reply.apply(event)

@@ -98,9 +98,11 @@ class Engine:
         """Return the words that say how to set the engine's key."""
         return f"set {self.info.keys[0]} again with `%websearch key {self.name}`"
 
-    def failure(self, text: str, *, status: int | None = 200, retry_after: float | None = None) -> ProviderError:
-        """Return the error for an answer that is one although its HTTP status is not."""
-        return self.http.error(self.name, f"{self.name}: {text}", status=status, retry_after=retry_after)
+    def failure(
+        self, text: str, *, status: int | None = 200, retry_after: float | None = None, lost: bool = False
+    ) -> ProviderError:
+        """Return the error for an answer that is one although its HTTP status is not; a `lost` one is no refusal."""
+        return self.http.error(self.name, f"{self.name}: {text}", status=status, retry_after=retry_after, lost=lost)
 
     def readable(self, raw: Any) -> dict[str, Any]:
         """Return the answer if it is a JSON object, as every engine's is.
@@ -109,7 +111,8 @@ class Engine:
             ProviderError: it is something else.
         """
         if not isinstance(raw, dict):
-            raise self.failure(f"the answer is a JSON {type(raw).__name__}, not an object; check {self.info.base_variable}")
+            text = f"the answer is a JSON {type(raw).__name__}, not an object; check {self.info.base_variable}"
+            raise self.failure(text, lost=True)
         return raw
 
     def clipped(self, query: str, max_chars: int, max_words: int | None = None) -> tuple[str, list[str]]:

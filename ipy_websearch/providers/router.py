@@ -5,6 +5,10 @@ failing engine hands on to the next and is named in `attempts` and `notices`; on
 out for five minutes. No hits are an answer: a dead end is not tried again with ever more engines. The one exception is
 Wikipedia, an encyclopaedia only, behind which the local index is tried.
 
+What is billed: a paid search that went out and came back unusable, or not at all (a time-out, a lost connection), counts at the
+price expected, as `lost`; a refusal (4xx, 5xx) and what never left cost nothing. Where another engine stands in, its answer
+carries both.
+
 The cache, and the sharing of equal searches in flight, work per engine: an answer that came from a stand-in is never given
 out as that of the engine that failed, and a search by name is served by what the chain has already paid for.
 """
@@ -13,16 +17,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.http.cache import Cache
-from ipy_websearch.pricing import charge_cost
 from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest
+from ipy_websearch.providers.billed import also_charged, cost_of, free, price_of
 from ipy_websearch.providers.engine import permitted
 from ipy_websearch.providers.flights import Flights
 from ipy_websearch.providers.registry import (
@@ -35,11 +38,12 @@ from ipy_websearch.providers.registry import (
 )
 from ipy_websearch.providers.stored import from_json, request_key, to_json
 from ipy_websearch.results import Attempt, SearchResults
-from ipy_websearch.usage import Charge
+from ipy_websearch.usage import Charge, lost
 
 DOWN_S = 300.0
 """Seconds for which an engine that could not be reached is left out of the chain."""
 
+_DOWN = "it could not be reached"
 _KIND = "search"
 _LOCAL = "local"  # not cached: it is quicker than the cache, and its folders may have changed since
 _encode = json.JSONEncoder(default=str).encode
@@ -78,6 +82,7 @@ class SearchRouter:
         self._search_tools = search_tools
         self._engines: dict[str, Provider] = {}
         self._down_until: dict[str, float] = {}
+        self._back_at: dict[str, str] = {}
         self._flights: Flights[SearchResults] = Flights()
 
     async def search(
@@ -91,40 +96,43 @@ class SearchRouter:
         Raises:
             MissingKeyError: the engine asked for by name has no key.
             ConfigError: there is no such engine, or it has no address, or the request is faulty.
-            ProviderError: the engine asked for by name failed, or every engine of the chain did; nothing was billed
-                by those that failed.
+            ProviderError: the engine asked for by name failed, or every engine of the chain did; its `charges` are those
+                that may be billed all the same.
         """
         if provider:
             return await self._ask(self._by_name(provider), request, fresh, held)
         attempts: list[Attempt] = []
+        charges: list[Charge] = []
         empty: SearchResults | None = None
         for engine in self._available():
-            if (down := self._down_for(engine.name)) > 0:
-                attempts.append(Attempt(engine.name, f"not asked again before {_clock_time(down)}: it could not be reached"))
+            if self._down_for(engine.name) > 0:
+                attempts.append(
+                    Attempt(engine.name, f"{engine.name} is not asked again before {self._back(engine.name)}: {_DOWN}")
+                )
                 continue
             try:
                 results = await self._ask(engine, request, fresh, held)
             except ProviderError as exc:
                 attempts.append(Attempt(engine.name, str(exc), exc.status))
+                charges += exc.charges
                 continue
             if not results and engine.name == "wikipedia":
                 empty = results
                 continue
             if results and empty is not None:
                 results = replace(results, notices=(f"{empty.provider} found nothing", *results.notices))
-            return _with_attempts(results if results or empty is None else empty, attempts)
+            return _with_attempts(results if results or empty is None else empty, attempts, charges)
         if empty is None:
-            raise _all_failed(attempts)
-        return _with_attempts(empty, attempts)
+            raise _all_failed(attempts, charges)
+        return _with_attempts(empty, attempts, charges)
 
     def chain(self) -> list[tuple[str, bool, str]]:
         """Return (name, whether it can be used, why) for every engine in the order of the chain."""
         rows = []
         for name, info in provider_infos().items():
             available, why = availability(info, self._context.credentials)
-            down = self._down_for(name)
-            if available and down > 0:
-                why = f"could not be reached; not asked again before {_clock_time(down)}"
+            if available and self._down_for(name) > 0:
+                why = f"could not be reached; not asked again before {self._back(name)}"
             rows.append((name, available, why))
         return rows + [(warning, False, "broken plug-in") for warning in plugin_warnings()]
 
@@ -164,9 +172,7 @@ class SearchRouter:
         name = engine.info.name if engine else self.first()
         if not name:
             return ()
-        asked = self._engine(engine) if engine else self.provider(name)
-        charges: tuple[Charge, ...] = getattr(asked, "price", (Charge(name),))
-        return charges
+        return price_of(self._engine(engine) if engine else self.provider(name))
 
     def has(self, request: SearchRequest, provider: str | None = None) -> bool:
         """Say whether the engine that would be asked first has its answer in the cache, where it costs nothing."""
@@ -204,8 +210,16 @@ class SearchRouter:
         key = _key(engine, request)
         if not fresh and engine.info.name != _LOCAL and (stored := self._read(key)) is not None:
             return stored
-        results, paid = await self._flights.share(key, lambda: self._send(engine, request, key, held))
-        return results if paid else _free(results)
+        try:
+            results, paid = await self._flights.share(key, lambda: self._send(engine, request, key, held))
+        except ProviderError as exc:
+            if not exc.charges:
+                raise
+            # One error goes to all who waited for it, and one of them bears the cost.
+            own = ProviderError(str(exc), provider=exc.provider, status=exc.status, retry_after=exc.retry_after, lost=True)
+            own.charges, exc.charges = exc.charges, ()
+            raise own from exc.__cause__
+        return results if paid else free(results)
 
     async def _send(self, engine: _Asked, request: SearchRequest, key: str, held: bool) -> SearchResults:
         try:
@@ -213,6 +227,9 @@ class SearchRouter:
         except ProviderError as exc:
             if exc.status is None and engine.info.base_variable:
                 self._down_until[engine.name] = self._clock() + DOWN_S
+                self._back_at[engine.name] = f"{datetime.now() + timedelta(seconds=DOWN_S):%H:%M:%S}"
+            if exc.lost:
+                exc.charges = lost(price_of(self._engine(engine)))
             raise
         except Exception as exc:
             if isinstance(exc, WebSearchError) or engine.info.name in PROVIDERS:
@@ -226,7 +243,7 @@ class SearchRouter:
                 self._cache.hold(_KIND, key, lambda: to_json(results))
             else:
                 self._cache.put(_KIND, key, to_json(results))
-        return replace(results, cost_usd=_cost(results))
+        return replace(results, cost_usd=cost_of(results))
 
     def _engine(self, engine: _Asked) -> Provider:
         if engine.options:
@@ -240,11 +257,15 @@ class SearchRouter:
         stored = from_json(found[0]) if found is not None else None
         if found is None or stored is None:
             return None
-        return _free(replace(stored, extra={**stored.extra, "cache_age_s": found[1]}))
+        return free(replace(stored, extra={**stored.extra, "cache_age_s": found[1]}))
 
     def _down_for(self, name: str) -> float:
         """Return for how many more seconds an engine is left out (0 or less: it is not)."""
         return self._down_until.get(name, self._clock()) - self._clock()
+
+    def _back(self, name: str) -> str:
+        """Return the time of day until which an engine is left out; the same text each time, so that it is said once."""
+        return self._back_at.get(name, "")
 
 
 def _key(engine: _Asked, request: SearchRequest) -> str:
@@ -252,40 +273,22 @@ def _key(engine: _Asked, request: SearchRequest) -> str:
     return _encode([engine.name, engine.info.address(), engine.options, request_key(request)])
 
 
-def _free(results: SearchResults) -> SearchResults:
-    """Return results that somebody else has paid for."""
-    return replace(
-        results,
-        cached=True,
-        cost_usd=Decimal(0),
-        charges=tuple(replace(charge, cached=True) for charge in results.charges),
-    )
-
-
-def _cost(results: SearchResults) -> Decimal | None:
-    """Return what the charges cost together, None when one of them has no known price."""
-    costs = [charge_cost(charge) for charge in results.charges]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, Decimal(0)) if len(known) == len(costs) else None
-
-
-def _with_attempts(results: SearchResults, attempts: list[Attempt]) -> SearchResults:
+def _with_attempts(results: SearchResults, attempts: list[Attempt], charges: Sequence[Charge]) -> SearchResults:
     if not attempts:
         return results
     notices = [f"{attempt.error}; {results.provider} was asked instead" for attempt in attempts]
-    return replace(results, attempts=tuple(attempts), notices=(*notices, *results.notices))
+    results = replace(results, attempts=tuple(attempts), notices=(*notices, *results.notices))
+    return also_charged(results, charges)
 
 
-def _all_failed(attempts: list[Attempt]) -> ProviderError:
+def _all_failed(attempts: list[Attempt], charges: Sequence[Charge]) -> ProviderError:
     """Return the one error for a chain in which nothing answered."""
     said = "; ".join(attempt.error for attempt in attempts) or "no search engine can be used"
     last = attempts[-1] if attempts else None
-    return ProviderError(
+    error = ProviderError(
         f"no search engine answered: {said}",
         provider=last.provider if last else "",
         status=last.status if last else None,
     )
-
-
-def _clock_time(seconds: float) -> str:
-    return f"{datetime.now() + timedelta(seconds=seconds):%H:%M:%S}"
+    error.charges = tuple(charges)
+    return error

@@ -16,12 +16,13 @@ from ipy_websearch.model.platforms import Platform
 
 
 class PacedClient(ModelClient):
-    """Sends through `client`, past a gate that all rows share."""
+    """Sends through `client`, past a gate that all rows share. `held_back` is True while a request waits there."""
 
     def __init__(self, client: ModelClient, gate: Gate) -> None:
         self._inner = client
         self._gate = gate
         self.offline = client.offline
+        self.held_back = False
 
     @property
     def platform(self) -> Platform:
@@ -37,8 +38,9 @@ class PacedClient(ModelClient):
         """Send a request and yield its events; see `ModelClient.pieces`."""
         overloads = Overloads(self._gate)
         while True:
+            self.held_back = True
             ticket = await self._gate.enter(again=overloads.count > 0)
-            begun = False
+            self.held_back = begun = False
             try:
                 async for events in self._inner.pieces(body):
                     begun = True
@@ -51,6 +53,7 @@ class PacedClient(ModelClient):
                 wait = overloads.wait_s(exc)
                 if begun or wait is None:
                     raise
+                self.held_back = True
                 await self._gate.pause(wait)
                 continue
             except BaseException:

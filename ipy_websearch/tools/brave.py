@@ -112,7 +112,7 @@ def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest, keepe
         try:
             return await keeper.output("brave_llm_context", given, defaults, make)
         except WebSearchError as exc:
-            return refused(exc)
+            return refused(exc, price)
 
     price = (Charge("brave", "context"),)
     return Tool(

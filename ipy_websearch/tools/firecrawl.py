@@ -91,7 +91,7 @@ def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest, ke
         except FetchError as exc:
             return unread(given.url, exc)
         except WebSearchError as exc:
-            return refused(exc)
+            return refused(exc, price)
 
     price = (Charge("firecrawl", "fetch", unit="credit"),)
     return Tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, call, price=price, timeout_s=TIMEOUT_S)
@@ -114,7 +114,7 @@ def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest, ke
         try:
             return await keeper.output("firecrawl_search", given, defaults, make)
         except WebSearchError as exc:
-            return refused(exc)
+            return refused(exc, price)
 
     # Two credits for the search and one for each of the ten pages it may read.
     price = (Charge("firecrawl", "search", Decimal(12), "credit"),)
@@ -143,7 +143,7 @@ def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest, keepe
         except FetchError as exc:
             return unread(given.url, exc)
         except WebSearchError as exc:
-            return refused(exc)
+            return refused(exc, price)
 
     price = (Charge("firecrawl", "map", unit="credit"),)
     return Tool("firecrawl_map", MAP_DESCRIPTION, MapInput, call, price=price, timeout_s=TIMEOUT_S)

@@ -10,18 +10,24 @@ from ipy_websearch.errors import ProviderError, WebSearchError
 from ipy_websearch.results import SearchResults
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import Passage, ToolOutput
+from ipy_websearch.usage import Charge, lost
 
 MODEL_CHARACTERS = 80_000
 """Characters that the model gets of one call, about 20,000 tokens; the panel has everything."""
 RICH_CHARACTERS = 8_000
 
 
-def refused(exc: WebSearchError) -> ToolOutput:
-    """Return the output of a call that an engine (or a check before it) refused: the error's own line."""
+def refused(exc: WebSearchError, price: Sequence[Charge] = ()) -> ToolOutput:
+    """Return the output of a call that an engine (or a check before it) refused: the error's own line.
+
+    A call whose answer was lost is booked at its `price`, or at what the error says.
+    """
     text = str(exc)
-    if isinstance(exc, ProviderError) and exc.retry_after:
-        text += f" (retry after {exc.retry_after:g} s)"
-    return ToolOutput(summary=shorten(text, 200), text=text, is_error=True)
+    charges: Sequence[Charge] = ()
+    if isinstance(exc, ProviderError):
+        text += f" (retry after {exc.retry_after:g} s)" if exc.retry_after else ""
+        charges = exc.charges or (lost(price) if exc.lost else ())
+    return ToolOutput(summary=shorten(text, 200), text=text, is_error=True, charges=tuple(charges))
 
 
 def counted(count: int, thing: str) -> str:

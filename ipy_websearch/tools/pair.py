@@ -52,7 +52,7 @@ def pair_tool(name: str, search: Search, defaults: SearchRequest, *, price: tupl
         except ConfigError as exc:
             return failed(str(exc), str(exc))
         except ProviderError as exc:
-            return failed(str(exc), f"{UNAVAILABLE} ({exc})")
+            return failed(str(exc), f"{UNAVAILABLE} ({exc})", exc.charges)
 
     return Tool(name, SCHEMAS[name]["description"], PairInput, call, counts_as_search=True, price=price, timeout_s=20.0)
 

@@ -83,6 +83,10 @@ def _wanted(wanted: str | Sequence[str], known: Mapping[str, object]) -> dict[st
                 names.setdefault(name, False)
         elif part in known:
             names[part] = True
+        elif part == "read_research":
+            raise ConfigError(
+                "read_research has nothing to read: set WebSearch.research_root (%config) to a folder or github:owner/repo/path"
+            )
         elif part not in ("", "none"):
             choices = [*TOOL_SETS, *known]
             raise ConfigError(

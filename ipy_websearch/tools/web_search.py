@@ -53,15 +53,15 @@ def web_search_tool(search: Search, defaults: SearchRequest, *, price: tuple[Cha
         except ConfigError as exc:
             return failed(str(exc), str(exc))
         except ProviderError as exc:
-            return failed(str(exc), f"{UNAVAILABLE} ({exc})")
+            return failed(str(exc), f"{UNAVAILABLE} ({exc})", exc.charges)
         return search_output(results)
 
     return Tool("web_search", DESCRIPTION, WebSearchInput, call, counts_as_search=True, price=price)
 
 
-def failed(summary: str, text: str) -> ToolOutput:
-    """Return the output of a search that did not work."""
-    return ToolOutput(summary=shorten(summary, 200), text=text, is_error=True)
+def failed(summary: str, text: str, charges: tuple[Charge, ...] = ()) -> ToolOutput:
+    """Return the output of a search that did not work; `charges` are what it is booked at all the same."""
+    return ToolOutput(summary=shorten(summary, 200), text=text, is_error=True, charges=charges)
 
 
 def narrowed(defaults: SearchRequest, value: WebSearchInput) -> SearchRequest:

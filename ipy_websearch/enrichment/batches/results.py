@@ -23,7 +23,7 @@ from ipy_websearch.enrichment.store import Stored
 from ipy_websearch.events import Money
 from ipy_websearch.model import batches
 from ipy_websearch.pricing import model_cost
-from ipy_websearch.usage import Usage
+from ipy_websearch.usage import Usage, reported
 
 Result = Mapping[str, Any]
 MISSING: Result = {"type": "missing"}
@@ -114,7 +114,8 @@ class Batched(Enrichment):
         if result.get("type") != "succeeded" or not isinstance(message, Mapping):
             return Answer(number, request, meaning, Decimal(0), None, "")
         model, usage = str(message.get("model") or self._bench.model), Usage.from_api(message.get("usage"))
-        return Answer(number, request, meaning, model_cost(model, usage, batch=True), usage, model)
+        told = all(reported(message.get("usage"), name) for name in ("input_tokens", "output_tokens"))
+        return Answer(number, request, meaning, model_cost(model, usage, batch=True) if told else None, usage, model)
 
     def _take(self, answer: Answer) -> None:
         """Give an answer to the rows that wait for it; the first of them bears the cost."""

@@ -76,7 +76,7 @@ class Cluster:
             return
         from ipy_websearch.enrichment.clusters.equipment import Equipment, Passed
 
-        keys = {name: key for name in KEYS if (key := credentials.get(name))}
+        keys = {name: key for name in KEYS if (key := credentials.usable(name))}
         variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
         try:
             _within(WAIT_S, lambda: self.client.register_plugin(Equipment(self.plugin, Passed(keys, variables))))

@@ -43,6 +43,7 @@ def check_request(body: Any, *, counting: bool = False) -> None:
     check_tools(body.get("tools") or [])
     check_choice(body.get("tool_choice"), body.get("tools") or [])
     _check_messages(body["messages"], has_tools=bool(body.get("tools")))
+    _check_references(body)
     _check_citations(body)
     _check_caching(body)
 
@@ -223,6 +224,14 @@ def _check_citations(body: Mapping[str, Any]) -> None:
         raise Refused("messages: citations must be enabled on all `search_result` blocks or on none")
     if True in settings and (body.get("output_config") or {}).get("format"):
         raise Refused("output_config.format: structured outputs are not compatible with citations")
+
+
+def _check_references(body: Mapping[str, Any]) -> None:
+    """What a tool search has found is a tool of the request."""
+    names = {tool.get("name") for tool in body.get("tools") or []}
+    for block in _nested(body["messages"]):
+        if block.get("type") == "tool_reference" and block.get("tool_name") not in names:
+            raise Refused(f"Tool reference '{block.get('tool_name')}' not found in available tools")
 
 
 def _check_caching(body: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ _PEOPLE_WORDS = """
     founder author inventor discoverer designer creator developer director ceo president leader composer artist painter
     architect chairman minister mayor king queen
 """
-_PEOPLE = frozenset(map(stem, _PEOPLE_WORDS.split()))
+PEOPLE = frozenset(map(stem, _PEOPLE_WORDS.split()))
 _ROLE = re.compile(
     r"\W*(?:what\s+(?:is|was)\s+)?(?:the\s+)?(?:names?\s+of\s+)?(?:the\s+)?([a-z]+?)s?\s+(?:of|for|behind)\b", re.IGNORECASE
 )
@@ -91,7 +91,7 @@ def question_for(name: str, schema: Mapping[str, Any], row: Row) -> Question:
     if not text.endswith("?") and len(text.split()) < 3:
         text = str(schema.get("description") or "")
     text = _HOLE.sub(lambda m: row.labels.get(_plain(m[1]), " "), text).strip()
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ")
+    words = column_words(name)
     text = text or words
     about = row.about
     if about and not any(_says(text, a) for a in about):
@@ -107,6 +107,11 @@ def question_for(name: str, schema: Mapping[str, Any], row: Row) -> Question:
     if kind == "number" and not counted and family_of(question) is None and "?" not in text:
         counted = _counted(name)
     return replace(question, kinds=(kind,), counted=counted)
+
+
+def column_words(name: str) -> str:
+    """Return a property's name in words: "official_language", "officialLanguage"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ")
 
 
 def _says(text: str, name: str) -> bool:
@@ -138,7 +143,7 @@ def kind_for(words: str, schema: Mapping[str, Any], question: Question) -> Kind:
     if asked in ("person", "place", "number"):
         return asked
     role = _ROLE.match(question.text)
-    if own & _PEOPLE or (role and role[1].lower() in _PEOPLE_WORDS.split()):
+    if own & PEOPLE or (role and role[1].lower() in _PEOPLE_WORDS.split()):
         return "person"
     return "definition" if asked == "definition" and own & {"description", "summary", "definition"} else "name"
 

@@ -27,6 +27,7 @@ from ipy_websearch.model.offline.parts import split_questions
 from ipy_websearch.model.offline.question import Question
 from ipy_websearch.model.offline.rank import Scored, rank
 from ipy_websearch.model.offline.sources import Source
+from ipy_websearch.model.offline.tables import described, key_column, lists_things, things_named
 from ipy_websearch.model.offline.values import choice_answers, choice_in, choices_of, date_in, scale_asked, types_of
 from ipy_websearch.model.offline.words import stem, stems
 
@@ -131,34 +132,62 @@ class _Record:
 
     def _rows(self, items: Mapping[str, Any], row: Row) -> list[dict[str, Any]]:
         """Return one row for each thing that the question names, else for each page that has something to say."""
-        names = entities_for(row) or row.about or self._titles(items, row)
-        rows = []
-        for name in list(dict.fromkeys(names))[:MOST_ROWS]:
-            filled = self._table_row(items, row, name)
-            if filled is not None:
-                rows.append(filled)
-        return rows
+        properties = {name: self._resolved(part) for name, part in _properties(items).items()}
+        values = [name for name in properties if not _goes_with_a_value(name)]
+        texts = [name for name in values if "string" in types_of(properties[name])]
+        names = things_named(entities_for(row) or row.about, texts)
+        questions = split_questions(row.text)
+        key = key_column(texts, len(values) > 1, names, questions, self._sentences)
+        if names and key is None:
+            return self._asked_rows(properties, row, values, questions)
+        why: dict[str, Scored | None] = dict.fromkeys(names or self._titles(key, row))
+        if not names and len(values) == 1 and questions:  # nothing but the name: the page has to answer the question
+            why = {name: scored for name in why if (scored := self._answering(name, questions))}
+        rows = [self._table_row(properties, row, name, key, scored) for name, scored in list(why.items())[:MOST_ROWS]]
+        return [filled for filled in rows if filled is not None]
 
-    def _titles(self, items: Mapping[str, Any], row: Row) -> list[str]:
+    def _answering(self, name: str, questions: Sequence[Question]) -> Scored | None:
+        """Return the sentence of a page that answers a question in words."""
+        own = [sentence for sentence in self._sentences if title_core(sentence.source.title)[0] == name]
+        return next((found[0] for question in questions if (found := rank(question, own, "text"))), None)
+
+    def _asked_rows(
+        self, properties: Mapping[str, Any], row: Row, values: Sequence[str], questions: Sequence[Question]
+    ) -> list[dict[str, Any]]:
+        """Return the rows of a table of which every column is asked: one, or one for each of the things that are listed."""
+        asking = {name: described(name, part, questions) for name, part in properties.items()}
+        one = Row(row.text, {k: v for k, v in row.labels.items() if v.endswith("?")}, row.about or entities_for(row))
+        for name in values:
+            if "string" in types_of(properties[name]) and lists_things(name, questions):
+                listed = self._property(name, asking[name], one)[1]
+                rows = [self._table_row(properties, row, thing, name, listed) for thing in _listed(listed)[:MOST_ROWS]]
+                return [filled for filled in rows if filled is not None]
+        filled = self.object({"properties": asking}, one)
+        return [filled] if found_anything({name: filled[name] for name in values}) else []
+
+    def _titles(self, key: str | None, row: Row) -> list[str]:
         """Return the titles of the pages that are of the kind the table lists ("planet"), of all pages when none is said."""
         openings: dict[str, frozenset[str]] = {}
         for sentence in self._sentences:
             if sentence.source.title:
                 openings.setdefault(title_core(sentence.source.title)[0], sentence.stems)
         asked = [stem(term) for question in split_questions(row.text) for term in question.terms if term.endswith("s")]
-        for kind in [stem(_key_column(_properties(items)) or ""), *asked]:
+        for kind in [stem(key or ""), *asked]:
             if alike := [title for title, said in openings.items() if kind and kind in said]:
                 return alike
         return list(openings)
 
-    def _table_row(self, items: Mapping[str, Any], row: Row, name: str) -> dict[str, Any] | None:
-        properties = {n: self._resolved(p) for n, p in _properties(items).items()}
-        key = _key_column(properties)
+    def _table_row(
+        self, properties: Mapping[str, Any], row: Row, name: str, key: str | None, listed: Scored | None = None
+    ) -> dict[str, Any] | None:
+        """Return the row about a thing, None when nothing is said of it; `listed` is the sentence that names it."""
         one = Row(row.text, {k: v for k, v in row.labels.items() if v.endswith("?")}, (name,))
         rest = {n: p for n, p in properties.items() if n != key}
         filled = self.object({"properties": rest}, one)
         own = {n: v for n, v in filled.items() if not _goes_with_a_value(n)}
-        if own and not found_anything(own):
+        if listed is not None and not found_anything(own):
+            filled |= {n: _attached(n, p, {"": listed}) for n, p in rest.items() if _goes_with_a_value(n)}
+        elif own and not found_anything(own):
             return None
         if not own and not any(set(stems(name)) <= s.stems for s in self._sentences):
             return None
@@ -187,13 +216,6 @@ def _properties(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 def _described(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
     return str(outer.get("description") or inner.get("description") or "")
-
-
-def _key_column(properties: Mapping[str, Any]) -> str | None:
-    """Return the column that names the row: the first of text that is no source and no quote."""
-    texts = [n for n, p in properties.items() if "string" in types_of(p) and not _goes_with_a_value(n)]
-    named = [n for n in texts if n.lower() in ("name", "title", "item", "entity", "product", "company", "country")]
-    return next(iter([*named, *texts]), None)
 
 
 def _as_type(scored: Scored, schema: Mapping[str, Any], name: str) -> Any:

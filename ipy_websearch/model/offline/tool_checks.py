@@ -50,7 +50,20 @@ def check_tools(tools: Any) -> None:
             raise Refused(f"tools.{at}.custom.input_schema.type: Input should be 'object'")
         if tool.get("strict"):
             _check_strict(f"tools.{at}.custom", schema)
+    _check_deferred(tools)
     _check_limits([tool["input_schema"] for tool in tools if tool.get("strict") and tool.get("type", "custom") == "custom"])
+
+
+def _check_deferred(tools: Sequence[Mapping[str, Any]]) -> None:
+    """Tools that a search finds are not in the cached prefix, and something has to be there to find them with."""
+    if tools and all(tool.get("defer_loading") for tool in tools):
+        raise Refused("At least one tool must have defer_loading=false. All tools cannot be deferred.")
+    for tool in tools:
+        if tool.get("defer_loading") and tool.get("cache_control"):
+            raise Refused(
+                f"Tool '{tool['name']}' cannot have both defer_loading=true and cache_control set. "
+                "Tools with defer_loading cannot use prompt caching."
+            )
 
 
 def _check_strict(where: str, schema: Mapping[str, Any]) -> None:
