@@ -37,9 +37,7 @@ class WebSearch(Configurable):
     tools = Unicode("standard", help="Tools or tool sets offered to the model, separated by commas.").tag(config=True)
     count = Int(5, min=1, max=50, help="Search results to ask for.").tag(config=True)
     max_searches = Int(5, min=0, help="Searches that one question may make.").tag(config=True)
-    max_steps = Int(8, min=1, help="Model requests with tools that a question may make; then it is answered.").tag(
-        config=True
-    )
+    max_steps = Int(8, min=1, help="Model requests with tools that a question may make; then it is answered.").tag(config=True)
     max_tokens = Int(16_000, min=256, help="Tokens that one model reply may have.").tag(config=True)
     timeout_s = CFloat(120.0, min=0.1, help="Seconds that one question may take.").tag(config=True)
     budget_usd = Float(None, allow_none=True, min=0.0, help="US dollars that one question may cost; None: no limit.").tag(

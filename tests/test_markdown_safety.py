@@ -162,6 +162,8 @@ def test_safe_markdown_says_what_the_html_says(pieces: list[str]) -> None:
 @given(hostile, st.lists(st.integers(0, 200), max_size=6))
 @example("\n3) \n3) x\n---\n\\!]", [4, 7])
 @example("- a\n- b\n\nc\n\n```\nx\n", [5, 9, 14])
+@example("[q]: http://e/x<img src=x onerror=1>", [13])
+@example("[q]: http://e\n\n[q] a\n\n[q] b", [14, 16, 24])
 def test_a_text_rendered_while_it_grows_ends_like_one_rendered_at_once(text: str, cuts: list[int]) -> None:
     """Closed blocks are rendered once; the outcome is that of the whole text."""
     text = text.replace("[r]", "[q]")  # definitions that come late are left to the final rendering

@@ -125,12 +125,14 @@ class Growing:
         if not text.startswith(self._closed):  # it was retracted
             self._begin()
         tail = text[len(self._closed) :]
-        tokens = _guarded(tail, lambda: _parse(tail, self._definitions), _as_code)
+        known = _Definitions(self._definitions)
+        tokens = _guarded(tail, lambda: _parse(tail, known), _as_code)
         # a line that is not complete may yet turn out to belong to the block before it
         whole = tail.count("\n")
         starts = [(i, t.map[0]) for i, t in enumerate(tokens) if t.level == 0 and t.map and t.map[0] < whole]
         last, line = starts[-1] if starts else (0, 0)
-        if last:
+        if last:  # a definition that is not complete may yet turn out to be none
+            self._definitions.update({name: found for name, found in known.items() if found.get("map", (0, 0))[1] <= line})
             self._closed += "\n".join(tail.split("\n", line)[:line]) + "\n"
             self._closed_html += html_of(tokens[:last], citations)
             self._closed_markdown.append(write(tokens[:last], citations))

@@ -53,9 +53,14 @@ class Rows:
         self._ledger.keep(rows)
         timer = _timers.get(self._ledger)
         if timer is None or not timer.is_alive():
-            timer = _timers[self._ledger] = threading.Timer(KEPT_S, self._ledger.write_held)
+            timer = _timers[self._ledger] = threading.Timer(KEPT_S, _write_soon, (self._ledger,))
             timer.daemon = True
             timer.start()
+
+
+def _write_soon(ledger: Ledger) -> None:
+    _timers.pop(ledger, None)  # it holds the ledger, which otherwise would stay open for ever
+    ledger.write_held()
 
 
 @atexit.register
