@@ -34,8 +34,8 @@ from ipy_websearch.ledger_report import (
     totals,
     unpriced,
 )
-from ipy_websearch.ledger_rows import NANO, LedgerRow, RowWriter
-from ipy_websearch.ledger_tables import APPLICATION_ID, migrate
+from ipy_websearch.ledger_rows import LedgerRow, RowWriter
+from ipy_websearch.ledger_tables import APPLICATION_ID, NANO, migrate
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import cache
 from pathlib import Path
 
-from ipy_websearch.ledger_tables import DAY_US
+from ipy_websearch.ledger_tables import DAY_US, NANO
 
 LET_GO_S = 20 * 60
 """Longer than any request takes: what is under way says nothing of itself before it ends."""
@@ -28,7 +28,6 @@ LET_GO_S = 20 * 60
 UNBOOKED_S = 5.0
 """Seconds after which what was spent has its row, if it ever gets one; rows wait for half a second at most."""
 
-NANO = Decimal(10) ** 9
 _PUT = """INSERT INTO holds (id, host, pid, started, seen, reserved, spent) VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET seen = excluded.seen, reserved = excluded.reserved, spent = excluded.spent"""
 _LINES = "SELECT reserved, spent, host, pid, started, seen FROM holds WHERE id <> :own"

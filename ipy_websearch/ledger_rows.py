@@ -14,12 +14,12 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Literal
 
 from ipy_websearch.ledger_report import microseconds
+from ipy_websearch.ledger_tables import NANO
 from ipy_websearch.text import shorten, visible
 from ipy_websearch.usage import MOST_COUNTED, Usage
 
 QUESTION_CHARS = 200
 _REMEMBERED = 4096  # questions and labels whose numbers are kept, so that a row takes one INSERT
-NANO = Decimal(10) ** 9
 _MOST_USD = MOST_COUNTED / NANO  # about nine million: a thousand such rows can still be summed up
 _INSERT = """INSERT INTO entries (
     time, question, kind, name, status, cached, estimated, input_tokens, output_tokens, cache_read_tokens,

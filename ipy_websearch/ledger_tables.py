@@ -14,9 +14,12 @@ Migrations add tables and columns and never change what is there, so that an old
 from __future__ import annotations
 
 import sqlite3
+from decimal import Decimal
 
 APPLICATION_ID = 0x6977736C  # "iwsl"
 DAY_US = 86_400_000_000
+NANO = Decimal(10) ** 9
+"""Amounts are whole billionths of a US dollar."""
 
 MODEL, SEARCH = 1, 2
 """The numbers of the labels "model" and "search", known beforehand so that the trigger need not look them up."""

@@ -233,12 +233,12 @@ class Step:
 class Answer:
     """An answer with everything it rests on.
 
-    `text` is Markdown with `[n]` marks ("" when the model wrote none), `messages` a legal Messages API history that ends with
-    this answer, `stop_reason` the API's last one (None: its reply broke off, and a notice says so), `limit` the name of the
-    limit that cut the answer short (None: none did). `cost_usd` sums model and searches and is None when a price is unknown;
-    `session_cost_usd` likewise for the whole session up to here; `seconds` is wall-clock time. `offline` answers come from the
-    built-in model, not from Claude. `replayed_from` is the name of the cassette that an answer was replayed from, "" for a new
-    one.
+    `text` is Markdown with `[n]` marks (where the model wrote none, why), `messages` a legal Messages API history that
+    ends with this answer, `stop_reason` the API's last one (None: its reply broke off, and a notice says so), `limit` the name
+    of the limit that cut the answer short (None: none did). `cost_usd` sums model and searches and is None when a price is
+    unknown; `session_cost_usd` likewise for the whole session up to here; `seconds` is wall-clock time. `offline` answers come
+    from the built-in model, not from Claude. `replayed_from` is the name of the cassette that an answer was replayed from, ""
+    for a new one.
     """
 
     question: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipy_websearch.display import money
 from ipy_websearch.display.progress import AnswerView, limit_line
 from ipy_websearch.display.words import one_line
+from ipy_websearch.loop.text import no_answer
 from ipy_websearch.results import Answer, Citation
 
 OFFLINE = (
@@ -53,7 +54,7 @@ def text_of(view: AnswerView) -> str:
         why = view.limit_detail or f"limit reached: {_limit_detail(view) or answer.limit}"
     else:
         why = "the model wrote none"
-    return f"*There is no answer: {why}.*"
+    return no_answer(why)
 
 
 def _limit_detail(view: AnswerView) -> str:

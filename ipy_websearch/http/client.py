@@ -25,10 +25,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from ipy_websearch.credentials import SHORTEST_SECRET
 from ipy_websearch.errors import ProviderError, RateLimitedError
 from ipy_websearch.http.environment import proxy_for
 from ipy_websearch.http.loops import PerLoop
-from ipy_websearch.http.pool import Pool, Progress, close_all, progress
+from ipy_websearch.http.pool import Pool, Progress, close_all, close_dropped, progress
 from ipy_websearch.http.response import Explain, HttpResponse, JsonObject, Reason, explain_any
 from ipy_websearch.text import plain, shorten
 
@@ -73,7 +74,7 @@ class HttpClient:
         self.user_agent = user_agent
         self._secrets = secrets
         self._pools: PerLoop[Pool] = PerLoop(Pool, Pool.discard)
-        weakref.finalize(self, _close_dropped, self._pools)
+        weakref.finalize(self, close_dropped, self._pools)
 
     async def request(
         self,
@@ -169,7 +170,7 @@ class HttpClient:
         """Return `text` as one plain line without any key, and without user names in addresses."""
         secrets = {*self._secrets(), *_sent_secrets(sent or {})}
         for secret in sorted(secrets, key=len, reverse=True):
-            if len(secret) >= 4:
+            if len(secret) >= SHORTEST_SECRET:
                 text = text.replace(secret, "***").replace(quote(secret, safe="", errors="replace"), "***")
         return plain(_USER_INFO.sub("//", text))
 
@@ -291,7 +292,3 @@ def _what_happened(exc: BaseException, call: _Call) -> str:
     if isinstance(exc, httpx.InvalidURL | httpx.UnsupportedProtocol | UnicodeError | ValueError):
         return f"the request could not be put together ({type(exc).__name__})"
     return str(exc) or type(cause).__name__
-
-
-def _close_dropped(pools: PerLoop[Pool]) -> None:
-    close_all(pools.drain())

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from base64 import b64encode
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ipy_websearch.http.loops import PerLoop
 
 if TYPE_CHECKING:
     import ssl
@@ -111,7 +113,19 @@ def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def close_all(pools: list[tuple[asyncio.AbstractEventLoop, Pool]]) -> None:
+class _Closable(Protocol):
+    """What is closed in its loop: with a wait, or without one."""
+
+    async def aclose(self) -> None: ...
+    def discard(self) -> None: ...
+
+
+def close_dropped(pools: PerLoop[Any]) -> None:
+    """Close what every loop has, when what owned it is dropped."""
+    close_all(pools.drain())
+
+
+def close_all(pools: Sequence[tuple[asyncio.AbstractEventLoop, _Closable]]) -> None:
     """Close pools from wherever this runs; used when a client is dropped, and when Python ends."""
     for loop, pool in pools:
         if loop.is_closed() or loop is _running_loop():

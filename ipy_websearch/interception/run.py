@@ -35,22 +35,14 @@ _timers: weakref.WeakKeyDictionary[Ledger, threading.Timer] = weakref.WeakKeyDic
 
 
 class Rows:
-    """Keeps a call's rows together, and those of other calls with them: a transaction takes as long for many as for one."""
+    """A ledger whose rows wait for those of other calls: a transaction takes as long for many as for one."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._rows: list[LedgerRow] = []
 
     def book(self, row: LedgerRow) -> None:
-        """Take a row."""
-        self._rows.append(row)
-
-    def write(self) -> None:
-        """Have what was taken written soon; an event loop may end before it comes to that, so a thread sees to it."""
-        rows, self._rows = self._rows, []
-        if not rows:
-            return
-        self._ledger.keep(rows)
+        """Have a row written soon; an event loop may end before it comes to that, so a thread sees to it."""
+        self._ledger.keep((row,))
         timer = _timers.get(self._ledger)
         if timer is None or not timer.is_alive():
             timer = _timers[self._ledger] = threading.Timer(KEPT_S, _write_soon, (self._ledger,))
@@ -78,8 +70,7 @@ class InterceptedRun:
     ) -> None:
         self.conversation = conversation
         self.booking = booking
-        self._rows = Rows(booking.ledger)
-        booking.ledger = self._rows  # type: ignore[assignment]
+        booking.ledger = Rows(booking.ledger)  # type: ignore[assignment]
         booking.traces = False  # the caller has the message, and never the booking
         self._purse = purse
         self._spent = spent
@@ -190,7 +181,6 @@ class InterceptedRun:
         self.drop()
         self._book_all()
         self.booking.charges(self._purse.close(), status="interrupted")
-        self._rows.write()
         cost, told = self.booking.cost_usd, self._told
         self._spent(None if cost is None or told is None else cost - told)
         self._told = cost
@@ -228,11 +218,10 @@ class InterceptedRun:
         )
 
     def _happened(self, event: Happening, *, settled: bool = True) -> None:
-        """Keep an event for booking with the others; what has waited for `KEPT_S` is written."""
+        """Keep an event for booking with the others; what has waited for `KEPT_S` is booked."""
         self._unbooked.append((datetime.now(UTC), event, settled))
         if time.monotonic() - self._since > KEPT_S:
             self._book_all()
-            self._rows.write()
 
     def _book_all(self) -> None:
         events, self._unbooked = self._unbooked, []

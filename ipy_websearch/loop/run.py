@@ -33,6 +33,7 @@ from ipy_websearch.loop.means import Means
 from ipy_websearch.loop.prompts import FINAL_NUDGE
 from ipy_websearch.loop.stops import stop_note
 from ipy_websearch.loop.table import TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
+from ipy_websearch.loop.text import no_answer
 from ipy_websearch.loop.turn import Turn
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.reply import Reply
@@ -128,7 +129,7 @@ class AnswerLoop:
         if self.rows is not None and self.job.columns:
             text = f"{text}\n\n{table_text(self.rows, self.job.columns)}".strip()
         if not text:
-            text = f"*There is no answer: {self.meter.explain(limit) if limit else 'the model wrote none'}.*"
+            text = no_answer(self.meter.explain(limit) if limit else "the model wrote none")
         if not self._taken:
             self._take_reply()
         return Answer(

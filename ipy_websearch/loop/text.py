@@ -46,3 +46,8 @@ class AnswerText:
     def _show(self, text: str) -> str:
         self._parts.append(text)
         return text
+
+
+def no_answer(why: str) -> str:
+    """Return the Markdown that stands in the place of an answer."""
+    return f"*There is no answer: {why}.*"

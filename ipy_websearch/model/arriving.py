@@ -6,10 +6,9 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from ipy_websearch.model.bodies import parsed
+from ipy_websearch.model.bodies import excerpt, parsed
 from ipy_websearch.model.client import replay_message
 from ipy_websearch.model.frames import FrameReader
-from ipy_websearch.text import plain, shorten
 
 Event = dict[str, Any]
 
@@ -26,8 +25,7 @@ def message_in(data: bytes) -> dict[str, Any]:
         message = None
     if isinstance(message, dict) and isinstance(message.get("content"), list):
         return message
-    began = shorten(plain(data[:400].decode("utf-8", "replace")), 200)
-    raise ValueError(f"the model's API answered with something that is no message: {began!r}")
+    raise ValueError(f"the model's API answered with something that is no message: {excerpt(data, 200)!r}")
 
 
 def _kind(response: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.model.bodies import NO_MESSAGE, parsed
+from ipy_websearch.model.bodies import NO_MESSAGE, excerpt, parsed
 from ipy_websearch.model.client import ModelClient, request_timeout
 from ipy_websearch.text import plain, shorten
 
@@ -167,8 +167,7 @@ async def _call(client: ModelClient, method: Literal["get", "post"], path: str, 
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        began = shorten(plain(content[:400].decode("utf-8", "replace")), 60)
-        text = f"the answer is no object of the Message Batches API ({began!r}); is ANTHROPIC_BASE_URL right?"
+        text = f"the answer is no object of the Message Batches API ({excerpt(content, 60)!r}); is ANTHROPIC_BASE_URL right?"
         raise ModelError(text, status=200, kind=NO_MESSAGE)
     return answer
 

@@ -35,6 +35,11 @@ def parsed(content: bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def excerpt(content: bytes, width: int, redact: Callable[[str], str] = str) -> str:
+    """Return how a body begins, as one line of plain text; `redact` takes keys out of it."""
+    return shorten(redact(plain(content[:_EXCERPT_BYTES].decode("utf-8", "replace"))), width)
+
+
 def parsed_message(content: bytes, redact: Callable[[str], str]) -> dict[str, Any]:
     """Return the message (or the API's error object) that a body holds; `redact` takes keys out of error texts.
 
@@ -96,8 +101,7 @@ def _too_soon() -> ModelError:
 
 
 def _no_message(content: bytes, redact: Callable[[str], str]) -> ModelError:
-    text = plain(content[:_EXCERPT_BYTES].decode("utf-8", "replace"))
-    began = shorten(redact(text), _EXCERPT_CHARS) or "a page without text"
+    began = excerpt(content, _EXCERPT_CHARS, redact) or "a page without text"
     return ModelError(
         f"what came is no message of the Messages API ({began}); is ANTHROPIC_BASE_URL right, and no login page in between?",
         status=200,

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.http.loops import PerLoop
+from ipy_websearch.http.pool import close_dropped
 from ipy_websearch.http.response import retry_after
 from ipy_websearch.model.bodies import NO_MESSAGE, parsed_message, stream_pieces
-from ipy_websearch.model.clients import SdkClients, close_dropped
+from ipy_websearch.model.clients import SdkClients
 from ipy_websearch.model.opening import CLOUDS, open_client
 from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at
 from ipy_websearch.model.refusals import explain

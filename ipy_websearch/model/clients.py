@@ -12,9 +12,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.http.loops import PerLoop
-from ipy_websearch.http.pool import close_all
-
 if TYPE_CHECKING:
     import anthropic
 
@@ -72,9 +69,3 @@ class SdkClients:
         clients = [*self._replaced, *([] if self._newest is None else [self._newest])]
         self._newest, self._replaced, self._users = None, [], Counter()
         return clients
-
-
-def close_dropped(clients: PerLoop[SdkClients]) -> None:
-    """Close the clients of every loop, when what owned them is dropped."""
-    found: Any = clients.drain()
-    close_all(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import anthropic
 import httpx2
@@ -50,8 +50,7 @@ def with_interception(client: ClientT, interceptor: Any, block: Block) -> Client
     copy: Any = given.with_options(middleware=[*others, own])
     if getattr(given, "_strict_response_validation", False):  # the SDK's copies forget it
         copy._strict_response_validation = True
-    made: ClientT = copy
-    return made
+    return cast(ClientT, copy)
 
 
 def platform_of(client: Any) -> tuple[Platform, bool]:
