@@ -31,7 +31,6 @@ def warmed() -> None:
     """Import what the first question imports, so that no test's time limit pays for it."""
     import anthropic  # noqa: F401
     import genai_prices
-    import httpx_aiohttp  # noqa: F401
 
     genai_prices.calc_price(genai_prices.Usage(input_tokens=1), "claude-sonnet-5-5", provider_id="anthropic")
 

@@ -17,50 +17,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import re
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 from ipy_websearch.credentials import SHORTEST_SECRET
 from ipy_websearch.errors import ProviderError, RateLimitedError
 from ipy_websearch.http.environment import proxy_for
+from ipy_websearch.http.exchange import USER_INFO, Call, Params, call_address, exchange, hung_up, pairs_of, what_happened
 from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.http.pool import Pool, Progress, close_all, close_dropped, progress
 from ipy_websearch.http.response import Explain, HttpResponse, JsonObject, Reason, explain_any
 from ipy_websearch.text import plain, shorten
 
-if TYPE_CHECKING:
-    import httpx
-
-__all__ = ["HttpClient", "HttpResponse", "Params", "Reason"]
-
-Params = Mapping[str, Any] | Sequence[tuple[str, Any]]
-"""Query parameters; None values are left out, a name may come several times in a sequence of pairs."""
+__all__ = ["HttpClient", "HttpResponse", "Params", "Reason", "call_address"]
 
 MESSAGE_WIDTH = 200
-_USER_INFO = re.compile(r"//[^/@\s]+@")
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One request as it goes out, and who it goes to."""
-
-    provider: str
-    method: str
-    url: str
-    params: list[tuple[str, Any]] = field(repr=False)
-    headers: dict[str, str] = field(repr=False)
-    json: Any = field(repr=False)
-    connect_timeout_s: float
-    max_bytes: int
-
-    @property
-    def host(self) -> str:
-        return urlsplit(self.url).netloc.rsplit("@", 1)[-1]
 
 
 class HttpClient:
@@ -103,7 +76,7 @@ class HttpClient:
             ConfigError: the environment names a proxy that cannot be used.
         """
         sent = {"User-Agent": self.user_agent, "Accept": "application/json", "Accept-Encoding": "gzip", **(headers or {})}
-        call = _Call(provider, method, url, _pairs(params), sent, json, connect_timeout_s, max_bytes)
+        call = Call(provider, method, url, pairs_of(params), sent, json, connect_timeout_s, max_bytes)
         response: HttpResponse | None = None
         tries = 0
         progress.set(mark := Progress())
@@ -172,32 +145,28 @@ class HttpClient:
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= SHORTEST_SECRET:
                 text = text.replace(secret, "***").replace(quote(secret, safe="", errors="replace"), "***")
-        return plain(_USER_INFO.sub("//", text))
+        return plain(USER_INFO.sub("//", text))
 
-    async def _send(self, call: _Call) -> HttpResponse:
+    async def _send(self, call: Call) -> HttpResponse:
         """Send once (twice when the server hangs up without a word); translate whatever goes wrong."""
         import aiohttp
-        import httpx
 
-        lower = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError, ValueError)
         for last in (False, True):
             try:
-                proxy = proxy_for(call.url)
-                return await _exchange(self._pools.get().transport(proxy), call)
-            except lower as exc:
-                if not last and call.method == "POST" and _hung_up(exc):
+                return await exchange(self._pools.get(), call, proxy_for(call.url))
+            except (aiohttp.ClientError, OSError, ValueError) as exc:
+                if not last and call.method == "POST" and hung_up(exc):
                     continue  # (aiohttp itself asks once more by GET)
                 # Without the cause: the text of a lower error may hold the address or a header as it was sent.
                 raise self._unreachable(call, exc) from None
         raise AssertionError("not reached")
 
-    def _unreachable(self, call: _Call, exc: BaseException) -> ProviderError:
-        what = _what_happened(exc, call)
-        shown = shorten(self.redact(what, call.headers), MESSAGE_WIDTH)
+    def _unreachable(self, call: Call, exc: BaseException) -> ProviderError:
+        shown = shorten(self.redact(what_happened(exc, call), call.headers), MESSAGE_WIDTH)
         text = f"{call.provider} could not be reached at {call.host}: {shown}"
         return self.error(call.provider, text, lost=_may_be_billed(progress.get()))
 
-    def _refusal(self, call: _Call, response: HttpResponse, explain: Explain | None, tries: int) -> ProviderError:
+    def _refusal(self, call: Call, response: HttpResponse, explain: Explain | None, tries: int) -> ProviderError:
         reason = (explain(response) if explain else None) or explain_any(response)
         words = shorten(self.redact(reason.text, call.headers), MESSAGE_WIDTH)
         if 300 <= response.status < 400:
@@ -206,47 +175,6 @@ class HttpClient:
         often = f" (asked {tries} times)" if tries > 1 else ""
         message = f"{call.provider} answered {response.status}{often}" + (f": {words}" if words else "")
         return self.error(call.provider, message, status=response.status, retry_after=reason.retry_after)
-
-
-async def _exchange(transport: httpx.AsyncBaseTransport, call: _Call) -> HttpResponse:
-    """Send one request and read its answer; an error's body is cut at `max_bytes`, a success's is refused."""
-    import httpx
-
-    url = f"{call.url}{'&' if '?' in call.url else '?'}{urlencode(call.params)}" if call.params else call.url
-    request = httpx.Request(call.method, url, headers=call.headers, json=call.json)
-    # aiohttp's "connect" takes in the look-up of the name; the deadline of `request` bounds the rest.
-    wait = call.connect_timeout_s
-    request.extensions["timeout"] = {"connect": wait, "pool": wait}
-    response = await transport.handle_async_request(request)
-    if (mark := progress.get()) is not None:
-        mark.status = response.status_code
-    try:
-        if response.headers.get("content-encoding", "gzip").lower() not in ("gzip", "deflate", "identity", ""):
-            raise httpx.DecodingError("the answer is in an encoding that was not asked for")
-        body = bytearray()
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > call.max_bytes:
-                if response.status_code < 300:
-                    raise httpx.DecodingError(f"the answer is larger than {call.max_bytes:,} bytes")
-                break
-    finally:
-        await response.aclose()
-    return HttpResponse(response.status_code, dict(response.headers.items()), bytes(body), call_address(call.url))
-
-
-def call_address(url: str) -> str:
-    """Return an address without its query and user name, fit to be shown."""
-    return _USER_INFO.sub("//", url.split("?", 1)[0].split("#", 1)[0])
-
-
-def _pairs(params: Params | None) -> list[tuple[str, Any]]:
-    pairs = params.items() if isinstance(params, Mapping) else params or ()
-    return [(name, _parameter(value)) for name, value in pairs if value is not None]
-
-
-def _parameter(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _SECRET_HEADERS = ("authorization", "x-subscription-token", "x-api-key", "api-key")
@@ -262,33 +190,3 @@ def _sent_secrets(headers: Mapping[str, str]) -> Iterable[str]:
 def _may_be_billed(mark: Progress | None) -> bool:
     """Say whether a request that failed went out and was not refused."""
     return mark is not None and mark.connected and (not mark.status or 200 <= mark.status < 300)
-
-
-def _hung_up(exc: BaseException) -> bool:
-    """Say whether the server closed the connection before it had answered a byte."""
-    import aiohttp
-
-    cause = exc.__cause__
-    refused = isinstance(cause, aiohttp.ClientConnectorError)
-    return isinstance(cause, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError) and not refused
-
-
-def _what_happened(exc: BaseException, call: _Call) -> str:
-    """Return in plain words why no answer came."""
-    import aiohttp
-    import httpx
-
-    cause = exc.__cause__ or exc
-    if _hung_up(exc):
-        return "it closed the connection without an answer"
-    if isinstance(cause, aiohttp.ClientConnectorDNSError):
-        return "its name is not known here; check the network connection"
-    if isinstance(cause, aiohttp.ClientSSLError):
-        return f"its certificate is not accepted: {cause}"
-    if isinstance(cause, aiohttp.ClientConnectorError):
-        return f"{os.strerror(cause.os_error.errno or 0)}; check the network connection"
-    if isinstance(cause, TimeoutError):
-        return f"no connection within {call.connect_timeout_s:g} s; check the network connection"
-    if isinstance(exc, httpx.InvalidURL | httpx.UnsupportedProtocol | UnicodeError | ValueError):
-        return f"the request could not be put together ({type(exc).__name__})"
-    return str(exc) or type(cause).__name__

@@ -1,16 +1,12 @@
-"""The connections of one event loop: httpx's transport interface over aiohttp, which costs a quarter of the CPU time.
-
-Importing this module imports no HTTP library; the first `transport` does. The transport is used directly, without
-httpx's client above it: no cookies are kept, no redirect is followed, no netrc is read and no address is logged (httpx
-logs whole addresses at INFO level, and one engine takes its key in the query).
-"""
+"""The connections of one event loop, by aiohttp. Importing this module imports no HTTP library; the first `request` does."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from base64 import b64encode
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
     import ssl
 
     import aiohttp
-    import httpx
 
 
 @dataclass(slots=True)
@@ -38,34 +33,40 @@ progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 class Pool:
-    """Connections of the running loop, one transport for direct ones and one for each proxy."""
+    """Connections of the running loop, direct ones and those through proxies."""
 
     def __init__(self) -> None:
-        self._transports: dict[str | None, httpx.AsyncBaseTransport] = {}
-        self._sessions: list[aiohttp.ClientSession] = []
+        self._session: aiohttp.ClientSession | None = None
 
-    def transport(self, proxy: str | None = None) -> httpx.AsyncBaseTransport:
-        """Return the transport for direct connections, or for those through `proxy`."""
-        known = self._transports.get(proxy)
-        if known is None:
-            known = self._transports[proxy] = self._open(proxy)
-        return known
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        proxy: str | None,
+        connect_timeout_s: float,
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Return what sends a request when it is entered, and gives the response, of which the body is still to be read.
 
-    def _open(self, proxy: str | None) -> httpx.AsyncBaseTransport:
-        import aiohttp
-        from httpx_aiohttp import AiohttpTransport
-
-        context = _tls_context()
-        # No limit: callers bound their own concurrency, and waiting for a free connection would count as connecting.
-        connector = _connector()(limit=0, ssl=context)
-        session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-        self._sessions.append(session)
-        return AiohttpTransport(verify=context, client=session, proxy=_proxy(proxy) if proxy else None)
+        Nothing but connecting is timed: aiohttp's "connect" takes in the look-up of the name. The body comes as it was sent.
+        """
+        if self._session is None:
+            self._session = _open()
+        return self._session.request(
+            method,
+            url,
+            headers=headers,
+            data=body,
+            allow_redirects=False,
+            timeout=_connecting(connect_timeout_s),
+            **(_through(proxy) if proxy else {}),
+        )
 
     async def aclose(self) -> None:
         """Close every connection; must run in the loop that they belong to."""
-        sessions, self._sessions, self._transports = self._sessions, [], {}
-        for session in sessions:
+        session, self._session = self._session, None
+        if session is not None:
             await session.close()
 
     def discard(self) -> None:
@@ -76,14 +77,33 @@ class Pool:
         closing.close()
 
 
-def _proxy(address: str) -> httpx.Proxy:
-    """Return the proxy; its password goes into the header that aiohttp turns into Proxy-Authorization."""
-    import httpx
+def _open() -> aiohttp.ClientSession:
+    import aiohttp
 
-    proxy = httpx.Proxy(address)
-    if proxy.raw_auth is None:
-        return proxy
-    return httpx.Proxy(proxy.url, headers={"Authorization": "Basic " + b64encode(b":".join(proxy.raw_auth)).decode()})
+    # No limit: callers bound their own concurrency, and waiting for a free connection would count as connecting.
+    connector = _connector()(limit=0, ssl=_tls_context())
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
+
+
+@cache
+def _connecting(seconds: float) -> aiohttp.ClientTimeout:
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=None, connect=seconds, sock_connect=seconds)
+
+
+def _through(proxy: str) -> dict[str, Any]:
+    """Return what sends a request through a proxy; its password goes into the header that becomes Proxy-Authorization."""
+    import yarl
+
+    address = yarl.URL(proxy)
+    if address.user is None:
+        return {"proxy": address}
+    words = f"{address.user}:{address.password or ''}".encode()
+    return {
+        "proxy": address.with_user(None),
+        "proxy_headers": {"Authorization": "Basic " + b64encode(words).decode()},
+    }
 
 
 @cache
