@@ -44,6 +44,7 @@ class Call:
 
     @property
     def host(self) -> str:
+        """Host and port that it goes to."""
         return urlsplit(self.url).netloc.rsplit("@", 1)[-1]
 
 

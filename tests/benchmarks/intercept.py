@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import light_server
-from tests.benchmarks.intercept_contenders import CONTENDERS, LITELLM
+from tests.benchmarks.intercept_contenders import CONTENDERS, LITELLM, PAIRS
 from tests.benchmarks.report import write_section
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,9 +30,9 @@ ROUNDS, PROCESSES = 40, 5
 process keeps for its life how its memory happened to be laid out."""
 
 ABOUT = (
-    "One search and an answer of forty pieces, on a server in another process; same transports, turn about. `hand` is "
-    "the loop of `hand_loop.py`, without a ledger, a cache, limits or the native shape; the blocking one uses the SDK's and "
-    "httpx's blocking clients. Medians of five processes."
+    "CPU milliseconds a question: one search and an answer of forty pieces, on a server in another process; same transports "
+    "for the model, turn about. By hand is the loop of `hand_loop.py`, without a ledger, a cache, limits or the native shape. "
+    "Medians of five processes."
 )
 
 
@@ -158,19 +158,16 @@ def main(arguments: list[str]) -> None:
     assert server.stdin is not None and server.stdout is not None
     url = f"http://127.0.0.1:{int(server.stdout.readline())}"
     try:
-        lines = ["| CPU ms a question | 1 at a time | × hand | 50 at once | × hand |", "|---|---|---|---|---|"]
         few, many = (
             middle([json.loads(_run([*here, "one", url, count, at_once])) for _ in range(PROCESSES)]) for at_once in ("1", "50")
         )
-        for name in CONTENDERS:
-            hand = name.replace("intercept", "hand")
-            known = [(figures.get(name), figures.get(hand)) for figures in (few, many)]
-            cells = [f"{took:.2f} | {took / floor:.2f}" if took and floor else "– | –" for took, floor in known]
-            lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines = ["| transports | by hand, 1 at a time | intercept | ratio | by hand, 50 at once | intercept | ratio |"]
+        lines.append("|---" * 7 + "|")
+        lines += [f"| {label} | {_compared(few, *pair)} | {_compared(many, *pair)} |" for label, pair in PAIRS.items()]
         if "--litellm" in arguments:
             python = arguments[arguments.index("--litellm") + 1]
             took = float(_run([python, "-c", LITELLM, url, count]).split()[0])
-            lines.append(f"| LiteLLM 1.106.2 | {took:.2f} | {took / few['hand']:.2f} | – | – |")
+            lines.append(f"| LiteLLM 1.106.2 | {few['hand']:.2f} | {took:.2f} | {took / few['hand']:.2f} | – | – | – |")
         print("\n".join(lines))
         if "--write" in arguments:
             write_section("Interception", f"{ABOUT}\n\n" + "\n".join(lines), "`python -m tests.benchmarks.intercept`")
@@ -182,6 +179,13 @@ def main(arguments: list[str]) -> None:
 def middle(runs: list[dict[str, float]]) -> dict[str, float]:
     """Return the median of each contender's figures."""
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
+def _compared(figures: dict[str, float], hand: str, ours: str) -> str:
+    """Return the cells of one pair."""
+    if hand not in figures:
+        return "– | – | –"
+    return f"{figures[hand]:.2f} | {figures[ours]:.2f} | {figures[ours] / figures[hand]:.2f}"
 
 
 def _run(command: list[str]) -> str:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
 import anthropic
 import httpx
 
@@ -32,6 +33,36 @@ async def by_hand_streaming(url: str) -> Made:
 async def by_hand(url: str) -> Made:
     """The same without streaming."""
     loop = HandLoop(url, url)
+    return _whole(loop), loop.aclose
+
+
+async def by_hand_lean(url: str) -> Made:
+    """The same, searching with nothing but aiohttp: the least that such a loop can take."""
+    loop, session = HandLoop(url, url), aiohttp.ClientSession()
+
+    async def search(call: Any) -> dict[str, Any]:
+        parameters = {"q": call.input["query"], "count": 5}
+        async with session.get(loop.search_url, params=parameters, headers={"X-Subscription-Token": "key"}) as response:
+            return result_of(call.id, await response.json())
+
+    async def close() -> None:
+        await loop.aclose()
+        await session.close()
+
+    loop.search = search  # type: ignore[method-assign]
+    return _whole(loop), close
+
+
+async def by_hand_usual(url: str) -> Made:
+    """The same with the transports that the SDK and httpx have when nobody chooses."""
+    loop = HandLoop(url, url)
+    await loop.aclose()
+    loop.client, loop.http = anthropic.AsyncAnthropic(api_key="k", base_url=url), httpx.AsyncClient(timeout=10)
+    return _whole(loop), loop.aclose
+
+
+def _whole(loop: HandLoop) -> Ask:
+    """Return the hand loop that does not stream."""
 
     async def ask(text: str) -> Any:
         messages: list[Any] = [{"role": "user", "content": text}]
@@ -45,13 +76,12 @@ async def by_hand(url: str) -> Made:
             messages.append({"role": "assistant", "content": reply.content})
             messages.append({"role": "user", "content": await asyncio.gather(*(loop.search(call) for call in calls))})
 
-    return ask, loop.aclose
+    return ask
 
 
-def _intercepted(url: str) -> Any:
+def _intercepted(url: str, **options: Any) -> Any:
     os.environ |= {"BRAVE_BASE_URL": url, "BRAVE_API_KEY": "key"}
-    client = anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=anthropic.DefaultAioHttpClient())
-    return intercept(client, provider="brave")
+    return intercept(anthropic.AsyncAnthropic(api_key="k", base_url=url, **options), provider="brave")
 
 
 def _asked(text: str) -> dict[str, Any]:
@@ -61,8 +91,15 @@ def _asked(text: str) -> dict[str, Any]:
 
 async def intercepted(url: str) -> Made:
     """One `create` of an intercepted client."""
-    client = _intercepted(url)
+    return _created(_intercepted(url, http_client=anthropic.DefaultAioHttpClient()))
 
+
+async def intercepted_usual(url: str) -> Made:
+    """The same with the transport that the SDK has when nobody chooses."""
+    return _created(_intercepted(url))
+
+
+def _created(client: Any) -> Made:
     async def ask(text: str) -> Any:
         reply = await client.messages.create(**_asked(text))
         assert [b.type for b in reply.content] == ["server_tool_use", "web_search_tool_result", "text"]
@@ -73,7 +110,7 @@ async def intercepted(url: str) -> Made:
 
 async def intercepted_streaming(url: str) -> Made:
     """One `stream` of an intercepted client, read as the hand loop reads its own."""
-    client = _intercepted(url)
+    client = _intercepted(url, http_client=anthropic.DefaultAioHttpClient())
 
     async def ask(text: str) -> str:
         async with client.messages.stream(**_asked(text)) as stream:
@@ -126,12 +163,24 @@ async def intercepted_blocking(url: str) -> Made:
 
 CONTENDERS = {
     "hand": by_hand,
+    "hand, lean": by_hand_lean,
     "intercept": intercepted,
     "hand, streaming": by_hand_streaming,
     "intercept, streaming": intercepted_streaming,
+    "hand, usual": by_hand_usual,
+    "intercept, usual": intercepted_usual,
     "hand, blocking": by_hand_blocking,
     "intercept, blocking": intercepted_blocking,
 }
+
+PAIRS = {
+    "SDK over aiohttp; by hand, httpx over aiohttp": ("hand", "intercept"),
+    "the same, streaming": ("hand, streaming", "intercept, streaming"),
+    "SDK over aiohttp; by hand, aiohttp alone": ("hand, lean", "intercept"),
+    "the SDK's and httpx's own transports": ("hand, usual", "intercept, usual"),
+    "blocking clients": ("hand, blocking", "intercept, blocking"),
+}
+"""What is compared: the loop by hand, and the intercepted client."""
 
 LITELLM = """
 import asyncio, os, sys, time, statistics
