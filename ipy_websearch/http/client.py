@@ -72,7 +72,7 @@ class HttpClient:
 
         Raises:
             RateLimitedError: the engine answered 429; `retry_after` says for how long where it says so.
-            ProviderError: it could not be reached (`status` None), refused, redirected or sent too much.
+            ProviderError: it could not be reached (`status` None), refused, redirected, or what it sent cannot be used.
             ConfigError: the environment names a proxy that cannot be used.
         """
         sent = {"User-Agent": self.user_agent, "Accept": "application/json", "Accept-Encoding": "gzip", **(headers or {})}
@@ -162,9 +162,14 @@ class HttpClient:
         raise AssertionError("not reached")
 
     def _unreachable(self, call: Call, exc: BaseException) -> ProviderError:
-        shown = shorten(self.redact(what_happened(exc, call), call.headers), MESSAGE_WIDTH)
-        text = f"{call.provider} could not be reached at {call.host}: {shown}"
-        return self.error(call.provider, text, lost=_may_be_billed(progress.get()))
+        """Return the error for a request that no answer came to, or one that cannot be used."""
+        mark = progress.get()
+        status = mark.status if mark else 0
+        why = shorten(self.redact(what_happened(exc, call), call.headers), MESSAGE_WIDTH)
+        text = f"{call.provider} could not be reached at {call.host}: {why}"
+        if status:
+            text = f"{call.provider} answered {status}, but with nothing that can be used: {why}"
+        return self.error(call.provider, text, status=status or None, lost=_may_be_billed(mark))
 
     def _refusal(self, call: Call, response: HttpResponse, explain: Explain | None, tries: int) -> ProviderError:
         reason = (explain(response) if explain else None) or explain_any(response)

@@ -120,6 +120,8 @@ def what_happened(exc: BaseException, call: Call) -> str:
         return f"{os.strerror(exc.os_error.errno or 0)}; check the network connection"
     if isinstance(exc, TimeoutError):
         return f"no connection within {call.connect_timeout_s:g} s; check the network connection"
+    if isinstance(exc, aiohttp.ClientPayloadError):
+        return "the answer broke off before its end"
     if isinstance(exc, DecodeError):
         return str(exc)
     if isinstance(exc, ValueError):
