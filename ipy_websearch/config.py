@@ -9,9 +9,11 @@ repository, so nothing in it may choose where questions and keys are sent: model
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from traitlets import Bool, CFloat, Dict, Enum, Float, Int, TraitError, Unicode, observe
 from traitlets.config import Configurable
@@ -231,9 +233,20 @@ def base_url(variable: str, default: str) -> str:
     """Return scheme, host and prefix of a service: the environment variable or the default, without a final slash.
 
     Raises:
-        ConfigError: the value is not an http or https address, or carries a user name.
+        ConfigError: the value is not an http or https address, or carries a user name or a query.
     """
     value = (os.environ.get(variable) or default).strip().rstrip("/")
-    if not value.startswith(("http://", "https://")) or "@" in value.split("//", 1)[1].split("/", 1)[0]:
-        raise ConfigError(f"{variable} is {value!r}; it must be an http:// or https:// address without a user name")
+    if not _is_base(value):
+        shown = re.sub(r"//.*@", "//***@", value)
+        wanted = "an http:// or https:// address without a user name, ? and #"
+        raise ConfigError(f"{variable} is {shown!r}; it must be {wanted}")
     return value
+
+
+def _is_base(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        usable = bool(parts.hostname) and (parts.port or 0) >= 0
+    except ValueError:
+        return False
+    return usable and parts.scheme in ("http", "https") and not set("@") & set(parts.netloc) and not set("?#") & set(value)

@@ -304,7 +304,7 @@ def test_an_encoding_that_was_not_asked_for_is_refused(server: Scripted) -> None
 
 
 @pytest.mark.parametrize(
-    "answer", [b"HTTP/1.1 200 OK\r\nx: " + b"y" * 20_000 + b"\r\n\r\n", b"garbage\r\n\r\n", b"HTTP/1.1 200"]
+    "answer", [b"HTTP/1.1 200 OK\r\nx: " + b"y" * 40_000 + b"\r\n\r\n", b"garbage\r\n\r\n", b"HTTP/1.1 200"]
 )
 def test_a_server_that_speaks_no_http_is_an_error_of_ours(answer: bytes) -> None:
     """Broken status lines and endless headers are translated like everything else."""

@@ -8,7 +8,8 @@ be reached, and a deadline that has passed, are not asked again. One exception: 
 asked once more, at once, since that is how a kept connection looks that the server had closed while it was idle.
 
 An error is `lost` when the request had a connection and then no answer came, or a 2xx that could not be used (cut off, too
-large, not JSON): the engine may bill it. A refusal, and what never found a connection, is not.
+large, not JSON): the engine may bill it. A refusal, and what never found a connection, is not; where a request was tried more
+than once, one such try is enough.
 
 Importing this module imports no HTTP library: that happens at the first request.
 """
@@ -20,12 +21,23 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from ipy_websearch.credentials import SHORTEST_SECRET
 from ipy_websearch.errors import ProviderError, RateLimitedError
 from ipy_websearch.http.environment import proxy_for
-from ipy_websearch.http.exchange import USER_INFO, Call, Params, call_address, exchange, hung_up, pairs_of, what_happened
+from ipy_websearch.http.exchange import (
+    USER_INFO,
+    Call,
+    Params,
+    call_address,
+    exchange,
+    hung_up,
+    never_sent,
+    pairs_of,
+    place_of,
+    what_happened,
+)
 from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.http.pool import Pool, Progress, close_all, close_dropped, progress
 from ipy_websearch.http.response import Explain, HttpResponse, JsonObject, Reason, explain_any
@@ -33,7 +45,7 @@ from ipy_websearch.text import plain, shorten
 
 __all__ = ["HttpClient", "HttpResponse", "Params", "Reason", "call_address"]
 
-MESSAGE_WIDTH = 200
+MESSAGE_WIDTH, PLACE_WIDTH = 200, 100
 
 
 class HttpClient:
@@ -86,14 +98,16 @@ class HttpClient:
                     if response is not None:
                         await asyncio.sleep(retry_wait_s)
                     tries += 1
-                    mark.connected, mark.status = False, 0
+                    mark.again()
                     response = await self._send(call)
+        if response is None and mark.head is not None and mark.head.status >= 300:
+            response = mark.head  # the refusal's own words were still to come
         if response is None:
             text = f"{provider} did not answer within {timeout_s:g} s ({call.host})"
-            raise self.error(provider, text, lost=_may_be_billed(mark))
+            raise self.error(provider, text, lost=mark.lost)
         if 200 <= response.status < 300:
             return response
-        raise self._refusal(call, response, explain, tries)
+        raise self._refusal(call, response, explain, tries, mark.lost)
 
     async def request_json(self, method: str, url: str, *, provider: str, **options: Any) -> Any:
         """Return the JSON of the 2xx answer to one request, an object as a `JsonObject`; options and errors as for `request`.
@@ -151,35 +165,37 @@ class HttpClient:
         """Send once (twice when the server hangs up without a word); translate whatever goes wrong."""
         import aiohttp
 
+        proxy = proxy_for(call.url)
         for last in (False, True):
             try:
-                return await exchange(self._pools.get(), call, proxy_for(call.url))
+                return await exchange(self._pools.get(), call, proxy)
             except (aiohttp.ClientError, OSError, ValueError) as exc:
                 if not last and call.method == "POST" and hung_up(exc):
                     continue  # (aiohttp itself asks once more by GET)
                 # Without the cause: the text of a lower error may hold the address or a header as it was sent.
-                raise self._unreachable(call, exc) from None
+                raise self._unreachable(call, exc, proxy) from None
         raise AssertionError("not reached")
 
-    def _unreachable(self, call: Call, exc: BaseException) -> ProviderError:
+    def _unreachable(self, call: Call, exc: BaseException, proxy: str | None) -> ProviderError:
         """Return the error for a request that no answer came to, or one that cannot be used."""
-        mark = progress.get()
-        status = mark.status if mark else 0
+        mark = progress.get() or Progress()
         why = shorten(self.redact(what_happened(exc, call), call.headers), MESSAGE_WIDTH)
-        text = f"{call.provider} could not be reached at {call.host}: {why}"
-        if status:
-            text = f"{call.provider} answered {status}, but with nothing that can be used: {why}"
-        return self.error(call.provider, text, status=status or None, lost=_may_be_billed(mark))
+        through = f" through the proxy {place_of(proxy)}" if proxy else ""
+        text = f"{call.provider} could not be reached at {call.host}{through}: {why}"
+        if mark.head is not None:
+            text = f"{call.provider} answered {mark.head.status}, but with nothing that can be used: {why}"
+        lost = mark.unanswered if never_sent(exc) else mark.lost
+        return self.error(call.provider, text, status=mark.head.status if mark.head else None, lost=lost)
 
-    def _refusal(self, call: Call, response: HttpResponse, explain: Explain | None, tries: int) -> ProviderError:
+    def _refusal(self, call: Call, response: HttpResponse, explain: Explain | None, tries: int, lost: bool) -> ProviderError:
         reason = (explain(response) if explain else None) or explain_any(response)
         words = shorten(self.redact(reason.text, call.headers), MESSAGE_WIDTH)
         if 300 <= response.status < 400:
-            to = urlsplit(response.headers.get("location", "")).netloc.rsplit("@", 1)[-1]
+            to = shorten(place_of(response.headers.get("location", "")), PLACE_WIDTH)
             words = f"a redirect to {to or 'elsewhere'}, which is not followed; check the address {call_address(call.url)}"
         often = f" (asked {tries} times)" if tries > 1 else ""
         message = f"{call.provider} answered {response.status}{often}" + (f": {words}" if words else "")
-        return self.error(call.provider, message, status=response.status, retry_after=reason.retry_after)
+        return self.error(call.provider, message, status=response.status, retry_after=reason.retry_after, lost=lost)
 
 
 _SECRET_HEADERS = ("authorization", "x-subscription-token", "x-api-key", "api-key")
@@ -190,8 +206,3 @@ def _sent_secrets(headers: Mapping[str, str]) -> Iterable[str]:
     for name, value in headers.items():
         if name.lower() in _SECRET_HEADERS:
             yield value.removeprefix("Bearer ")
-
-
-def _may_be_billed(mark: Progress | None) -> bool:
-    """Say whether a request that failed went out and was not refused."""
-    return mark is not None and mark.connected and (not mark.status or 200 <= mark.status < 300)

@@ -27,7 +27,7 @@ from ipy_websearch.errors import BlockedAddressError, FetchError
 from ipy_websearch.http.address import ALLOW_VARIABLE, TO_OPEN, SafeUrl, allow_list, check_url, shown
 from ipy_websearch.http.guard import Gate, guarded_session
 from ipy_websearch.http.inflate import DecodeError, TooMuch, decoder_for
-from ipy_websearch.http.response import retry_after
+from ipy_websearch.http.response import library_words, retry_after
 from ipy_websearch.text import plain, shorten
 
 Admission = Callable[[SafeUrl], Awaitable[None]]
@@ -226,10 +226,5 @@ def _reason(exc: BaseException, target: SafeUrl) -> str:
             return "the answer broke off before its end"
         case aiohttp.ClientResponseError():
             # the library's text goes on with the bytes that it could not read
-            return f"the answer is not HTTP that can be read ({_beginning(exc.message)})"
+            return f"the answer is not HTTP that can be read ({library_words(exc.message)})"
     return f"the connection failed ({type(exc).__name__})"
-
-
-def _beginning(message: str) -> str:
-    """Return the library's own words, up to where it quotes what it was sent."""
-    return re.split(r"""\sb?['"]|[^A-Za-z0-9' -]""", message)[0].strip()[:60]

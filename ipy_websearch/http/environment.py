@@ -25,13 +25,26 @@ def proxy_for(url: str) -> str | None:
         return None
     from urllib.request import proxy_bypass
 
-    host = urlsplit(url).hostname or ""
-    if _is_loopback(host) or proxy_bypass(host):
+    parts = urlsplit(url)
+    if _is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc.rsplit("@", 1)[-1]):
         return None
-    proxy = proxy if "://" in proxy else f"http://{proxy}"
-    if not proxy.startswith(("http://", "https://")):
-        shown = proxy.split("://", 1)[0] + "://" + proxy.rsplit("@", 1)[-1].split("://", 1)[-1]
+    return _checked(proxy.strip())
+
+
+def _checked(proxy: str) -> str:
+    scheme, _, rest = proxy.rpartition("://")
+    scheme = scheme.lower() or "http"
+    shown = f"{scheme}://{rest.rsplit('@', 1)[-1]}"
+    if scheme not in ("http", "https"):
         raise ConfigError(f"the environment names the proxy {shown}; only http:// and https:// proxies can be used")
+    proxy = f"{scheme}://{rest}"
+    try:
+        parts = urlsplit(proxy)
+        usable = bool(parts.hostname) and (parts.port or 0) >= 0 and "@" not in parts.path
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(f"the environment names the proxy {shown}, which is no address; write http://host:port")
     return proxy
 
 

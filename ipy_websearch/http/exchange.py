@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 
 from ipy_websearch.http.inflate import DecodeError, TooMuch, decoder_for
 from ipy_websearch.http.pool import Pool, progress
-from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.http.response import HttpResponse, library_words
 
 if TYPE_CHECKING:
     import aiohttp
@@ -45,7 +45,7 @@ class Call:
     @property
     def host(self) -> str:
         """Host and port that it goes to."""
-        return urlsplit(self.url).netloc.rsplit("@", 1)[-1]
+        return place_of(self.url)
 
 
 async def exchange(pool: Pool, call: Call, proxy: str | None) -> HttpResponse:
@@ -59,20 +59,24 @@ async def exchange(pool: Pool, call: Call, proxy: str | None) -> HttpResponse:
     if call.json is not None:
         headers, body = {**headers, "Content-Type": "application/json"}, _encode(call.json).encode()
     async with pool.request(call.method, url, headers, body, proxy, call.connect_timeout_s) as response:
-        if (mark := progress.get()) is not None:
-            mark.status = response.status
         received: dict[str, str] = {}
         for name, value in response.headers.items():
             name = name.lower()
             received[name] = f"{received[name]}, {value}" if name in received else value
+        head = HttpResponse(response.status, received, b"", call_address(call.url))
+        if (mark := progress.get()) is not None:
+            mark.head = head
         content = await _content(response, received.get("content-encoding", ""), call.max_bytes)
-        return HttpResponse(response.status, received, content, call_address(call.url))
+        return HttpResponse(head.status, received, content, head.url)
 
 
 async def _content(response: aiohttp.ClientResponse, coding: str, max_bytes: int) -> bytes:
-    decoder = decoder_for(coding)
+    """Return the body; of a refusal, as much as can be read."""
+    import aiohttp
+
     content = bytearray()
     try:
+        decoder = decoder_for(coding)
         async for chunk in response.content.iter_any():
             content += decoder.feed(chunk, max_bytes - len(content))
         decoder.finish()
@@ -80,6 +84,9 @@ async def _content(response: aiohttp.ClientResponse, coding: str, max_bytes: int
         if response.status < 300:
             raise DecodeError(f"the answer is larger than {max_bytes:,} bytes") from None
         content += more.content
+    except (DecodeError, aiohttp.ClientPayloadError):
+        if response.status < 300:
+            raise
     return bytes(content)
 
 
@@ -98,32 +105,55 @@ def call_address(url: str) -> str:
     return USER_INFO.sub("//", url.split("?", 1)[0].split("#", 1)[0])
 
 
+def place_of(url: str) -> str:
+    """Return host and port of an address, "" when there is none in it."""
+    try:
+        return urlsplit(url).netloc.rsplit("@", 1)[-1]
+    except ValueError:
+        return ""
+
+
 def hung_up(exc: BaseException) -> bool:
     """Say whether the server closed the connection before it had answered a byte."""
     import aiohttp
 
-    refused = isinstance(exc, aiohttp.ClientConnectorError)
-    return isinstance(exc, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError) and not refused
+    if isinstance(exc, aiohttp.ServerDisconnectedError):
+        return isinstance(exc.message, str)  # otherwise it is what had come by then
+    return isinstance(exc, aiohttp.ClientOSError) and not isinstance(exc, aiohttp.ClientConnectorError)
+
+
+def never_sent(exc: BaseException) -> bool:
+    """Say whether the request could not even be put together."""
+    return isinstance(exc, ValueError) and not isinstance(exc, DecodeError)
 
 
 def what_happened(exc: BaseException, call: Call) -> str:
-    """Return in plain words why no answer came."""
+    """Return in our words why no answer came; the text of a lower error may hold the whole address."""
     import aiohttp
 
-    if hung_up(exc):
-        return "it closed the connection without an answer"
-    if isinstance(exc, aiohttp.ClientConnectorDNSError):
-        return "its name is not known here; check the network connection"
-    if isinstance(exc, aiohttp.ClientSSLError):
-        return f"its certificate is not accepted: {exc}"
-    if isinstance(exc, aiohttp.ClientConnectorError):
-        return f"{os.strerror(exc.os_error.errno or 0)}; check the network connection"
-    if isinstance(exc, TimeoutError):
-        return f"no connection within {call.connect_timeout_s:g} s; check the network connection"
-    if isinstance(exc, aiohttp.ClientPayloadError):
-        return "the answer broke off before its end"
-    if isinstance(exc, DecodeError):
-        return str(exc)
-    if isinstance(exc, ValueError):
-        return f"the request could not be put together ({type(exc).__name__})"
-    return str(exc) or type(exc).__name__
+    match exc:
+        case _ if hung_up(exc):
+            return "it closed the connection without an answer"
+        case aiohttp.ClientConnectorDNSError():
+            return "its name is not known here; check the network connection"
+        case aiohttp.ClientSSLError():
+            return f"its certificate is not accepted: {exc}"
+        case aiohttp.ClientConnectorError():
+            return f"{_why(exc.os_error)}; check the network connection"
+        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
+            return "the answer broke off before its end"
+        case aiohttp.ClientHttpProxyError():
+            return f"the proxy answered {exc.status}"
+        case aiohttp.ClientResponseError():
+            return f"the answer is not HTTP that can be read ({library_words(exc.message)})"
+        case TimeoutError():
+            return f"no connection within {call.connect_timeout_s:g} s; check the network connection"
+        case DecodeError():
+            return str(exc)
+    what = "the request could not be put together" if never_sent(exc) else "the connection failed"
+    return f"{what} ({type(exc).__name__})"
+
+
+def _why(error: OSError) -> str:
+    """Return why there was no connection; several addresses may have failed in several ways, and a server just hang up."""
+    return os.strerror(error.errno) if error.errno else str(error) or "it was closed while it was set up"

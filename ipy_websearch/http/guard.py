@@ -23,9 +23,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from ipy_websearch.errors import BlockedAddressError
 from ipy_websearch.http.address import ALLOW_VARIABLE, TO_OPEN, SafeUrl, host_key, ip_rule
 from ipy_websearch.http.ip import IPAddress
-
-_MAX_HEADER_LINE = 32_768
-_MAX_HEADERS = 200
+from ipy_websearch.http.response import MAX_HEADER_LINE, MAX_HEADERS
 
 
 class Gate:
@@ -154,9 +152,9 @@ def guarded_session(gate: Gate, headers: dict[str, str]) -> aiohttp.ClientSessio
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         trust_env=False,
         auto_decompress=False,
-        max_line_size=_MAX_HEADER_LINE,
-        max_field_size=_MAX_HEADER_LINE,
-        max_headers=_MAX_HEADERS,
+        max_line_size=MAX_HEADER_LINE,
+        max_field_size=MAX_HEADER_LINE,
+        max_headers=MAX_HEADERS,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
+import os
 from base64 import b64encode
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,7 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.http.loops import PerLoop
+from ipy_websearch.http.response import MAX_HEADER_LINE, MAX_HEADERS, HttpResponse
 
 if TYPE_CHECKING:
     import ssl
@@ -22,11 +26,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a request came: whether there was a connection for it, and the status of its answer (0: none yet)."""
+    """How far a request came: whether there was a connection for it, and the head of its answer, without the body.
+
+    `unanswered` says that an earlier try of the same request went out, and was not refused.
+    """
 
     connected: bool = False
-    status: int = 0
+    head: HttpResponse | None = None
+    unanswered: bool = False
 
+    def again(self) -> None:
+        """Say that the request is tried, for the first time or once more."""
+        self.unanswered, self.connected, self.head = self.lost, False, None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the request may be billed although nothing came of it: it went out, and was not refused."""
+        return self.unanswered or (self.connected and (self.head is None or 200 <= self.head.status < 300))
+
+
+_LARGE = 2**20  # bytes of a body that aiohttp wants in pieces
 
 progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 """What notes how far the running request came."""
@@ -57,7 +76,7 @@ class Pool:
             method,
             url,
             headers=headers,
-            data=body,
+            data=io.BytesIO(body) if body and len(body) > _LARGE else body,
             allow_redirects=False,
             timeout=_connecting(connect_timeout_s),
             **(_through(proxy) if proxy else {}),
@@ -82,7 +101,14 @@ def _open() -> aiohttp.ClientSession:
 
     # No limit: callers bound their own concurrency, and waiting for a free connection would count as connecting.
     connector = _connector()(limit=0, ssl=_tls_context())
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        max_line_size=MAX_HEADER_LINE,
+        max_field_size=MAX_HEADER_LINE,
+        max_headers=MAX_HEADERS,
+    )
 
 
 @cache
@@ -116,7 +142,7 @@ def _connector() -> type[aiohttp.TCPConnector]:
             """Return a connection, new or kept."""
             mark = progress.get()
             if mark is not None:
-                mark.connected = False
+                mark.again()
             connection = await super().connect(*args, **options)
             if mark is not None:
                 mark.connected = True
@@ -127,10 +153,18 @@ def _connector() -> type[aiohttp.TCPConnector]:
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    """Return the one TLS context (building it takes some 15 ms): certifi's roots, or those SSL_CERT_FILE names."""
+    """Return the one TLS context (building it takes some 15 ms): certifi's roots, or those SSL_CERT_FILE names.
+
+    Raises:
+        ConfigError: they cannot be read.
+    """
     import httpx
 
-    return httpx.create_ssl_context()
+    try:
+        return httpx.create_ssl_context()
+    except OSError as exc:
+        named = next((v for v in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(v)), "the package certifi")
+        raise ConfigError(f"the certificates of {named} cannot be read: {exc.strerror or exc}") from exc
 
 
 class _Closable(Protocol):

@@ -16,7 +16,11 @@ from typing import Any
 
 from ipy_websearch.text import plain
 
+MAX_HEADER_LINE, MAX_HEADERS = 32_768, 200
+"""How long a header line may be, and how many there may be."""
+
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*(?:,|$)")  # a header that comes twice is read as a list
 _MESSAGE_KEYS = ("message", "detail", "error", "msg", "info", "errorMessage", "title", "code")
 
 
@@ -119,11 +123,16 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
-        if re.fullmatch(r"\d{1,9}(\.\d+)?", value):
-            return float(value) * scale
+        if seconds := _SECONDS.match(value):
+            return float(seconds[1]) * scale
     try:
         then = parsedate_to_datetime(value)
-    except (ValueError, TypeError):
+        then = then if then.tzinfo else then.replace(tzinfo=UTC)
+        return max(0.0, (then - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
         return None
-    then = then if then.tzinfo else then.replace(tzinfo=UTC)
-    return max(0.0, (then - datetime.now(UTC)).total_seconds())
+
+
+def library_words(message: object) -> str:
+    """Return an HTTP library's own words, up to where it quotes what it was sent."""
+    return re.split(r"""\sb?['"]|[^A-Za-z0-9' -]""", str(message))[0].strip()[:60]

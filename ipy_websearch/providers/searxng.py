@@ -7,7 +7,7 @@ found because the engines behind it did not answer, that is a failure and not an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ipy_websearch.http.response import HttpResponse, Reason
@@ -16,11 +16,13 @@ from ipy_websearch.providers.base import ProviderInfo, SearchRequest
 from ipy_websearch.providers.engine import Engine, with_site_operators
 from ipy_websearch.providers.registry import PROVIDERS
 from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.text import shorten
 from ipy_websearch.usage import Charge
 
 TIMEOUT_S = 15.0
 MAX_CHARS = 2_000
 
+_MOST_NAMED, _NAMED_WIDTH = 20, 200
 _PERIODS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
 _SAFETY = {"off": 0, "moderate": 1, "strict": 2}
 
@@ -54,12 +56,12 @@ class SearxngProvider(Engine):
                 explain=self.explain,
             )
         )
-        silent = [_silent_engine(entry) for entry in parsing.items(raw.get("unresponsive_engines"))]
+        silent = _silent_engines(parsing.items(raw.get("unresponsive_engines")))
         answers = [answer for answer in map(_answer, parsing.items(raw.get("answers"))) if answer]
         if silent and not answers and not parsing.items(raw.get("results")):
-            raise self.failure(f"nothing was found because its engines did not answer: {', '.join(silent)}")
+            raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         if silent:
-            notices.append(f"of searxng's engines did not answer: {', '.join(silent)}")
+            notices.append(f"of searxng's engines did not answer: {silent}")
         return self.answer(
             request,
             map(_result, parsing.objects(raw.get("results"))),
@@ -88,6 +90,10 @@ def searxng_parameters(request: SearchRequest, query: str) -> dict[str, Any]:
         "time_range": _PERIODS.get(request.freshness or ""),
         "safesearch": _SAFETY[request.safe_search],
     }
+
+
+def _silent_engines(entries: Sequence[Any]) -> str:
+    return shorten(", ".join(map(_silent_engine, entries[:_MOST_NAMED])), _NAMED_WIDTH)
 
 
 def _silent_engine(entry: Any) -> str:
