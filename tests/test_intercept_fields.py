@@ -221,6 +221,18 @@ def test_stars_stand_in_the_paths_of_a_search(client: Any, messages_api: Any, br
     assert bare_domains(Bounds(allowed_domains=("a.example/x", "a.example/y"))) == (("a.example",), ())
 
 
+def test_results_on_other_paths_take_no_place(client: Any, messages_api: Any, brave_api: Any) -> None:
+    """Engines know hosts alone, so more is asked for than the model gets."""
+    urls = [f"https://a.example/{where}/{n}" for where in ("blog", "docs") for n in range(8)]
+    for n, lists in enumerate(({"allowed_domains": ["a.example/docs"]}, {"blocked_domains": ["a.example/blog"]})):
+        brave_api.reply([hit(url, url, "Text.") for url in urls])
+        messages_api.reply(tool_use("ipy_web_search", {"query": f"docs {n}"}))
+        messages_api.reply("So.")
+        message = ask(client, [{**SEARCH, **lists}])
+        assert [result.url for result in message.content[1].content] == urls[8:13]
+        assert brave_api.requests[-1].params["count"] == "20"
+
+
 # --- which addresses may be read ------------------------------------------------------------------------------------
 
 

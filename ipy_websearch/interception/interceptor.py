@@ -19,7 +19,7 @@ from ipy_websearch.interception.replay import expanded, has_native, has_own
 from ipy_websearch.interception.run import InterceptedRun
 from ipy_websearch.interception.shape import may_cite
 from ipy_websearch.interception.sources import Sources
-from ipy_websearch.interception.tools import bare_domains, fetch_tool, search_tool
+from ipy_websearch.interception.tools import asked_count, bare_domains, fetch_tool, search_tool
 from ipy_websearch.interception.url_sources import known_addresses
 from ipy_websearch.loop.calls import CallRunner
 from ipy_websearch.loop.history import Message
@@ -163,12 +163,16 @@ class WebSearchInterceptor:
             return self._searches[key]
         allowed, blocked = bare_domains(bounds)
         given = {"country": bounds.country or None, "place": bounds.place or None}
-        defaults = session.search_request("placeholder", allowed_domains=allowed, blocked_domains=blocked, **given)
+        count = asked_count(bounds, settings.count)
+        defaults = session.search_request(
+            "placeholder", count=count, allowed_domains=allowed, blocked_domains=blocked, **given
+        )
 
         async def search(request: Any) -> Any:
             return await router.search(request, provider=provider, held=True)
 
-        tool = search_tool(search, defaults, bounds, search_price(router, provider, defaults.count, worst=bounded))
+        price = search_price(router, provider, count, worst=bounded)
+        tool = search_tool(search, defaults, bounds, price, settings.count)
         if key is not None:
             if len(self._searches) >= _KEPT_SEARCHES:
                 self._searches.clear()
