@@ -164,9 +164,7 @@ class WebSearchInterceptor:
         allowed, blocked = bare_domains(bounds)
         given = {"country": bounds.country or None, "place": bounds.place or None}
         count = asked_count(bounds, settings.count)
-        defaults = session.search_request(
-            "placeholder", count=count, allowed_domains=allowed, blocked_domains=blocked, **given
-        )
+        defaults = session.search_request("placeholder", count=count, allowed_domains=allowed, blocked_domains=blocked, **given)
 
         async def search(request: Any) -> Any:
             return await router.search(request, provider=provider, held=True)
