@@ -138,7 +138,7 @@ class Cache:
         """Remove the entries of one kind, or all; return how many. The file is shrunk, so nothing stays in it."""
 
         def delete(db: sqlite3.Connection) -> int:
-            count = db.execute("DELETE FROM entry_v1 WHERE kind = ?1 OR ?1 IS NULL", (kind,)).rowcount
+            count = db.execute("DELETE FROM entry_v1 WHERE kind = :kind OR :kind IS NULL", {"kind": kind}).rowcount
             self._bytes = _total(db)
             with contextlib.suppress(sqlite3.OperationalError):  # another process is reading: the space is reused instead
                 db.execute("VACUUM")
