@@ -2,19 +2,20 @@
 
 One thread runs one loop for the process (an anyio portal), so what is awaited works in a plain script and under the notebook's
 running loop alike. Ctrl-C and the stop button reach the thread that waits; the work is then cancelled, and given a second to
-put things in order.
+put things in order. A forked process starts a loop of its own: the thread of this one stays with the parent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from ipy_websearch import forking
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -27,25 +28,38 @@ GRACE_S = 1.0
 POLL_S = 0.25
 """Seconds of waiting at a time: a bare wait cannot be interrupted on Windows."""
 
-_lock = threading.Lock()
+_lock = forking.lock()
 _portal: BlockingPortal | None = None
 _loop: asyncio.AbstractEventLoop | None = None
+_ending = ExitStack()
 _endings: list[Callable[[], None]] = []
 
 
 def portal() -> BlockingPortal:
     """Return the portal to the loop; started at first use, stopped when Python exits."""
-    global _portal, _loop
+    global _portal, _loop, _ending
     with _lock:
         if _portal is None:
             from anyio.from_thread import start_blocking_portal
 
-            stack = ExitStack()
-            _portal = stack.enter_context(start_blocking_portal("asyncio", name="ipy_websearch"))
+            _ending = ExitStack()
+            _portal = _ending.enter_context(start_blocking_portal("asyncio", name="ipy_websearch"))
             _loop = _portal.call(asyncio.get_running_loop)
-            stack.callback(_end)
-            atexit.register(stack.close)
+            _ending.callback(_end)
+            atexit.register(_stop)
         return _portal
+
+
+@forking.in_child
+def _forget() -> None:
+    """Leave the parent's loop to it: whoever waits for it here waits for ever."""
+    global _portal, _loop, _ending
+    forking.keep(_portal, _loop, _ending)
+    _portal, _loop, _ending = None, None, ExitStack()
+
+
+def _stop() -> None:
+    _ending.close()
 
 
 def _end() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import sqlite3
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -19,11 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from ipy_websearch import forking
+
 BUSY_TIMEOUT_S = 10.0
 """Seconds to wait for another kernel's write; a write takes well under a millisecond, a stalled disk can take longer."""
 
 _BROKEN_CODES = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB: https://www.sqlite.org/rescode.html, read 2026-11
-_INHERITED: list[sqlite3.Connection] = []  # a forked child must not close its parent's connections, so it keeps them
 
 T = TypeVar("T")
 
@@ -51,7 +51,9 @@ class Database:
         self._purpose = purpose
         self._connection: sqlite3.Connection | None = None
         self._pid = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = forking.rlock()
+        forking.inherits(self)
+        forking.pauses(self)
 
     @property
     def is_open(self) -> bool:
@@ -89,10 +91,21 @@ class Database:
                 self._connection.close()
             self._connection = None
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is not None and self._pid != os.getpid():
-            _INHERITED.append(self._connection)
+    def before_fork(self) -> Callable[[], None] | None:
+        """Close the file, so that a child does not take its parent's locks for its own."""
+        if not self._lock.acquire(timeout=forking.WAIT_S):
+            return None
+        if self._connection is not None and not self.in_memory:
+            self._connection.close()
             self._connection = None
+        return self._lock.release
+
+    def after_fork(self) -> None:
+        """In a forked process: neither use the parent's connection nor close it, as SQLite asks."""
+        forking.keep(self._connection)
+        self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             self._pid = os.getpid()
             self._connection = self._open()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -18,6 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ipy_websearch import forking
 from ipy_websearch.config import did_you_mean
 from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError
@@ -59,12 +59,13 @@ class Ledger:
         self._overflow: Database | None = None
         self._unwritten: list[LedgerRow] = []
         self._retry_at = 0.0
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
         self._warnings: list[str] = []
         self._held: dict[int, list[LedgerRow]] = {}
         self.on_write: OnWrite | None = None
         self._held_since = 0.0
-        self._holding = threading.Lock()
+        self._holding = forking.lock()
+        forking.inherits(self)
 
     @property
     def path(self) -> Path | None:
@@ -206,6 +207,10 @@ class Ledger:
             with self._lock:
                 self._fail(exc)
             return None
+
+    def after_fork(self) -> None:
+        """In a forked process: what could not be written yet is the parent's to write."""
+        self._unwritten, self._overflow = [], None
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

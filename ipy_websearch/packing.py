@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import zlib
 from typing import IO, Any
+
+from ipy_websearch import forking
 
 _SMALL = 512  # bytes that are not worth the compressor's own overhead
 _LEVEL = 1  # a third of the time of the default for about the same size
@@ -24,7 +25,7 @@ class Attic:
         self._file: IO[bytes] | None = None
         self._pid = 0
         self._size = 0
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
 
     def __del__(self) -> None:
         if self._file is not None:

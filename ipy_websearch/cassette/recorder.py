@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
@@ -16,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ipy_websearch import forking
 from ipy_websearch.cassette.exchange import Exchange, Kind, body_fields, error_fields, kept_headers
 from ipy_websearch.cassette.redaction import Redactor, sent_secrets
 from ipy_websearch.cassette.repeats import Repeats
@@ -56,7 +56,7 @@ class Recorder:
         self._redactor = redactor
         self._keys = keys
         self._known_keys = list(keys())
-        self._lock = threading.RLock()
+        self._lock = forking.rlock()
         self._repeats = Repeats()
         exists = path.exists() and path.stat().st_size > 0
         if exists and not (append or force):
@@ -64,7 +64,6 @@ class Recorder:
         first = self._go_on(path) if exists and append else 1
         self._numbers = itertools.count(first)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if force and not append else 0)
             self._file = open(os.open(path, flags, 0o644), "wb", buffering=0)  # noqa: SIM115 - it lives as long as the tape
         except OSError as exc:

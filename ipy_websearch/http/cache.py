@@ -15,13 +15,14 @@ import contextlib
 import json
 import os
 import sqlite3
-import threading
 import time
 import weakref
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
+
+from ipy_websearch import forking
 
 T = TypeVar("T")
 
@@ -55,8 +56,9 @@ class Cache:
         self._max_bytes = max_bytes
         self._connection: sqlite3.Connection | None = None
         self._bytes = 0
-        self._pid = 0
-        self._lock = threading.RLock()
+        self._lock = forking.rlock()
+        forking.inherits(self)
+        forking.pauses(self)
         self._held: dict[tuple[str, str], tuple[float, str | Callable[[], Any]]] = {}
         self._held_since = 0.0
 
@@ -165,6 +167,20 @@ class Cache:
         self.write_held()
         self._close()
 
+    def before_fork(self) -> Callable[[], None] | None:
+        """Close the file, so that a child does not take its parent's locks for its own."""
+        if not self._lock.acquire(timeout=forking.WAIT_S):
+            return None
+        if self._connection is not None and self.path is not None:
+            self._connection.close()
+            self._connection = None
+        return self._lock.release
+
+    def after_fork(self) -> None:
+        """In a forked process: neither use the parent's connection nor close it, as SQLite asks."""
+        forking.keep(self._connection)
+        self._connection = None
+
     def _close(self) -> None:
         with self._lock:
             if self._connection is not None:
@@ -187,10 +203,8 @@ class Cache:
         return None
 
     def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and self._pid == os.getpid():
+        if self._connection is not None:
             return self._connection
-        # After a fork the parent's connection is left alone: neither used nor closed, as SQLite asks.
-        self._pid = os.getpid()
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))

@@ -1,15 +1,17 @@
 """One value for each running event loop: connections and semaphores belong to the loop that they were made in.
 
 The package runs its own loop in a background thread and is awaited in the notebook's loop as well. Weak keys would not
-do, since such values hold their loop: instead, what belongs to closed loops is discarded whenever a new loop turns up.
+do, since such values hold their loop: instead, what belongs to closed loops is discarded whenever a new loop turns up. In a
+forked process, everything is its parent's: it is forgotten there, and not discarded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from ipy_websearch import forking
 
 T = TypeVar("T")
 
@@ -21,7 +23,8 @@ class PerLoop(Generic[T]):
         self._make = make
         self._discard = discard
         self._values: dict[asyncio.AbstractEventLoop, T] = {}
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
+        forking.inherits(self)
 
     def get(self) -> T:
         """Return the value of the running loop."""
@@ -38,6 +41,11 @@ class PerLoop(Generic[T]):
         with self._lock:
             values, self._values = self._values, {}
         return list(values.items())
+
+    def after_fork(self) -> None:
+        """In a forked process: leave all of it to the parent."""
+        forking.keep(*self._values.items())
+        self._values = {}
 
     def _forget_closed(self) -> None:
         for loop in [known for known in self._values if known.is_closed()]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import io
 import os
 from base64 import b64encode
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import ssl
 
     import aiohttp
+
+CLOSING_S = 1.0
+"""Seconds that connections of a loop that does not run have to close in."""
 
 
 @dataclass(slots=True)
@@ -187,12 +191,28 @@ def close_all(pools: Sequence[tuple[asyncio.AbstractEventLoop, _Closable]]) -> N
         elif loop.is_running():
             with contextlib.suppress(RuntimeError):  # it has just been closed
                 loop.call_soon_threadsafe(pool.discard)
-        else:
-            closing = pool.aclose()
-            try:
-                loop.run_until_complete(closing)
-            except RuntimeError:  # another loop runs in this thread
-                closing.close()
+        elif _running_loop() is None:
+            _close_in(loop, pool)
+        else:  # a thread runs one loop at a time; `threading` has locks that whoever is interrupted by a finalizer may hold
+            closed = _thread.allocate_lock()
+            closed.acquire()
+            _thread.start_new_thread(_close_in, (loop, pool, closed.release))
+            closed.acquire(timeout=CLOSING_S)
+
+
+def _close_in(loop: asyncio.AbstractEventLoop, pool: _Closable, then: Callable[[], None] | None = None) -> None:
+    """Close a pool by letting its loop run, which closing takes."""
+
+    async def within_time() -> None:
+        async with asyncio.timeout(CLOSING_S):
+            await pool.aclose()
+
+    closing = within_time()
+    with contextlib.suppress(Exception):
+        loop.run_until_complete(closing)
+    closing.close()
+    if then is not None:
+        then()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -18,6 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
+from ipy_websearch import forking
+
 KEPT_S = 5.0
 """Seconds after which a place is given up, so that its frame, with the caller's variables, is not kept alive for long."""
 
@@ -71,7 +73,8 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forking.lock()
+        forking.inherits(self)
         self._heard = 0
         self._ends: tuple[socket.socket, socket.socket] | None = None
 
@@ -92,11 +95,16 @@ class Watch:
         except ValueError:  # a subinterpreter, or a descriptor that is gone: then only the main thread hears of it
             return
 
+    def after_fork(self) -> None:
+        """In a forked process: what is heard here is none of the parent's business, which reads at the other end."""
+        ends, self._ends = self._ends, None
+        if ends is not None:
+            _stop_listening(ends[1])
+
     def _close(self, *ends: socket.socket) -> None:
-        with self._lock, suppress(ValueError):
+        with self._lock:
             self._ends = None
-            if (fd := signal.set_wakeup_fd(-1)) not in (-1, ends[1].fileno()):
-                signal.set_wakeup_fd(fd)
+            _stop_listening(ends[1])
         for end in ends:
             end.close()
 
@@ -109,6 +117,12 @@ class Watch:
             except BlockingIOError:
                 pass
             return self._heard
+
+
+def _stop_listening(end: socket.socket) -> None:
+    with suppress(ValueError):  # not in the main thread
+        if (fd := signal.set_wakeup_fd(-1)) not in (-1, end.fileno()):
+            signal.set_wakeup_fd(fd)
 
 
 WATCH = Watch()
