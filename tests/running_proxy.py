@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +23,27 @@ from ipy_websearch.session import Session
 from tests.fakes.server import run_there
 
 
-class Running:
+class Listening:
+    """What can be asked byte by byte."""
+
+    port: int
+
+    def exchange(self, request: bytes) -> bytes:
+        """Send bytes and return all that comes back until the connection is closed."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            connection.sendall(request)
+            found = b""
+            while piece := connection.recv(65_536):
+                found += piece
+            return found
+
+    def asked(self, line: str, *heads: str, body: bytes = b"") -> bytes:
+        """Return the answer to a request line and some headers."""
+        lines = [f"{line} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Connection: close", *heads, "", ""]
+        return self.exchange("\r\n".join(lines).encode("latin-1") + body)
+
+
+class Running(Listening):
     """The proxy in a thread of its own, as the command runs it."""
 
     def __init__(self, upstream: str, **options: Any) -> None:
@@ -40,6 +64,35 @@ class Running:
         self.server.should_exit = True
         self.thread.join(5)
         self.listener.close()
+
+
+class Command(Listening):
+    """The proxy as its user starts it, in a process; `said` is all that it wrote, once it has been stopped."""
+
+    said = ""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        command = [sys.executable, "-m", "ipy_websearch.proxy", "--port", "0", "--provider", "wikipedia", *arguments]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env={**os.environ, **environment}, **pipes)
+
+    def __enter__(self) -> Command:
+        assert self.process.stdout is not None
+        self.first = self.process.stdout.readline()
+        self.url = self.first.partition(" ")[0]
+        self.port = int(self.url.rpartition(":")[2])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        rest, complaints = self.process.communicate(timeout=10)
+        self.said = self.first + rest + complaints
+
+
+def empty_message() -> bytes:
+    """Return an answer that is a message without a word."""
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": [], "stop_reason": "end_turn"}
+    return raw_answer(json.dumps({**message, "usage": {}}).encode(), "200 OK", "Content-Type: application/json")
 
 
 def raw_answer(body: bytes = b"", status: str = "200 OK", *lines: str, length: int | None = None) -> bytes:

@@ -44,22 +44,6 @@ def proxy(wire: Wire, brave_api: Any) -> Iterator[Running]:
         yield running
 
 
-def exchange(running: Running, request: bytes) -> bytes:
-    """Send bytes and return all that comes back until the connection is closed."""
-    with socket.create_connection(("127.0.0.1", running.port), timeout=5) as connection:
-        connection.sendall(request)
-        found = b""
-        while piece := connection.recv(65_536):
-            found += piece
-        return found
-
-
-def asked(running: Running, line: str, *heads: str, body: bytes = b"") -> bytes:
-    """Return the answer to a request line and some headers."""
-    lines = [f"{line} HTTP/1.1", f"Host: 127.0.0.1:{running.port}", "Connection: close", *heads, "", ""]
-    return exchange(running, "\r\n".join(lines).encode("latin-1") + body)
-
-
 def names(head: list[str]) -> list[str]:
     """Return the names of the headers in a request."""
     return [line.partition(":")[0].lower() for line in head[1:]]
@@ -85,7 +69,7 @@ TARGETS = [
 def test_every_method_and_path_arrives_as_it_was_written(proxy: Running, wire: Wire, method: str) -> None:
     """Claude Code begins with a HEAD of the base address; what is escaped in a path stays escaped."""
     for target in TARGETS:
-        answer = asked(proxy, f"{method} {target}")
+        answer = proxy.asked(f"{method} {target}")
         assert answer.startswith(b"HTTP/1.1 200 "), answer
     assert wire.lines == [f"{method} {target.removesuffix('?')} HTTP/1.1" for target in TARGETS]
 
@@ -96,9 +80,9 @@ def test_the_servers_own_path_stands_before_all_others(wire: Wire, brave_api: An
     content = json.dumps({**message, "usage": {}}).encode()
     wire.reply = lambda line: raw_answer(content * (line[0] == "P"), "200 OK", "Content-Type: application/json")
     with Running(f"{wire.url}/pre%2Ffix/") as running:
-        asked(running, "HEAD /v1/models?a=b")
+        running.asked("HEAD /v1/models?a=b")
         body = json.dumps(ASKED).encode()
-        asked(running, "POST /v1/messages?beta=true", f"Content-Length: {len(body)}", "x-api-key: k", body=body)
+        running.asked("POST /v1/messages?beta=true", f"Content-Length: {len(body)}", "x-api-key: k", body=body)
     assert wire.lines == ["HEAD /pre%2Ffix/v1/models?a=b HTTP/1.1", "POST /pre%2Ffix/v1/messages?beta=true HTTP/1.1"]
 
 
@@ -106,7 +90,7 @@ def test_headers_arrive_as_they_came_and_no_others(proxy: Running, wire: Wire) -
     """Repeated ones in their order; those of the connection, and what `Connection` names, are for the proxy alone."""
     heads = ["X-One: 1", "X-Two: a", "X-Two: b", "Cookie: c=1", "TE: trailers", "Keep-Alive: timeout=5", "X-Hop: secret"]
     lines = ["GET / HTTP/1.1", f"Host: 127.0.0.1:{proxy.port}", "Connection: close, x-hop", *heads, "", ""]
-    exchange(proxy, "\r\n".join(lines).encode())
+    proxy.exchange("\r\n".join(lines).encode())
     (head,) = wire.heads
     assert names(head) == ["host", "x-one", "x-two", "x-two", "cookie"]
     assert head[3:5] == ["x-two: a", "x-two: b"] and head[1].lower() == f"host: {wire.url.removeprefix('http://')}"
@@ -117,15 +101,15 @@ def test_an_answers_headers_come_back_as_they_are(proxy: Running, wire: Wire) ->
     own = ["Set-Cookie: a=1; Path=/", "Set-Cookie: b=2; Path=/", "Date: Thu, 01 Jan 2026 00:00:00 GMT", "Server: other"]
     own += ["X-A: 1", "X-A: 2", "Content-Encoding: gzip"]
     wire.reply = lambda line: raw_answer(gzip.compress(b"hello"), "200 Fine", *own)
-    answer = asked(proxy, "GET /v1/models")
+    answer = proxy.asked("GET /v1/models")
     head, _, body = answer.partition(b"\r\n\r\n")
     got = head.decode().lower().split("\r\n")[1:]
     assert [line for line in got if line.startswith("set-cookie")] == ["set-cookie: a=1; path=/", "set-cookie: b=2; path=/"]
     assert sum(line.startswith("date:") for line in got) == sum(line.startswith("server:") for line in got) == 1
     assert f"content-length: {len(body)}" in got and gzip.decompress(body) == b"hello" and got.count("x-a: 1") == 1
-    asked(proxy, "GET /v1/models")
+    proxy.asked("GET /v1/models")
     posted = json.dumps({**ASKED, "stream": False}).encode()
-    asked(proxy, "POST /v1/messages", f"Content-Length: {len(posted)}", "x-api-key: k", body=posted)
+    proxy.asked("POST /v1/messages", f"Content-Length: {len(posted)}", "x-api-key: k", body=posted)
     assert len(wire.heads) >= 3 and not any("cookie" in names(head) for head in wire.heads)
 
 
@@ -198,7 +182,6 @@ def test_a_packed_request_is_searched_for_too(messages_api: Any, brave_api: Any,
 @pytest.mark.parametrize(
     ("encoding", "content"),
     [
-        ("br", b"\x0b\x02\x80hello\x03"),
         ("gzip", b"not packed at all"),
         ("gzip", gzip.compress(json.dumps(ASKED).encode())[:-20]),
         ("gzip", gzip.compress(b" " * (MAX_BYTES + 1))),
@@ -209,7 +192,7 @@ def test_a_packed_request_is_searched_for_too(messages_api: Any, brave_api: Any,
         ("", json.dumps({**ASKED, "messages": ["hello", 5], "tools": [SEARCH]}).encode()),
         ("", json.dumps({**ASKED, "messages": [{"role": "user", "content": "\ud800"}]}).encode()),
     ],
-    ids=["unknown", "untrue", "cut", "bomb", "broken", "deep", "bytes", "empty", "odd", "half a character"],
+    ids=["untrue", "cut", "bomb", "broken", "deep", "bytes", "empty", "odd", "half a character"],
 )
 def test_what_cannot_be_read_is_left_to_the_server(proxy: Running, wire: Wire, encoding: str, content: bytes) -> None:
     """Byte for byte, with its headers; the server refuses it in its own words."""

@@ -1,31 +1,38 @@
 """The server behind the proxy: requests go on to it as they came, or through the interception.
 
 Headers, keys among them, are passed on and kept nowhere, cookies neither. What is not intercepted is forwarded byte for byte:
-path and query as they were written, no header more than came, bodies in the encoding in which they are.
+path and query as they were written, no header more than came, bodies in the encoding in which they are. What is intercepted
+carries the caller's headers and those of its own body: nothing that the SDK adds, or takes from this process's environment.
+A user and a password in the server's address go along as Basic authorization, in place of the caller's own.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Collection, Generator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
+from urllib.parse import unquote
 
 import anthropic
 import httpx2
 
-from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.model.driving import Run
+from ipy_websearch.errors import ModelError
 from ipy_websearch.model.intercepted import COUNT, MESSAGES, Interceptor, SearchMiddleware, platform_of
+from ipy_websearch.model.runs import Run
+from ipy_websearch.model.upstream_address import address_and_login
 
 _HOP_BY_HOP = frozenset(
     "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade".split()
 )
 _OF_THE_CONNECTION = _HOP_BY_HOP | {"host", "expect"}
-_OURS = _OF_THE_CONNECTION | {"accept-encoding", "content-type", "content-encoding", "content-length", "accept"}
+_OURS = _OF_THE_CONNECTION | {"accept-encoding", "content-type", "content-encoding", "content-length"}
 _RAW = "X-Stainless-Raw-Response"  # anthropic._constants.RAW_RESPONSE_HEADER: gives the response instead of a model
+_CALLERS = "X-Headers-Of-The-Caller"  # in which they go through the SDK; never sent
+_TOO_ODD = (UnicodeEncodeError, RecursionError)
 
 Headers = list[tuple[str, str]]
 
@@ -66,23 +73,47 @@ class _Begun(SearchMiddleware):
         return _under_way.get()
 
 
+class _Wire(anthropic.DefaultAsyncHttpxClient):
+    """Sends the SDK's requests with the caller's headers in place of the SDK's: what may go up is listed, not what may not."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request of the SDK."""
+        heads = json.loads(request.headers[_CALLERS])
+        heads |= {"Content-Type": "application/json", "Accept-Encoding": self.headers["accept-encoding"]}
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in heads.items()]
+        sent = httpx2.Request(request.method, request.url, headers=raw, content=request.content, extensions=request.extensions)
+        response = await super().send(sent, **options)
+        response.request = request  # the SDK looks for its own marks in it
+        return response
+
+    async def pass_on(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request that is complete."""
+        return await super().send(request, stream=True)
+
+
 class Upstream:
-    """A server that speaks the Messages API, at `url`. Close it with `aclose`.
+    """A server that speaks the Messages API, at an address. Close it with `aclose`; `url` is the address as it may be shown.
 
     Raises:
-        ConfigError: `url` is no http or https address.
+        ConfigError: it is no http or https address, or has a query.
     """
 
-    def __init__(self, url: str, interceptor: Interceptor) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"--upstream is {url!r}; it must be an http:// or https:// address")
-        self.url = url.rstrip("/")
+    def __init__(self, address: str, interceptor: Interceptor) -> None:
+        self.url, login = address_and_login(address)
         self._interceptor = interceptor
         # One caller's cookies must not go along with another's requests.
         no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
-        self._http = anthropic.DefaultAsyncHttpxClient(follow_redirects=False, cookies=no_cookies)
-        # The key is the caller's: one in this process's environment must not stand in for it.
-        plain = anthropic.AsyncAnthropic(api_key="none", base_url=self.url, http_client=self._http, max_retries=0)
+        self._http = _Wire(follow_redirects=False, cookies=no_cookies, auth=login)
+        self._base = httpx2.URL(self.url).raw_path.rstrip(b"/")
+        # The key is the caller's: one in this process's environment must not stand in for it, nor may its settings for
+        # traces write down what is asked.
+        plain = anthropic.AsyncAnthropic(
+            api_key="none",
+            base_url=self.url,
+            http_client=self._http,
+            max_retries=0,
+            open_telemetry={"traces": False, "propagation": False},
+        )
         platform, known = platform_of(plain)
         self.platform = platform if known else replace(platform, server_tools=False)
         own = _Begun(interceptor, self.platform, _no_blocking, retries=2)
@@ -97,6 +128,10 @@ class Upstream:
         """Say whether the body of such a request matters here; any other may go on as it comes."""
         return method == "POST" and path in (MESSAGES, COUNT)
 
+    def holds(self, path: str) -> bool:
+        """Say whether a path stays below the server's own: what is beside it is nobody's who was given this proxy."""
+        return not self._base or not (_climbs(path) or _climbs(unquote(path)) or _climbs(unquote(unquote(path))))
+
     @asynccontextmanager
     async def answer(self, asked: Asked) -> AsyncIterator[Answered]:
         """Give the answer to a request.
@@ -104,14 +139,18 @@ class Upstream:
         Raises:
             ConfigError: a web tool is not defined as the API would take it; nothing was sent.
             httpx2.HTTPError: the server could not be reached.
-            ModelError: what it answered is no message.
+            ModelError: what it answered is no message, or breaks off.
         """
         run = self._begun(asked.body) if self.reads(asked.method, asked.path) else None
         try:
             response = await (self._intercepted(asked, run) if run else self._forwarded(asked))
-        except UnicodeEncodeError:  # half of a surrogate pair: the server shall say what is wrong with it
+        except _TOO_ODD:  # half of a surrogate pair, a hundred levels: the server shall say what is wrong with it
+            if run is None or run.begun:
+                raise
             response = await self._forwarded(asked)
         try:
+            if not 200 <= response.status_code < 600:
+                raise ModelError(f"the upstream server's answer has the status {response.status_code}, which is none")
             yield Answered(response.status_code, _passed_on(response.headers.multi_items(), _HOP_BY_HOP), _raw(response))
         finally:
             await response.aclose()
@@ -119,27 +158,27 @@ class Upstream:
     def _begun(self, body: Any) -> Run | None:
         try:
             return self._interceptor.begin(body, self.platform) if isinstance(body, Mapping) else None
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             return None  # what is not of the API's form is for the server to refuse, in its own words
 
     async def _forwarded(self, asked: Asked) -> httpx2.Response:
         # A request of its own making: the client would add its headers, and would tidy up the address.
-        target = httpx2.URL(self.url).raw_path.rstrip(b"/") + asked.target.encode("latin-1")
+        heads = _passed_on(asked.headers, _OF_THE_CONNECTION)
         has_body = any(name.lower() in ("content-length", "transfer-encoding") for name, _ in asked.headers)
         request = httpx2.Request(
             asked.method,
             self.url,
-            headers=_passed_on(asked.headers, _OF_THE_CONNECTION),
+            headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in heads],
             content=asked.content if has_body else b"",
-            extensions={"target": target, "timeout": self._http.timeout.as_dict()},
+            extensions={"target": self._base + asked.target.encode("latin-1"), "timeout": self._http.timeout.as_dict()},
         )
-        return await self._http.send(request, stream=True)
+        return await self._http.pass_on(request)
 
     async def _intercepted(self, asked: Asked, run: Run) -> httpx2.Response:
         _under_way.set(run)
-        given: dict[str, Any] = {"Authorization": anthropic.Omit(), **_joined(_passed_on(asked.headers, _OURS))}
         streamed = bool(asked.body.get("stream"))
-        options = anthropic.RequestOptions(headers={**given, _RAW: "stream"})
+        given = json.dumps(_joined(_passed_on(asked.headers, _OURS)))
+        options = anthropic.RequestOptions(headers={_CALLERS: given, _RAW: "stream"})
         try:
             response = await self._client.post(
                 asked.target,
@@ -153,11 +192,19 @@ class Upstream:
             return _as_read(exc.response)
         except anthropic.APIResponseValidationError as exc:
             raise ModelError(str(exc)) from exc
-        return _as_read(response.http_response)  # type: ignore[attr-defined]
+        raw: httpx2.Response = response.http_response  # type: ignore[attr-defined]
+        if not streamed or "content-encoding" in raw.headers:  # the encoding was agreed on with the server, not the caller
+            await raw.aread()
+        return _as_read(raw)
 
 
 def _passed_on(headers: Headers, without: Collection[str]) -> Headers:
-    """Return headers without some, and without those that `Connection` says are for the next server alone."""
+    """Return headers without some, and without those that `Connection` says are for the next server alone.
+
+    A length beside chunks is untrue, or could be taken for true by the next server.
+    """
+    if any(name.lower() == "transfer-encoding" for name, _ in headers):
+        without = {*without, "content-length"}
     named = {word.strip().lower() for name, value in headers if name.lower() == "connection" for word in value.split(",")}
     return [(name, value) for name, value in headers if name.lower() not in without and name.lower() not in named]
 
@@ -183,8 +230,22 @@ async def _raw(response: httpx2.Response) -> AsyncIterator[bytes]:
     if response.is_stream_consumed or response.is_closed:
         yield response.content
         return
-    async for chunk in response.aiter_raw():
-        yield chunk
+    try:
+        async for chunk in response.aiter_raw():
+            yield chunk
+    except (httpx2.HTTPError, httpx2.StreamError) as exc:
+        raise ModelError(f"the upstream server's answer broke off ({type(exc).__name__})") from exc
+
+
+def _climbs(path: str) -> bool:
+    """Say whether a path leads out of where it begins, however a server may read it."""
+    depth = 0
+    for part in path.replace("\\", "/").split("/"):
+        name = part.partition(";")[0]
+        depth += -1 if name == ".." else name not in ("", ".")
+        if depth < 0:
+            return True
+    return False
 
 
 def _no_blocking(function: Any, every_s: float) -> Generator[None, None, None]:

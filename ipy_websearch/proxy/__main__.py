@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
+import logging
 import socket
 import sys
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, WebSearchError
 
 PORT = 8787
-# No access log: addresses may hold keys, and what people ask is theirs. `date` and `server` are the upstream's own.
+# No access log: addresses may hold keys, and what people ask is theirs. `date` and `server` are the upstream's own. One reader
+# of HTTP, whatever else is installed: the strict one.
 SERVER: dict[str, Any] = {
+    "http": "ipy_websearch.proxy.connections:Prompt",
+    "ws": "none",
+    "proxy_headers": False,
     "log_level": "warning",
     "access_log": False,
     "server_header": False,
@@ -46,11 +51,15 @@ def serve(options: argparse.Namespace) -> None:
         import uvicorn
 
         from ipy_websearch.proxy.app import build_app
+        from ipy_websearch.proxy.callers import is_loopback
     except ImportError as exc:
         raise ConfigError(f"the proxy needs {exc.name}: pip install 'ipy_websearch[proxy]'") from exc
     from ipy_websearch.interception.interceptor import WebSearchInterceptor
+    from ipy_websearch.model.upstream_address import address_and_login
 
-    local = _is_loopback(options.host)
+    _keep_quiet()
+    upstream, _ = address_and_login(options.upstream)
+    local = is_loopback(options.host)
     if not local and not options.allow_remote:
         raise ConfigError(f"--host is {options.host!r}, which others can reach; say --allow-remote if that is meant")
     interceptor = WebSearchInterceptor(
@@ -59,8 +68,12 @@ def serve(options: argparse.Namespace) -> None:
     app = build_app(options.upstream, interceptor, local_only=local)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listener = socket.create_server((options.host, options.port), family=family)
+    there = urlsplit(upstream)
+    if is_loopback(there.hostname or "") and there.port == listener.getsockname()[1]:
+        listener.close()
+        raise ConfigError(f"--upstream is {upstream!r}, this proxy itself; give the model's server, or another --port")
     host = f"[{options.host}]" if ":" in options.host else options.host
-    print(f"http://{host}:{listener.getsockname()[1]} searches for {options.upstream}", flush=True)
+    print(f"http://{host}:{listener.getsockname()[1]} searches for {upstream}", flush=True)
     uvicorn.Server(uvicorn.Config(app, **SERVER)).run(sockets=[listener])
 
 
@@ -70,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         description="A local proxy for the Messages API that runs web searches for models without one.",
         epilog="Then: ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude",
     )
-    parser.add_argument("--upstream", required=True, help="address of the server that speaks the Messages API")
+    upstream = "address of the server that speaks the Messages API (http://user:password@host logs in there as that user)"
+    parser.add_argument("--upstream", required=True, help=upstream)
     parser.add_argument("--provider", help="search engine (default: those with a key, then Wikipedia, then local)")
     parser.add_argument("--search-tool", help="a named engine of the setting search_tools")
     parser.add_argument("--max-uses", type=int, help="most searches in one request (default: the request's, or 10)")
@@ -80,13 +94,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _keep_quiet() -> None:
+    """Turn off what `ANTHROPIC_LOG` turns on in the SDK: it writes down requests with their keys."""
+    for name in ("anthropic", "httpx2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":
