@@ -12,7 +12,7 @@ from decimal import Decimal
 from ipy_websearch.config import WebSearch
 from ipy_websearch.day_ceiling import DayCeiling
 from ipy_websearch.ledger import Ledger
-from ipy_websearch.purse import Ceiling, CeilingPurse
+from ipy_websearch.purse import MIN_ANSWER_TOKENS, Ceiling, CeilingPurse
 
 
 class Budgets:
@@ -20,23 +20,31 @@ class Budgets:
 
     def __init__(self, settings: Callable[[], WebSearch], ledger: Callable[[], Ledger]) -> None:
         self._settings = settings
-        self._session_before = Decimal(0)
+        self._session_before = (Decimal(0), Decimal(0))
         self.session = Ceiling("session budget", None, "%cost --budget USD")
         self._shared = DayCeiling(ledger)
         self.day: Ceiling = self._shared
 
-    def purse(self, model: str, budget_usd: Decimal | None, *, server_searches: int = 0, answers: bool = True) -> CeilingPurse:
+    def purse(
+        self,
+        model: str,
+        budget_usd: Decimal | None,
+        *,
+        server_searches: int = 0,
+        answers: bool = True,
+        least: int = MIN_ANSWER_TOKENS,
+    ) -> CeilingPurse:
         """Return a purse that is held to the question's budget (None: it has none), the session's and the day's."""
-        return CeilingPurse(model, self.ceilings(budget_usd), server_searches, answers)
+        return CeilingPurse(model, self.ceilings(budget_usd), server_searches, answers, least)
 
-    def ceilings(self, budget_usd: Decimal | None = None) -> tuple[Ceiling, ...]:
-        """Return the ceilings of one question, brought up to date."""
+    def ceilings(self, budget_usd: Decimal | None = None, whose: str = "question's") -> tuple[Ceiling, ...]:
+        """Return the ceilings of one question (or of what else has `budget_usd`: `whose`), brought up to date."""
         settings = self._settings()
         self.session.limit = _exact(settings.session_budget_usd)
         self.day.limit = _exact(settings.day_budget_usd)
         if self.day is self._shared:
             self._shared.watch()
-        return (Ceiling("question's budget", budget_usd, "--budget USD"), self.session, self.day)
+        return (Ceiling(f"{whose} budget", budget_usd, "--budget USD"), self.session, self.day)
 
     def room(self, budget_usd: Decimal | None = None) -> Decimal | None:
         """Return the US dollars that a question may still spend, None without any ceiling."""
@@ -45,12 +53,12 @@ class Budgets:
 
     def rehearse(self) -> None:
         """Count on copies, as what comes now costs nothing, until `resume`."""
-        self._session_before = self.session.spent
+        self._session_before = (self.session.spent, self.session.cut_off)
         self.day = Ceiling(self.day.name, self.day.limit, self.day.raised_by, self.day.spent)
 
     def resume(self) -> None:
         """Forget what was counted since `rehearse`."""
-        self.session.begin_anew(self._session_before)
+        self.session.begin_anew(*self._session_before)
         self.day = self._shared
 
 

@@ -50,6 +50,7 @@ class DayCeiling(Ceiling):
         ledger = self._ledger() if self.limit is not None else None
         if ledger is not self._watched:
             self._part()
+            self.cut_off = _NOTHING
             if ledger is not None:
                 ledger.write_held()
                 ledger.on_write = self._booked
@@ -155,6 +156,8 @@ class DayCeiling(Ceiling):
         """Bring `spent` up to date; the caller has the lock."""
         self._here()
         today = ledger_day.utc_today()
+        if self._day.date != today:
+            self.cut_off = _NOTHING
         if self._day.date != today and time.monotonic() - self._settled_at > UNBOOKED_S:
             self._unbooked = min(self._unbooked, _NOTHING)  # what got no row (a worker was lost, say) was yesterday's
         self.spent = self._day.taken(connection, today, self._line) + self._unbooked
@@ -181,4 +184,4 @@ class DayCeiling(Ceiling):
         """In a forked process, begin with a line of its own; the caller has the lock."""
         if self._line.pid != os.getpid():
             self._line, self._day = Line(), Day()
-            self.reserved = self._unbooked = _NOTHING
+            self.reserved = self._unbooked = self.cut_off = _NOTHING

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
+from ipy_websearch import forking
 from ipy_websearch.pricing import charge_cost, model_cost, worst_case
 from ipy_websearch.usage import Charge, Usage
 
@@ -35,7 +36,8 @@ _MOST = Decimal(10) ** 15  # what an engine says it cost may be any number
 class Ceiling:
     """An amount that spending and reservations together may not pass; `limit` None is no ceiling.
 
-    `raised_by` is the option or command that raises it.
+    `raised_by` is the option or command that raises it. `cut_off` is the part of `spent` that no row of the ledger has: what
+    requests whose end nobody knows may have cost beyond what was booked for them.
     """
 
     name: str
@@ -43,7 +45,8 @@ class Ceiling:
     raised_by: str = ""
     spent: Decimal = Decimal(0)
     reserved: Decimal = Decimal(0)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    cut_off: Decimal = Decimal(0)
+    _lock: threading.Lock = field(default_factory=forking.lock, repr=False)
 
     @property
     def room(self) -> Decimal | None:
@@ -69,10 +72,21 @@ class Ceiling:
             self.reserved -= reserved
             self.spent += spent
 
-    def begin_anew(self, spent: Decimal = _NOTHING) -> None:
+    def count_cut_off(self, usd: Decimal) -> None:
+        """Take note of what is spent, or about to be, without a row: the ceiling holds it until its count begins anew."""
+        with self._lock:
+            self.cut_off += usd
+
+    @property
+    def cut_off_words(self) -> str:
+        """What is held for requests that were cut off, in words; "" for nothing."""
+        held = _shown(self.cut_off)
+        return f"{held} USD is held for what was cut off and may have cost that much more" if self.cut_off > 0 else ""
+
+    def begin_anew(self, spent: Decimal = _NOTHING, cut_off: Decimal = _NOTHING) -> None:
         """Set what counts as spent; reservations stay."""
         with self._lock:
-            self.spent = spent
+            self.spent, self.cut_off = spent, cut_off
 
 
 def reserve_all(ceilings: Sequence[Ceiling], usd: Decimal) -> Ceiling | None:
@@ -90,13 +104,15 @@ class CeilingPurse:
     """What the loop asks before it spends; see `loop.limits.Purse` for what `grant` to `refusal` promise.
 
     `server_searches` are the searches that the API itself may make in one request. `answers` is False where no model will
-    read what a call finds: then nothing is kept back for that. Call `close` when the run has ended, however it did.
+    read what a call finds: then nothing is kept back for that. `least` are the tokens that a request must be able to write
+    (fewer only where fewer are wanted). Call `close` when the run has ended, however it did.
     """
 
     model: str
     ceilings: tuple[Ceiling, ...]
     server_searches: int = 0
     answers: bool = True
+    least: int = MIN_ANSWER_TOKENS
     _granted: Decimal = _NOTHING  # reserved for the request under way
     _worst: Decimal = _NOTHING  # its worst case, in case that it is sent again
     _kept: Decimal = _NOTHING  # reserved for the final answer
@@ -108,12 +124,13 @@ class CeilingPurse:
     def bounded(self) -> bool:
         return any(ceiling.limit is not None for ceiling in self.ceilings)
 
-    def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int:
+    def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int | None:
         if not self.bounded:
             return wanted
         if self._final_cost(model, input_tokens) is None:
             self._unknown = model
-            return 0
+            return None
+        final = final or not wanted  # what may write nothing has no answer after it
         searches = 0 if final else self.server_searches
 
         def costs(tokens: int) -> tuple[Decimal, Decimal]:
@@ -126,19 +143,21 @@ class CeilingPurse:
             return sum(costs(tokens)) <= min(room for room in rooms if room is not None) + self._granted + self._kept
 
         for _ in range(8):  # another thread may take the money between looking and reserving
-            tokens = _most(wanted, min(wanted, MIN_ANSWER_TOKENS), fits)
-            if not tokens:
-                return 0
+            tokens = _most(wanted, min(wanted, self.least), fits)
+            if tokens is None:
+                return None
             cost, kept = costs(tokens)
             if self._hold(cost, kept):
                 self._worst, self._input = cost, input_tokens + CLOSING_TOKENS
                 return tokens
-        return 0
+        return None
 
     def settle(self, usage: Usage, *, lost: bool = False) -> None:
         spent = model_cost(self.model, usage)
-        if lost and spent is not None:
-            spent = max(spent, self._granted)
+        if lost and spent is not None and self._granted > spent:
+            for ceiling in self.ceilings:
+                ceiling.count_cut_off(self._granted - spent)
+            spent = self._granted
         self._move(self._granted, self._granted if spent is None else spent)
         self._granted = _NOTHING
         if self._kept:  # the reply is known now, and is shorter than it might have been
@@ -204,7 +223,9 @@ class CeilingPurse:
     def _advice(self, what: str, needed: Decimal) -> str:
         tight = min((c for c in self.ceilings if c.room is not None), key=lambda c: c.room or _NOTHING)
         under_way = tight.reserved + tight.elsewhere
-        held = f" ({_shown(under_way)} USD of it is held by what is under way)" if under_way else ""
+        holding = [f"{_shown(under_way)} USD of it is held by what is under way"] if under_way else []
+        holding += filter(None, [tight.cut_off_words])
+        held = f" ({'; '.join(holding)})" if holding else ""
         left = max(tight.room or _NOTHING, _NOTHING)
         step = _CENT_OF_A_CENT if needed - left >= _CENT_OF_A_CENT else _NANO  # so fine that the two can be told apart
         return (
@@ -222,7 +243,7 @@ class CeilingPurse:
         return max(_NOTHING, with_results - (self._final_cost(self.model, self._input) or _NOTHING))
 
     def _final_cost(self, model: str, input_tokens: int) -> Decimal | None:
-        return worst_case(model, input_tokens, MIN_ANSWER_TOKENS, caching=True)
+        return worst_case(model, input_tokens, self.least, caching=True)
 
     def _hold(self, granted: Decimal, kept: Decimal) -> bool:
         """Change what is reserved for request and final answer to these amounts, unless there is no room for them."""
@@ -246,12 +267,12 @@ class CeilingPurse:
         return sum(known, _NOTHING) if len(known) == len(costs) else None
 
 
-def _most(high: int, low: int, fits: Callable[[int], bool]) -> int:
-    """Return the most tokens from `low` to `high` that fit, 0 when not even `low` do."""
+def _most(high: int, low: int, fits: Callable[[int], bool]) -> int | None:
+    """Return the most tokens from `low` to `high` that fit, None when not even `low` do."""
     if fits(high):
         return high
     if not fits(low):
-        return 0
+        return None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.fakes import rules, rules_content, rules_tools
+from tests.fakes import rules, rules_content, rules_requests, rules_tools
 from tests.fakes.examination import Call
 
 JSON = dict[str, Any]
@@ -79,6 +79,7 @@ def talk(*results: Any, calls: Any = None, **more: Any) -> JSON:
 MARK = {"type": "ephemeral"}
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 SERVER_CALL = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+CODE_CALL = SERVER_CALL | {"name": "code_execution", "input": {"code": "1"}}
 SERVER_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 OPEN_OBJECT = {"type": "object", "properties": {}}
 OPTIONAL = OBJECT | {"properties": {f"p{n}": {"type": "string"} for n in range(25)}, "required": []}
@@ -97,7 +98,7 @@ CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
     (rules.no_sampling_parameters, body(top_k=5), body(), "top_k"),
     (rules.known_fields_only, body(frequency_penalty=1), body(metadata={"user_id": "u"}), "Extra inputs are not permitted"),
     (rules.model_is_named, body(model=""), body(), "model"),
-    (rules.max_tokens_is_positive, body(max_tokens=0), body(max_tokens=1), "greater than or equal to 1"),
+    (rules.max_tokens_is_a_count, body(max_tokens=-1), body(max_tokens=1), "greater than or equal to 0"),
     (rules.messages_are_there, body() | {"messages": []}, body(), "at least one message"),
     (rules.roles_are_user_and_assistant, body({"role": "system", "content": "x"}), body(system="x"), 'role "system"'),
     (rules.content_is_not_empty, body(user("hi"), said("ho"), user("")), body(user("hi"), user("you")), "non-empty content"),
@@ -335,5 +336,25 @@ CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
         body(user("hi"), said(*tools_found("other")), user("and?"), tools=[tool()]),
         body(user("hi"), said(*tools_found("look")), user("and?"), tools=[tool()]),
         "Tool reference 'other' not found in available tools",
+    ),
+    (
+        rules_requests.nothing_is_wanted_of_a_request_that_writes_nothing,
+        body(max_tokens=0, stream=True),
+        body(),
+        "cannot be combined with stream",
+    ),
+    (rules_requests.container_is_an_id_or_names_one, body(container={"name": "x"}), body(), "container.name: Extra inputs"),
+    (rules_requests.container_is_an_id_or_names_one, body(container=5), body(), "container: Input should be"),
+    (
+        rules_requests.waiting_code_has_its_container,
+        body(user("hi"), said(CODE_CALL, call()), user(result()), tools=[tool()]),
+        talk(result()),
+        "container_id is required",
+    ),
+    (
+        rules_requests.a_credit_is_for_the_refused_request,
+        body(fallback_credit_token="made up"),
+        body(),
+        "fallback_credit_token: the token is not known",
     ),
 ]

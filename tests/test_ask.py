@@ -135,6 +135,29 @@ def test_the_same_search_runs_once_in_an_answer(messages_api: Any, brave_api: An
     assert len(results_of(messages_api.bodies[1])) == 2 and len(results_of(messages_api.bodies[2])) == 1
 
 
+def test_a_search_that_failed_may_be_made_again_in_an_answer(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """It counts again; once it gave results, or while it runs, it is not made twice."""
+    brave_api.fail(429)
+    messages_api.reply(search("ruby author"), search("Ruby author"))
+    messages_api.reply(search("ruby author"))
+    messages_api.reply(search("ruby author"))
+    messages_api.reply("Matz.")
+    answer = ask(session, max_searches=3)
+    assert len(brave_api.queries) == 2 and answer.searches == 2
+    failed, again, known = (results_of(body) for body in messages_api.bodies[1:])
+    assert [result.get("is_error", False) for result in (*failed, *again, *known)] == [True, False, False, False]
+    assert again[0]["content"][0]["type"] == "search_result" and known[0]["content"][0]["text"].startswith("Same call as")
+
+
+def test_a_search_that_always_fails_ends_at_the_limit(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """Every try is a search."""
+    brave_api.fail(429)
+    brave_api.fail(429)
+    messages_api.behave(lambda body: "So." if body.get("tool_choice", {}).get("type") == "none" else search("ruby author"))
+    answer = ask(session, max_searches=2)
+    assert (answer.limit, answer.text, len(brave_api.queries)) == ("max_searches", "So.", 2)
+
+
 def test_thinking_goes_back_unchanged(messages_api: Any, brave_api: Any, session: Any) -> None:
     """The strict server checks the signature and text of the thinking that it sent."""
     messages_api.reply(thinking("Where would I find that?"), search("ruby author"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError
-from tests.fakes.replies import search_results, server_search, stop, text, tool_use, usage, web_citation
+from tests.fakes.replies import Manner, block, search_results, server_search, stop, text, tool_use, usage, web_citation
 from tests.test_ask import ask, watch
 
 HITS = [("https://a.example/1", "A"), ("https://b.example/2", "B")]
@@ -61,8 +61,6 @@ def test_a_pause_in_the_middle_of_a_search_resumes_with_its_result(messages_api:
 
     def behave(request: dict[str, Any]) -> list[Any]:
         nonlocal call_id
-        from tests.fakes.replies import block
-
         call_id = request["messages"][-1]["content"][-1]["id"]
         found = [{"type": "web_search_result", "url": HITS[0][0], "title": "A", "encrypted_content": "EncX", "page_age": None}]
         return [block({"type": "web_search_tool_result", "tool_use_id": call_id, "content": found}), text("Done.")]
@@ -71,6 +69,17 @@ def test_a_pause_in_the_middle_of_a_search_resumes_with_its_result(messages_api:
     answer = ask(session, tools="native")
     assert answer.text == "Done."
     assert [b["type"] for b in answer.messages[-1]["content"]] == ["server_tool_use", "web_search_tool_result", "text"]
+
+
+def test_code_that_waits_over_a_pause_goes_on_in_its_container(messages_api: Any, session: Any) -> None:
+    """The newest web tools filter what they find with code; the API refuses to go on with it elsewhere."""
+    code = {"type": "server_tool_use", "id": "srvtoolu_9", "name": "code_execution", "input": {"code": "1"}}
+    ran = {"type": "code_execution_result", "stdout": "", "stderr": "", "return_code": 0, "content": []}
+    held = Manner(extra={"container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}})
+    messages_api.reply(block(code), stop("pause_turn"), held)
+    messages_api.reply(block({"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_9", "content": ran}), "Done.")
+    assert ask(session, tools="native").text == "Done."
+    assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
 
 
 def test_endless_pauses_end_in_an_answer(messages_api: Any, session: Any) -> None:

@@ -43,7 +43,14 @@ def client(api: MessagesAPI) -> Iterator[anthropic.Anthropic]:
 def send(client: anthropic.Anthropic, request: JSON) -> Any:
     """Send a request as it is, also with fields that the SDK's signature does not know."""
     known = {name: request[name] for name in ("model", "max_tokens", "messages")}
-    return client.messages.create(**known, extra_body={k: v for k, v in request.items() if k not in known})
+    header = {"anthropic-beta": "a-beta-2026-01-01"} if is_beta(request) else {}
+    rest = {name: value for name, value in request.items() if name not in known}
+    return client.messages.create(**known, extra_body=rest, extra_headers=header)
+
+
+def is_beta(request: JSON) -> bool:
+    """Return whether a request has fields of a beta, and so needs the header that makes them known."""
+    return any(name in request for name in FIELDS["beta request"])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,7 @@ def test_it_is_the_rule_meant_that_refuses(rule: Callable[[Call], None], broken:
     issued.note({"content": [TIED]}, body(user("hi")))
     for number, check in enumerate(all_rules()):
         try:
-            check(Call(json.loads(json.dumps(broken)), issued))
+            check(Call(json.loads(json.dumps(broken)), issued, beta=is_beta(broken)))
         except Refused:
             assert check is rule, f"rule {number}, {check.__name__}, was first"
             return
@@ -108,10 +115,14 @@ def test_requests_that_the_real_api_answered_are_not_refused(name: str) -> None:
 def test_the_shapes_are_those_of_the_official_sdk() -> None:
     """Known fields of requests, blocks and tools are read off the SDK's types, and are still the same there."""
     import anthropic.types as types
+    from anthropic.types.beta.message_create_params import MessageCreateParamsBase as BetaParams
     from anthropic.types.message_create_params import MessageCreateParamsBase
 
     headers = {"workspace_id", "user_profile_id", "speed"}
     assert {*FIELDS["request"]} | headers == {*MessageCreateParamsBase.__annotations__, "stream"} | headers
+    both = {*FIELDS["request"], *FIELDS["beta request"], "betas"}
+    assert both | headers == {*BetaParams.__annotations__, "stream"} | headers
+    assert set(FIELDS["container"]) == set(types.ContainerParams.__annotations__)
     for kind in {kind for kinds in ALLOWED.values() for kind in kinds} & set(FIELDS):
         camel = "".join(part.title() for part in kind.split("_"))
         assert set(FIELDS[kind]) == set(getattr(types, f"{camel}BlockParam").__annotations__), kind

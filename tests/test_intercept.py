@@ -418,15 +418,15 @@ async def _ask_async() -> Any:
 def test_a_lost_connection_in_the_middle_loses_nothing(
     messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When our own tries are used up, those of the SDK go on at the same request, not at the beginning."""
+    """The SDK goes on at the same request, not at the beginning."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     messages_api.reply(*searches("ruby author"))
-    for _ in range(4):
+    for _ in range(2):
         messages_api.reply(hang_up())
     messages_api.reply("Matz.")
     assert ask(intercept(anthropic.Anthropic(), provider="brave")).content[-1].text == "Matz."
     assert brave_api.queries == ["ruby author"]
-    assert [len(body["messages"]) for body in messages_api.bodies] == [1, 3, 3, 3, 3, 3]
+    assert [len(body["messages"]) for body in messages_api.bodies] == [1, 3, 3, 3]
 
 
 def test_a_failing_first_request_is_the_sdks_matter(client: Any, messages_api: Any) -> None:
@@ -455,7 +455,7 @@ def test_a_reply_can_be_sent_back(client: Any, messages_api: Any, brave_api: Any
         client, messages=[*QUESTION, {"role": "assistant", "content": message.content}, {"role": "user", "content": "?"}]
     )
     sent = messages_api.bodies[-1]["messages"]
-    assert json.loads(json.dumps(sent[: len(before)])) == [_bare(turn) for turn in before]
+    assert json.loads(json.dumps(sent[: len(before)])) == before
     assert [turn["role"] for turn in sent] == ["user", "assistant"] * 3 + ["user"]
     assert len(brave_api.queries) == 3
     assert again.content[0].citations[0].type == "web_search_result_location"
@@ -487,7 +487,7 @@ def test_whatever_happened_is_sent_back_as_it_was(client: Any, messages_api: Any
     history = [*asked, {"role": "assistant", "content": content}, {"role": "user", "content": "Sure?"}]
     ask(client, **{**options, "messages": history})
     sent = json.loads(json.dumps(messages_api.bodies[-1]["messages"]))
-    assert sent[: len(before)] == [_bare(turn) for turn in before]
+    assert sent[: len(before)] == before
     assert [block["type"] for block in sent[len(before)]["content"]] == ["thinking", "text"]
 
 
@@ -519,15 +519,6 @@ def test_thinking_does_not_go_back_behind_something_else(
     ask(client, messages=[*QUESTION, {"role": "assistant", "content": message.content}, {"role": "user", "content": "Sure?"}])
     sent = messages_api.bodies[-1]["messages"]
     assert [[b["type"] for b in turn["content"]] for turn in sent[1:4]] == [["thinking", "tool_use"], ["tool_result"], ["text"]]
-
-
-def _bare(turn: dict[str, Any]) -> dict[str, Any]:
-    """Return a turn without what the API adds to its own calls."""
-    content = turn["content"]
-    return {
-        **turn,
-        "content": content if isinstance(content, str) else [{k: v for k, v in b.items() if k != "caller"} for b in content],
-    }
 
 
 def test_a_reply_can_be_sent_back_without_the_tool(client: Any, messages_api: Any) -> None:

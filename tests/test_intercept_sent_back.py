@@ -185,11 +185,29 @@ def answered(message: Any) -> dict[str, Any]:
 
 
 def bare(value: Any) -> Any:
-    """Return a part of a request without what says nothing to the model: breakpoints, callers, fields that are null."""
+    """Return a part of a request without what says nothing to the model: breakpoints, fields that are null."""
     if isinstance(value, dict):
-        left = {name: bare(inner) for name, inner in value.items() if name not in ("cache_control", "caller")}
+        left = {name: bare(inner) for name, inner in value.items() if name != "cache_control"}
         return {name: inner for name, inner in left.items() if inner is not None and (name, inner) != ("citations", [])}
     return [bare(inner) for inner in value] if isinstance(value, list) else value
+
+
+def apart(content: list[Any], cut: int) -> list[Any]:
+    """Return a reply as the messages that a caller may make of it: one, or two that stand one behind the other."""
+    cut = cut % len(content) if content else 0
+    parts = [content[:cut], content[cut:]] if cut else [content]
+    return [{"role": "assistant", "content": part} for part in parts]
+
+
+def combined(messages: list[Any]) -> list[Any]:
+    """Return messages as the API reads them: neighbours of the same role are one."""
+    found: list[Any] = []
+    for message in messages:
+        before = found.pop() if found and found[-1]["role"] == message["role"] else {**message, "content": []}
+        if before["content"]:
+            message = {**message, "content": [*before["content"], *message["content"]]}
+        found.append(message)
+    return found
 
 
 def unlike(api: Any, begin: int) -> Iterator[tuple[int, Any, Any]]:
@@ -197,10 +215,10 @@ def unlike(api: Any, begin: int) -> Iterator[tuple[int, Any, Any]]:
     sent = api.requests[begin:]
     for n, (before, after) in enumerate(zip(sent, sent[1:], strict=False)):
         said = [b for b in sse.public(before.answer)["content"] if b["type"] != "text" or b["text"].strip()]
-        due = bare([*before.body["messages"], {"role": "assistant", "content": said}])
-        got = bare(after.body["messages"])
+        due = bare([*combined(before.body["messages"]), {"role": "assistant", "content": said}])
+        got = bare(combined(after.body["messages"]))
         if got[:-1] != due or got[-1]["role"] != "user":
-            yield n, due[len(before.body["messages"]) - 1 :], got[len(before.body["messages"]) - 1 :]
+            yield n, due[-2:], got[len(due) - 2 :]
 
 
 _replies = st.lists(st.lists(st.sampled_from(KINDS), min_size=1, max_size=6), min_size=1, max_size=5)
@@ -212,30 +230,38 @@ _each_fetch = st.lists(_fetches, min_size=1, max_size=3)
 _ids = st.sampled_from(["toolu", "call-7", "chatcmpl-tool"])
 
 
-@given(_replies, _forms, st.booleans(), st.booleans(), _ids, _each_fetch)
-@example([["thinking", "search", "text", "other"], ["thinking", "cited"]], "objects", False, False, "toolu", [FETCH])
-@example([["thinking", "search", "thinking", "other"], ["thinking", "cited"]], "all fields", True, True, "toolu", [FETCH])
-@example([["search", "text", "thinking"], ["text", "thinking", "text"]], "objects", True, False, "call-7", [FETCH])
-@example([["nothing", "text"], ["short", "thinking"], ["thinking", "text"]], "said fields", False, False, "toolu", [FETCH])
+@given(_replies, _forms, st.booleans(), st.booleans(), _ids, _each_fetch, st.integers(0, 9))
+@example([["thinking", "search", "text", "other"], ["thinking", "cited"]], "objects", False, False, "toolu", [FETCH], 3)
+@example([["thinking", "search", "thinking", "other"], ["thinking", "cited"]], "all fields", True, True, "toolu", [FETCH], 0)
+@example([["search", "text", "thinking"], ["text", "thinking", "text"]], "objects", True, False, "call-7", [FETCH], 0)
+@example([["nothing", "text"], ["short", "thinking"], ["thinking", "text"]], "said fields", False, False, "toolu", [FETCH], 0)
 @example(
-    [["search", "thinking", "weather", "text"], ["thinking", "search"], ["weather"]], "objects", False, False, "toolu", [FETCH]
+    [["search", "thinking", "weather", "text"], ["thinking", "search"], ["weather"]],
+    "objects",
+    False,
+    False,
+    "toolu",
+    [FETCH],
+    0,
 )
-@example([["wordless"], ["wordless again"], ["thinking", "text"]], "objects", False, False, "toolu", [FETCH])
-@example([["page"], ["cited", "search", "thinking"], ["thinking", "text"]], "objects", True, False, "toolu", [UNCITED])
+@example([["wordless"], ["wordless again"], ["thinking", "text"]], "objects", False, False, "toolu", [FETCH], 0)
+@example([["page"], ["cited", "search", "thinking"], ["thinking", "text"]], "objects", True, False, "toolu", [UNCITED], 0)
 @example(
-    [["page"], ["cited", "cited", "search", "thinking"], ["thinking", "cited"]], "objects", False, False, "toolu", [UNCITED]
+    [["page"], ["cited", "cited", "search", "thinking"], ["thinking", "cited"]], "objects", False, False, "toolu", [UNCITED], 0
 )
-@example([["tools", "search", "tools"], ["tools", "thinking"]], "all fields", True, False, "toolu", [FETCH])
-@example([["search", "blank", "cut"]], "objects", False, False, "toolu", [FETCH])
-@example([["page"], ["cited", "thinking", "text"], ["cited", "thinking"]], "said fields", True, False, "toolu", [UNCITED])
-@example([["page", "search"], ["cited", "thinking", "weather"], ["text"]], "objects", False, False, "toolu", [UNCITED])
-@example([["page"], ["text"], ["page"], ["cited", "thinking", "text"]], "objects", False, False, "toolu", [UNCITED, FETCH])
-@example([["page"], ["text"], ["cited", "thinking", "text"], ["text"]], "all fields", True, False, "call-7", [FETCH, UNCITED])
+@example([["tools", "search", "tools"], ["tools", "thinking"]], "all fields", True, False, "toolu", [FETCH], 0)
+@example([["search", "blank", "cut"]], "objects", False, False, "toolu", [FETCH], 0)
+@example([["page"], ["cited", "thinking", "text"], ["cited", "thinking"]], "said fields", True, False, "toolu", [UNCITED], 0)
+@example([["page", "search"], ["cited", "thinking", "weather"], ["text"]], "objects", False, False, "toolu", [UNCITED], 0)
+@example([["page"], ["text"], ["page"], ["cited", "thinking", "text"]], "objects", False, False, "toolu", [UNCITED, FETCH], 0)
+@example(
+    [["page"], ["text"], ["cited", "thinking", "text"], ["text"]], "all fields", True, False, "call-7", [FETCH, UNCITED], 0
+)
 @settings(max_examples=40, deadline=None)
 def test_every_request_goes_on_from_the_one_before(
-    apis: Any, replies: list[list[str]], form: str, stream: bool, native: bool, ids: str, fetches: Any
+    apis: Any, replies: list[list[str]], form: str, stream: bool, native: bool, ids: str, fetches: Any, cut: int
 ) -> None:
-    """From call to call, cited pages or not: what was sent, then what was answered, block by block, then the user's turn."""
+    """What was sent, then what was answered, block by block, then the user's turn; the caller may cut a reply in two."""
     api, _ = apis
     begin = len(api.requests)
     model = Model(replies, native, ids)
@@ -247,7 +273,7 @@ def test_every_request_goes_on_from_the_one_before(
         left = bool(model.replies)
         tools = BESIDE if native else [*FORCED, fetches[len(history) // 2 % len(fetches)]]
         message = ask(client, history, tools, stream=stream)
-        history += [{"role": "assistant", "content": kept(message, form)}, answered(message)]
+        history += [*apart(kept(message, form), cut), answered(message)]
     assert list(unlike(api, begin)) == []
 
 
@@ -338,6 +364,25 @@ def test_two_replies_that_were_joined_are_told_apart(apis: Any) -> None:
         ("user", ["tool_result"]),
         ("assistant", ["text"]),
     ]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_reply_in_two_messages_is_one(apis: Any, cut: int) -> None:
+    """The API combines neighbours; a call is not lost where its result stands in the next message, nor without blocks."""
+    api, brave = apis
+    api.behave(Model([["text", "search", "text"], ["other text"], ["text"]]))
+    client = intercept(anthropic.Anthropic(max_retries=0), provider="brave")
+    content = ask(client, [QUESTION], FORCED, thinks=False).to_dict()["content"]
+    halves = [{"role": "assistant", "content": content[:cut]}, {"role": "assistant", "content": content[cut:]}]
+    words = [*halves, {"role": "assistant", "content": "Indeed."}, {"role": "user", "content": "And then?"}]
+    ask(client, [QUESTION, *words], FORCED, thinks=False)
+    sent = api.bodies[-1]["messages"]
+    assert [[part["type"] for part in turn["content"]] for turn in sent[1:-1]] == [
+        ["text", "tool_use", "text"],
+        ["tool_result"],
+        ["text", "text"],
+    ]
+    assert len(brave.queries) == 1
 
 
 def taken_apart(content: list[Any], sources: Sources | None = None) -> list[Any]:

@@ -69,9 +69,9 @@ def referred(value: Any) -> list[str]:
 
 
 def bare(value: Any) -> Any:
-    """Return a part of a request without fields that are null, and without callers."""
+    """Return a part of a request without fields that are null."""
     if isinstance(value, dict):
-        return {name: bare(inner) for name, inner in value.items() if inner is not None and name != "caller"}
+        return {name: bare(inner) for name, inner in value.items() if inner is not None}
     return [bare(inner) for inner in value] if isinstance(value, list) else value
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from ipy_websearch.display.costs import cost_footer
+from ipy_websearch.display.money import usd
 from ipy_websearch.errors import BudgetExceededError, ProviderError
 from ipy_websearch.events import Notice
 from ipy_websearch.model.requests import estimate_tokens
@@ -21,6 +23,7 @@ from ipy_websearch.usage import Usage
 from tests.fakes.replies import delay, error, tool_use
 from tests.fakes.scripted import Scripted
 from tests.test_ask import ask
+from tests.test_enrich import record
 
 SONNET = "claude-sonnet-5-5"
 SEARCH_USD = 0.005
@@ -78,6 +81,15 @@ def test_an_ask_cut_off_before_its_reply_began_is_booked_at_what_it_read(message
     assert estimated(session) == [True]
 
 
+def test_a_native_ask_cut_off_before_its_reply_began_is_booked_at_one_reading(messages_api: Any, session: Any) -> None:
+    """What ten uses of the API's own tools might have added is no part of the estimate: none was begun."""
+    messages_api.behave(lambda body: ["late", delay(8)])
+    answer = ask(session, timeout_s=0.5, tools="native")
+    frame = booked(session)
+    assert list(frame.status) == ["interrupted"] and 0 < frame.input_tokens[0] < 4_000
+    assert answer.cost_usd is not None and answer.cost_usd < Decimal("0.01")
+
+
 def test_a_ceiling_counts_all_that_was_reserved_for_a_lost_request(messages_api: Any, session: Any) -> None:
     """Six questions that time out do not leave the session's budget untouched."""
     session.settings.session_budget_usd = 0.02
@@ -88,6 +100,52 @@ def test_a_ceiling_counts_all_that_was_reserved_for_a_lost_request(messages_api:
         for _ in range(5):
             ask(session, timeout_s=0.4)
     assert session.budgets.session.spent <= Decimal("0.02") and session.budgets.session.reserved == 0
+
+
+def test_what_a_ceiling_holds_for_a_cut_off_request_is_shown_wherever_it_counts(messages_api: Any, shell: Any) -> None:
+    """What is left, what is booked and what is held add up: in `%cost --budget`, under `%cost` and in a refusal."""
+    shell.run("%cost --budget 0.3")
+    messages_api.behave(lambda body: ["late", delay(8)])
+    shell.run("%ask --provider wikipedia --timeout 0.4 who wrote Ruby?")
+    frame = shell.run("%cost").value
+    held = frame.summary.cut_off_usd
+    assert held > Decimal("0.1") and f"{usd(held)} more is held under its ceilings, for what was cut off" in cost_footer(frame)
+    said = shell.run("%cost --budget 0.3").stdout
+    left = Decimal("0.3") - frame.summary.total_usd - held
+    assert f"of which {left:.4f} USD is left ({_up(held)} USD is held for what was cut off" in said
+    shell.run("%cost --budget 0.165")
+    refused = shell.run("%ask who wrote Ruby?")
+    assert not refused.ok and f"{_up(held)} USD is held for what was cut off" in str(refused.error)
+    rows = pd.DataFrame({"company": ["A"]})
+    shell.ns["rows"] = rows
+    enriched = shell.run("%%enrich rows --max-searches 0 --no-progress -o out\nceo: Who leads {company}?")
+    assert enriched.ok and "for what was cut off" in shell.ns["out"].enrich_error[0]
+    shell.run("%cost --reset")
+    assert "cut off" not in shell.run("%cost --budget 0.3").stdout and shell.run("%cost").value.summary.cut_off_usd == 0
+
+
+def _up(amount: Decimal) -> str:
+    return f"{amount.quantize(Decimal('0.0001'), ROUND_CEILING)}"
+
+
+def test_what_an_interrupted_enrichment_holds_is_shown(messages_api: Any, session: Any) -> None:
+    """Each row under way is booked at what it read; the rest of what was reserved is held, and in no row of the day."""
+    session.settings.session_budget_usd = session.settings.day_budget_usd = 1.0
+    messages_api.behave(lambda body: [record(x="Jo"), delay(8)])
+
+    async def main() -> None:
+        work = session.enrichment(pd.DataFrame({"c": ["A"]}), {"x": "Who leads {c}?"}, max_searches=0)
+        task = asyncio.create_task(work.run())
+        while not messages_api.requests:
+            await asyncio.sleep(0.05)
+        work.stop()
+        await task
+        await session.aclose()
+
+    asyncio.run(main())
+    _, own, day = session.budgets.ceilings()
+    assert own.spent == session.spent_usd + own.cut_off > session.spent_usd > 0 and day.cut_off == own.cut_off
+    assert own.room == day.room
 
 
 def test_what_never_went_out_is_not_booked(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,15 @@ silence, a forced choice of the tool is let go once it was used, and the last re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ipy_websearch.interception.breakpoints import on_newest_results
 from ipy_websearch.interception.call_ids import CallIds
 from ipy_websearch.interception.detection import EVERY_NAME, FETCH_NAME, SEARCH_NAME, UPSTREAM_NAMES, Bounds, Kind, Wanted
 from ipy_websearch.interception.reading import error_output, given_output, packed_facts
+from ipy_websearch.interception.references import renamed_edits
 from ipy_websearch.interception.rounds import after_last_call
 from ipy_websearch.interception.shape import (
     Block,
@@ -27,10 +29,10 @@ from ipy_websearch.interception.sources import Sources
 from ipy_websearch.loop.calls import Call, CallRunner
 from ipy_websearch.loop.history import Message, assistant_message, with_nudge
 from ipy_websearch.loop.prompts import FINAL_NUDGE
+from ipy_websearch.model.containers import container_in, wanted_container, with_container
 from ipy_websearch.model.names import forces_tools
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.reply import Reply
-from ipy_websearch.model.requests import CACHE_CONTROL
 from ipy_websearch.tools.base import ToolOutput
 
 MAX_ROUNDS, MOST_ROUNDS = 10, 48
@@ -40,19 +42,19 @@ MAX_ROUNDS, MOST_ROUNDS = 10, 48
 PATIENCE = 3
 """Refused calls of a tool that is only defined for the history's sake, after which all tools are taken away."""
 
-MAX_BREAKPOINTS = 4
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
 _LET_GO = ("tool", "any")
 _THINKING = ("thinking", "redacted_thinking")
 
-Grant = Callable[[Mapping[str, Any], bool], int]
+Grant = Callable[[Mapping[str, Any], bool], int | None]
 
 
 @dataclass(slots=True)
 class Conversation:
     """A call under way. `body` is the caller's request, `messages` its history as the model gets it.
 
-    `cited` says whether results may be cited, `grant` how many tokens the next request may write (0: no money is left for it).
+    `cited` says whether results may be cited, `grant` how many tokens the next request may write (None: no money is left
+    for it; 0: as many as the caller wanted, who only fills the cache). `container` is what the platform ran code in last.
     """
 
     body: Mapping[str, Any]
@@ -73,6 +75,7 @@ class Conversation:
     fetches: int = 0
     calls: list[Call] = field(default_factory=list)
     done: bool = False
+    container: Mapping[str, Any] | None = None
     results: dict[str, Block] = field(default_factory=dict)
     ids: CallIds = field(default_factory=CallIds)
     _final: bool = False
@@ -88,21 +91,30 @@ class Conversation:
         rounds = max([MAX_ROUNDS, *(bounds.max_uses or 0 for bounds in self.wanted.bounds.values())])
         self._final = self._final or self.requests > min(rounds, MOST_ROUNDS)
         body = self.draft()
-        granted = self.grant(body, self._final) if self.grant else body.get("max_tokens")
-        if not granted and not self._final:
-            self._final = True
-            body = self.draft()
-            granted = self.grant(body, True) if self.grant else 0
-        if not granted and self.grant:
-            self.done, self.tail = True, {"delta": {"stop_reason": "pause_turn", "stop_sequence": None}}
-            return None
+        if self.grant:
+            granted = self.grant(body, self._final)
+            if granted is None and not self._final:
+                self._final = True
+                body = self.draft()
+                granted = self.grant(body, True)
+            if granted is None:
+                self._end({"delta": {"stop_reason": "pause_turn", "stop_sequence": None}})
+                self.done = True
+                return None
+            body = {**body, "max_tokens": granted} if body.get("max_tokens") else body
         self.requests += 1
-        return body if granted is None else {**body, "max_tokens": granted}
+        return body
 
     def draft(self) -> dict[str, Any]:
         """Return the body of the next request as it stands; nothing is counted or reserved."""
         body = {name: value for name, value in self.body.items() if name != "stream"}
-        body["messages"] = self._marked() if self.requests else self.messages
+        body["messages"] = on_newest_results(self.messages, self.body, self.platform) if self.requests else self.messages
+        if self.requests:
+            body.pop("fallback_credit_token", None)  # it is for the refused request again, and for no other
+        if self.container:
+            body["container"] = wanted_container(body.get("container"), self.container)
+        if edits := body.get("context_management"):
+            body["context_management"] = renamed_edits(edits, self.wanted.upstream)
         offered = not self._final or self.platform.tool_choice
         tools = [*self.wanted.others, *(self._definitions() if offered else ())]
         body.pop("tools", None)
@@ -130,25 +142,12 @@ class Conversation:
             return {"type": "auto", **{k: v for k, v in choice.items() if k == "disable_parallel_tool_use"}}
         return {**choice, "name": SEARCH_NAME if kind == "search" else FETCH_NAME} if kind else choice
 
-    def _marked(self) -> list[Message]:
-        """Return the history with a cache breakpoint on the newest results, if the caller caches and a place is left.
-
-        Where the whole request is marked, the API sets that one itself, and refuses another of a different lifetime there.
-        """
-        if self.body.get("cache_control"):
-            return self.messages
-        used = _breakpoints(self.body)
-        last = self.messages[-1]
-        if not (0 < used < MAX_BREAKPOINTS and self.platform.caching) or isinstance(last["content"], str):
-            return self.messages
-        content = [*last["content"][:-1], {**last["content"][-1], "cache_control": CACHE_CONTROL}]
-        return [*self.messages[:-1], {**last, "content": content}]
-
     # --- what comes back --------------------------------------------------------------------------------------------
 
     def open(self, message: Mapping[str, Any]) -> bool:
         """Take the head of a reply; return whether it is the first one, which gives the whole its id and model."""
         first = not self.head
+        self.container = container_in(message) or self.container
         if first:
             self.head = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
         return first
@@ -168,7 +167,8 @@ class Conversation:
 
     def take(self, reply: Reply, tail: Mapping[str, Any]) -> list[Call]:
         """Take a whole reply; return the calls to run. Without any, `done` says whether it was the last reply."""
-        self._reply, self.tail, self.results = reply, dict(tail), {}
+        self._reply, self.results = reply, {}
+        self._end(tail)
         self.ids.take()
         self.usage = summed(self.usage, reply.usage_fields)
         own = [b for b in reply.content if _is_own(b)]
@@ -184,6 +184,11 @@ class Conversation:
         self._keep_content()
         self.done = not self._ask_for_words()
         return []
+
+    def _end(self, tail: Mapping[str, Any]) -> None:
+        """Take what ends a reply; the caller's message ends with that of the last one."""
+        self.container = container_in(tail) or self.container
+        self.tail = with_container(tail, self.container) if self.container else dict(tail)
 
     def give(self, outputs: Mapping[str, ToolOutput]) -> dict[str, Block]:
         """Take the outputs of the calls; return the native result of each, by the call's id."""
@@ -229,7 +234,9 @@ class Conversation:
 
     def _native(self, call_id: str, kind: Kind, output: ToolOutput, same_as: str = "") -> Block:
         facts = packed_facts(same_as, after_last_call(self._reply.content).get(call_id), cited=self.cited)
-        return result_block(kind, server_id(call_id, self.requests), output, self.bounds, facts)
+        made = result_block(kind, server_id(call_id, self.requests), output, self.bounds, facts)
+        caller = next((block.get("caller") for block in self._reply.content if block.get("id") == call_id), None)
+        return {**made, "caller": caller} if caller else made
 
     def _keep_content(self) -> None:
         for block in self._reply.content:
@@ -273,24 +280,11 @@ class Conversation:
     def total_usage(self) -> dict[str, Any]:
         """Return the usage of all requests together, with the calls that were run here as server tool uses."""
         ran = {"web_search_requests": self.searches, "web_fetch_requests": self.fetches}
-        return summed(self.usage, {"server_tool_use": summed(ran, self.usage.get("server_tool_use") or {})})
+        return {**self.usage, "server_tool_use": summed(ran, self.usage.get("server_tool_use") or {})}
 
 
 def _is_own(block: Mapping[str, Any]) -> bool:
     return block.get("type") == "tool_use" and block.get("name") in UPSTREAM_NAMES
-
-
-def _breakpoints(body: Mapping[str, Any]) -> int:
-    """Return how many cache breakpoints a request has."""
-    places: list[Any] = [body, *_listed(body.get("system")), *_listed(body.get("tools"))]
-    for message in body.get("messages") or ():
-        for block in _listed(message.get("content")):
-            places += [block, *_listed(block.get("content") if isinstance(block, Mapping) else None)]
-    return sum(isinstance(place, Mapping) and bool(place.get("cache_control")) for place in places)
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
 
 
 __all__ = ["Conversation"]

@@ -16,7 +16,7 @@ from ipy_websearch.events import Money
 from ipy_websearch.interception.conversation import Conversation, Grant
 from ipy_websearch.interception.detection import NATIVE_NAMES, UPSTREAM_NAMES, Bounds, Wanted, capped, wanted_tools
 from ipy_websearch.interception.replay import expanded, has_native, has_own
-from ipy_websearch.interception.run import InterceptedRun
+from ipy_websearch.interception.run import InterceptedRun, least_tokens
 from ipy_websearch.interception.shape import may_cite
 from ipy_websearch.interception.sources import Sources
 from ipy_websearch.interception.tools import asked_count, bare_domains, fetch_tool, search_tool
@@ -132,7 +132,7 @@ class WebSearchInterceptor:
         session = self.session
         users_own()  # a price file that is wrong is said once, and before anything is paid for
         bounds = {kind: capped(b, self._max_uses) for kind, b in wanted.bounds.items()}
-        purse = session.budgets.purse(str(body.get("model")), None)
+        purse = session.budgets.purse(str(body.get("model")), None, least=least_tokens(body))
         tools = [
             fetch_tool(session.reader, bound) if kind == "fetch" else self._search(session, bound, purse.bounded)
             for kind, bound in bounds.items()
@@ -217,7 +217,7 @@ def _is_sound(message: Any) -> bool:
 
 
 def _grant(purse: CeilingPurse, body: Mapping[str, Any]) -> Grant:
-    def grant(draft: Mapping[str, Any], final: bool) -> int:
+    def grant(draft: Mapping[str, Any], final: bool) -> int | None:
         return purse.grant(str(body.get("model")), estimate_tokens(draft), int(body.get("max_tokens") or 0), final=final)
 
     return grant

@@ -4,7 +4,7 @@ What was searched here comes back as it was: real calls with real results, in th
 nothing is searched twice and thinking stays where it was. Results that only look like ours (made up, altered, or from
 another installation) are none: what was asked and the titles that were named are all the model is told. Calls that the API
 itself once ran are told as text, since their results cannot be read by anybody else. Calls of the caller's own tools stay
-open for the results that the caller sends.
+open for the results that the caller sends. Cache breakpoints stay on what they were set on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ipy_websearch.interception.breakpoints import in_order, of_block
 from ipy_websearch.interception.detection import FETCH_NAME, SEARCH_NAME, UPSTREAM_NAMES
 from ipy_websearch.interception.opaque import MARK
 from ipy_websearch.interception.reading import read_result, told
@@ -63,8 +64,8 @@ def expanded(
     if not has_native(messages) and not any(_cites(block) for m in messages for block in _assistant_blocks(m)):
         history.add([dict(message) for message in messages])
         return history.messages
-    pending: list[Block] = []
-    for message in messages:
+    pending: list[dict[str, Any]] = []
+    for message in _joined(messages):
         if pending:
             message = history.with_results(message, pending)
         parts = _assistant_blocks(message)
@@ -97,9 +98,7 @@ class _History:
         if message.get("role") != "user":
             self.add([{"role": "user", "content": list(pending)}])
             return dict(message)
-        content = message.get("content")
-        rest = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-        return {**message, "content": [*pending, *rest]}
+        return {**message, "content": [*pending, *_content(message)]}
 
 
 def _assistant_blocks(message: Block) -> Sequence[Block]:
@@ -107,6 +106,24 @@ def _assistant_blocks(message: Block) -> Sequence[Block]:
     if message.get("role") != "assistant" or isinstance(content, str) or not content:
         return ()
     return [block for block in content if isinstance(block, Mapping)]
+
+
+def _joined(messages: Sequence[Block]) -> list[Block]:
+    """Return the messages with neighbours of the assistant as one: a call may stand apart from its result.
+
+    The API combines them too (anthropic 2.11 `types/message_create_params.py`, read 2026-11).
+    """
+    joined: list[Block] = []
+    for message in messages:
+        if joined and message.get("role") == joined[-1].get("role") == "assistant":
+            message = {**message, "content": [*_content(joined.pop()), *_content(message)]}
+        joined.append(message)
+    return joined
+
+
+def _content(message: Block) -> list[Any]:
+    content = message.get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
 
 
 def _is_native(block: Block) -> bool:
@@ -129,7 +146,7 @@ class _Turns:
     def __init__(self, history: _History) -> None:
         self._history = history
         self._turn: list[Block] = []
-        self._results: list[Block] = []
+        self._results: list[dict[str, Any]] = []
         self._open = 0
         self._round: int | None = None
         self._rest: tuple[str, ...] | None = None
@@ -138,7 +155,7 @@ class _Turns:
         self._answered: set[int] = set()
         self._last: dict[int, int] = {}
 
-    def take(self, content: Sequence[Block]) -> list[Block]:
+    def take(self, content: Sequence[Block]) -> list[dict[str, Any]]:
         """Take a message's blocks in; return the results that belong into the user's turn after it."""
         self._answered = _answered(content)
         self._last = {own[0]: n for n in sorted(self._answered) if (own := own_call(content[n].get("id")))}
@@ -156,7 +173,7 @@ class _Turns:
                 self._plain(block)
         if self._turn:
             self._history.add([{"role": "assistant", "content": self._turn}])
-        return self._results
+        return in_order(self._results, self._turn)
 
     def _goes_on(self, n: int, block: Block) -> bool:
         """Say whether a block behind results belongs to the reply with their calls."""
@@ -172,8 +189,8 @@ class _Turns:
         return self._silent and block.get("type") == "tool_use"
 
     def _flush(self) -> None:
-        turn, results = {"role": "assistant", "content": self._turn}, {"role": "user", "content": self._results}
-        self._history.add([turn, results])
+        results = in_order(self._results, self._turn)
+        self._history.add([{"role": "assistant", "content": self._turn}, {"role": "user", "content": results}])
         self._turn, self._results, self._round, self._rest = [], [], None, None
 
     def _call(self, block: Block, answered: bool) -> None:
@@ -189,7 +206,10 @@ class _Turns:
         self._asked[str(block.get("id"))] = block
         self._round, self._open = own[0], self._open + 1
         name = SEARCH_NAME if block.get("name") == "web_search" else FETCH_NAME
-        self._turn.append({"type": "tool_use", "id": own[1], "name": name, "input": block.get("input") or {}})
+        call = {"type": "tool_use", "id": own[1], "name": name, "input": block.get("input") or {}}
+        if caller := block.get("caller"):
+            call["caller"] = caller
+        self._turn.append({**call, **of_block(block)})
 
     def _give(self, block: Block, asked_for: bool) -> None:
         call_id = str(block.get("tool_use_id"))
@@ -201,13 +221,14 @@ class _Turns:
             citable = bool(read.output.passages) and self._history.platform.search_results
             changed = not read.same or (citable and read.cited != cited)
             self._history.altered = self._history.altered or changed
-            self._results.append(upstream_result(own[1], read.output, self._history.platform, cited=cited))
+            result = upstream_result(own[1], read.output, self._history.platform, cited=cited)
+            self._results.append({**result, **of_block(block)})
             self._open, self._rest, self._silent = self._open - 1, read.rest, _is_silent(block, read.rest)
         elif self._history.keep_foreign:
             self._plain(block)
         else:
             self._history.altered = True
-            self._plain({"type": "text", "text": told(asked, block)})
+            self._plain({"type": "text", "text": told(asked, block), **of_block(block)})
 
     def _plain(self, block: Block) -> None:
         kind = block.get("type")

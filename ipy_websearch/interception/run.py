@@ -25,7 +25,7 @@ from ipy_websearch.ledger import Ledger
 from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.loop.counting import counted
 from ipy_websearch.model.reply import Reply
-from ipy_websearch.purse import CeilingPurse
+from ipy_websearch.purse import MIN_ANSWER_TOKENS, CeilingPurse
 
 KEPT_S = 0.5
 """Seconds for which what happened waits for the end of its call, and rows then for those of other calls; a kill of the process
@@ -63,7 +63,10 @@ def _write_held() -> None:
 
 
 class InterceptedRun:
-    """A call under way. `done` is True when the caller's message is complete; `spent` is told what the call has cost."""
+    """A call under way. `done` is True when the caller's message is complete; `spent` is told what the call has cost.
+
+    `attempts` counts how often the newest request was sent.
+    """
 
     def __init__(
         self, conversation: Conversation, booking: Booking, purse: CeilingPurse, spent: Callable[[Money], None]
@@ -79,7 +82,9 @@ class InterceptedRun:
         self._since = time.monotonic()
         self._writer = EventWriter(conversation)
         self._reply = Reply()
+        self.attempts = 0
         self._pending: dict[str, Any] | None = None
+        self._held = True  # the money for the request under way
         self._sent: dict[str, Any] = {}
         self._tail: Mapping[str, Any] = {}
         self._start = 0.0
@@ -107,14 +112,28 @@ class InterceptedRun:
     def next_body(self) -> dict[str, Any] | None:
         """Return the request to send: the same one until its reply was taken; None when the message has to end here.
 
+        Where the money that was held for it is spent or given back, money is asked for again, and the request may become a
+        smaller one, or the last.
+
         Raises:
-            BudgetExceededError: the session's ceiling does not reach for the first request; nothing was sent.
+            BudgetExceededError: the session's ceiling does not reach for a request, and there is nothing yet to end with.
         """
-        if self._pending is None and not self.done:
-            self._pending = self.conversation.request()
-            if self._pending is None and not self.begun:
+        if self.done:
+            return None
+        if self._pending is None:
+            self.attempts = 0
+        elif not self._held:
+            self._pending = None
+            self.conversation.requests -= 1
+        if self._pending is None:
+            self._pending = self._sent = self.conversation.request() or {}
+        if not self._pending:
+            self._pending = None
+            if not self.conversation.content:
                 raise BudgetExceededError(self._purse.refusal(str(self.conversation.body.get("model")), 0))
-            self._sent, self._start = self._pending or {}, time.perf_counter()
+            return None
+        self._held, self._start = True, time.perf_counter()
+        self.attempts += 1
         return self._pending
 
     def begin(self) -> None:
@@ -180,6 +199,7 @@ class InterceptedRun:
         """Book what broke off or was no longer wanted, and give back the money that was held; it may be called again."""
         self.drop()
         self._book_all()
+        self._held = not self._purse.bounded
         self.booking.charges(self._purse.close(), status="interrupted")
         cost, told = self.booking.cost_usd, self._told
         self._spent(None if cost is None or told is None else cost - told)
@@ -203,6 +223,7 @@ class InterceptedRun:
         usage, estimated = counted(reply.usage_fields, self._sent, reply.content)
         if bounded := self._purse.bounded:
             self._purse.settle(usage, lost=lost)
+            self._held = False
         self._happened(
             ModelResponded(
                 step=self.conversation.requests,
@@ -234,3 +255,16 @@ class InterceptedRun:
                 continue
             for ceiling in self._purse.ceilings:  # nothing was reserved, and the price is known now
                 ceiling.settle(Decimal(0), after - before)
+
+
+def least_tokens(body: Mapping[str, Any]) -> int:
+    """Return the tokens that a reply to a request must be able to have: room for all of its thinking, and for an answer.
+
+    The API refuses a `max_tokens` that is not above the thinking's budget (but where the caller's own is not, either).
+    """
+    thinking = body.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) and thinking.get("type") == "enabled" else None
+    wanted = body.get("max_tokens")
+    if not isinstance(budget, int) or not isinstance(wanted, int) or wanted <= budget:
+        return MIN_ANSWER_TOKENS
+    return min(wanted, budget + MIN_ANSWER_TOKENS)

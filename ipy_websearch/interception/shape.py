@@ -46,13 +46,18 @@ def own_call(server: Any) -> tuple[int, str] | None:
 
 
 def server_tool_use(block: Mapping[str, Any], number: int) -> Block:
-    """Return the model's call of our tool as the call of a server tool."""
+    """Return the model's call of our tool as the call of a server tool.
+
+    Its `caller` is the model's own: the API's replies say it or not, by their age and not by the tool's version, and what is
+    sent back has to say what was sent.
+    """
     name = NATIVE_NAMES[UPSTREAM_NAMES[str(block["name"])]]
     return {
         "type": "server_tool_use",
         "id": server_id(str(block.get("id")), number),
         "name": name,
         "input": block.get("input") or {},
+        **({"caller": caller} if (caller := block.get("caller")) else {}),
     }
 
 

@@ -1,8 +1,8 @@
 """Runs the tool calls of one reply: all at the same time, each failure as a result, none beyond a limit.
 
 Every call gets exactly one output, in the order of the calls. A call that may not run any more (searches, money, time) gets
-an error that names the limit. The same call runs once in an answer; a repeated one is told where its results stand. A paid call
-that a time limit cuts off went out, and counts at its price.
+an error that names the limit. The same call runs once in an answer; a repeated one is told where its results stand, unless it
+failed: then it may be tried again, and counts again. A paid call that a time limit cuts off went out, and counts at its price.
 """
 
 from __future__ import annotations
@@ -204,6 +204,8 @@ class CallRunner:
 
     def _end(self, call: Call, output: ToolOutput, seconds: float) -> list[Event]:
         self.outputs[call.id] = output
+        if output.is_error:
+            self._first_ids = {key: first for key, first in self._first_ids.items() if first != call.id}
         self.context.known_urls.update(output.urls)
         block = None if self.render is None else self.blocks.setdefault(call.id, self.render(call.id, output))
         panel: Panel | None = None

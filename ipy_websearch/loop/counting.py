@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.model.requests import estimate_tokens, prompt_tokens
 from ipy_websearch.usage import Usage, reported
 
 CHARS_PER_TOKEN = 4
@@ -28,7 +28,9 @@ def counted(fields: Any, body: Mapping[str, Any], content: Any) -> tuple[Usage, 
     read, written = reported(fields, "input_tokens"), reported(fields, "output_tokens")
     if not read:
         cached = replace(usage, input_tokens=0).total_input_tokens
-        usage = replace(usage, input_tokens=max(0, estimate_tokens(body) - cached))
+        # What the API's own tools may add is counted where they were used: cut off before that, the prompt alone was read.
+        sent = estimate_tokens(body) if _searched(content) else prompt_tokens(body)
+        usage = replace(usage, input_tokens=max(0, sent - cached))
     if not written:
         usage = replace(usage, output_tokens=written_tokens(content))
     return usage, not (read and written)
@@ -36,6 +38,13 @@ def counted(fields: Any, body: Mapping[str, Any], content: Any) -> tuple[Usage, 
 
 def written_tokens(content: Any) -> int:
     """Return about how many tokens the blocks of a reply have: one for four characters."""
-    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []
-    chars = sum(len(str(b.get("text") or b.get("thinking") or b.get("input") or "")) for b in blocks)
+    chars = sum(len(str(b.get("text") or b.get("thinking") or b.get("input") or "")) for b in _blocks(content))
     return chars // CHARS_PER_TOKEN
+
+
+def _searched(content: Any) -> bool:
+    return any(block.get("type") == "server_tool_use" for block in _blocks(content))
+
+
+def _blocks(content: Any) -> list[Mapping[str, Any]]:
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []

@@ -28,11 +28,11 @@ class Purse(Protocol):
         """Whether there is a ceiling at all; without one nobody counts the tokens of a request beforehand."""
         ...
 
-    def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int:
-        """Return the `max_tokens` that the next request may ask for: `wanted`, less, or 0 when money does not reach.
+    def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int | None:
+        """Return the `max_tokens` that the next request may ask for: `wanted`, less, or None when money does not reach.
 
-        Unless the request is `final`, enough for a final answer afterwards is kept back. A grant over 0 is reserved until
-        `settle`.
+        Unless the request is `final` or wants 0, which only fills the cache, enough for a final answer afterwards is kept
+        back. A grant is reserved until `settle`.
         """
         ...
 

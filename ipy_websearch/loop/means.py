@@ -32,13 +32,17 @@ class Draft:
 
 @dataclass(slots=True)
 class Means:
-    """What the requests of one run are made from, and the purse that they are held to."""
+    """What the requests of one run are made from, and the purse that they are held to.
+
+    `container` is what the platform ran code in last: code that waits goes on nowhere else.
+    """
 
     job: Job
     tools: Mapping[str, Tool]
     platform: Platform
     purse: Purse
     meter: Meter
+    container: Mapping[str, Any] | None = None
     _definitions: list[Mapping[str, Any]] = field(default_factory=list)
 
     def draft(self, messages: list[Message], *, final: bool) -> Draft:
@@ -71,7 +75,7 @@ class Means:
         last: dict[str, str] | None = {"type": "none"}
         if self.job.columns:
             last = {"type": "tool", "name": TABLE_TOOL} if forces_tools(self.job.model) else None
-        return build_request(
+        body = build_request(
             model=self.job.model,
             system=self.job.system,
             messages=messages,
@@ -80,6 +84,7 @@ class Means:
             platform=self.platform,
             tool_choice=last if final and self._definitions else None,
         )
+        return {**body, "container": self.container["id"]} if self.container else body
 
     def _without_newest_results(self, messages: list[Message]) -> list[Message] | None:
         """Return the history with errors that name the ceiling in place of the newest results, None when there are none."""

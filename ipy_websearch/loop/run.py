@@ -32,7 +32,7 @@ from ipy_websearch.loop.limits import Meter, OpenPurse, Purse
 from ipy_websearch.loop.means import Means
 from ipy_websearch.loop.prompts import FINAL_NUDGE
 from ipy_websearch.loop.stops import stop_note
-from ipy_websearch.loop.table import TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
+from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
 from ipy_websearch.loop.text import no_answer
 from ipy_websearch.loop.turn import Turn
 from ipy_websearch.model.client import ModelClient
@@ -121,7 +121,12 @@ class AnswerLoop:
                     yield self._kept(outcome)
             if not going:
                 break
-        yield Finished(self.partial(self.meter.reached))
+        yield self._finished()
+
+    def _finished(self) -> Finished:
+        if self.job.columns and self.rows is None and NO_TABLE not in self.notices:
+            self.notices.append(NO_TABLE)
+        return Finished(self.partial(self.meter.reached))
 
     def partial(self, limit: LimitName | None) -> Answer:
         """Return the answer as far as it is, with a legal history."""
@@ -164,6 +169,7 @@ class AnswerLoop:
         self._taken = True
         reply = self.turn.reply or Reply()
         self.stop_reason = reply.stop_reason
+        self.means.container = reply.container or self.means.container
         content = reply.content if reply.complete else [b for b in reply.content if b.get("type") == "text"]
         if turn := assistant_message(content):
             if self.messages[-1]["role"] == "assistant":  # it goes on after a pause

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any
 
 import anthropic
 
 from ipy_websearch.model import driving
 from ipy_websearch.model.arriving import arriving_async
-from ipy_websearch.model.driving import LOST, PING, Driver, Written, error_event
-from ipy_websearch.model.frames import AsyncBody
+from ipy_websearch.model.driving import LOST, PING, Driver, error_event
+from ipy_websearch.model.streamed import AsyncBody, Written, elsewhere
 
 
 class Awaiting(Driver):
@@ -25,6 +26,7 @@ class Awaiting(Driver):
     """
 
     _task: asyncio.Future[None] | None = None
+    _loop: asyncio.AbstractEventLoop
 
     async def answer(self) -> Any:
         """Return the response for the caller, or the error response of a request that failed."""
@@ -41,18 +43,32 @@ class Awaiting(Driver):
             raise
         if refused:
             self.run.close()
-        return response if refused else self.streamed(response, AsyncBody)
+            return response
+        self._loop = asyncio.get_running_loop()
+        return self.streamed(response, AsyncBody)
 
     async def _shut(self, events: Any) -> None:
         """End the stream. Where another task is reading it, that task ends it as soon as it comes to it."""
         self.stopped = True
-        if events.ag_running:
+        if events is not None and events.ag_running:
             if self._task is not None:
                 self._task.cancel()
             await self._hang_up()
+            return
+        if events is None:
+            self._unread()
         else:
             await events.aclose()
-            await self._close()  # one that was never begun has not done that itself
+        await self._close()  # one that was never begun has not done that itself
+
+    def _unread(self) -> None:
+        self.run.lost()
+        self.run.close()
+
+    def _dropped(self) -> None:
+        elsewhere(self._unread)
+        with suppress(RuntimeError):  # the loop has ended, and the connection with it
+            self._loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._hang_up()))
 
     async def _hang_up(self) -> None:
         if self._response is not None:
@@ -61,34 +77,37 @@ class Awaiting(Driver):
     async def _whole(self) -> Any:
         while (request := self.next_request()) is not None:
             response = await self._send(request)
+            if response is None:
+                break
             if self.refused(response):
                 return response
             self.run.begin()
             self.run.message(self.whole(response, await response.http_response.aread()))
-            if self.run.taken(response.headers.get("request-id")):
+            if self.take(response):
                 await self.run.run_calls()
-        return self.response(message=self.run.final())
+        return self.finished()
 
     async def _send(self, request: Any) -> Any:
-        attempt = 0
-        while True:
-            attempt += 1
+        """Send a request until it is answered; return the response, None when there is no money to send it again."""
+        while request is not None:
             try:
                 response, text = await self.call_next(request), ""
                 if response.status_code < 400:
                     return response
                 text = str((await response.http_response.aread())[:1_000])
             except anthropic.APIConnectionError as exc:
-                if (wait := self.wait(None, str(exc), attempt)) is None:
-                    self.given_up(exc)
+                self.given_up(exc)
+                if (wait := self.wait(None, str(exc))) is None:
                     raise
             except (asyncio.CancelledError, KeyboardInterrupt) as exc:
                 self.given_up(exc)
                 raise
             else:
-                if (wait := self.wait(response, text, attempt)) is None:
+                if (wait := self.wait(response, text)) is None:
                     return response
             await asyncio.sleep(wait)
+            request = self.next_request()
+        return None
 
     async def _events(self, written: Written) -> AsyncGenerator[Any, None]:
         try:
@@ -155,7 +174,7 @@ class Awaiting(Driver):
         except anthropic.APIConnectionError as exc:
             self.problem = error_event(str(exc))
             return
-        if self.refused(response):
+        if response is not None and self.refused(response):
             self.failed(response, await response.http_response.aread())
             return
         self._response = response

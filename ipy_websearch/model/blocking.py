@@ -16,8 +16,9 @@ import anthropic
 
 from ipy_websearch.model import driving
 from ipy_websearch.model.arriving import arriving
-from ipy_websearch.model.driving import LOST, PING, Block, Driver, Run, Written, error_event
-from ipy_websearch.model.frames import Body
+from ipy_websearch.model.driving import LOST, PING, Block, Driver, error_event
+from ipy_websearch.model.runs import Run
+from ipy_websearch.model.streamed import Body, Written, elsewhere
 
 
 class Blocking(Driver):
@@ -47,11 +48,21 @@ class Blocking(Driver):
     def _shut(self, events: Any) -> None:
         """End the stream. Where another thread is reading it, that thread ends it as soon as it comes to it."""
         self.stopped = True
-        if events.gi_running:
+        if events is not None and events.gi_running:
             self._hang_up()
+            return
+        if events is None:
+            self._unread()
         else:
             events.close()
             self._end()  # one that was never begun has not done that itself
+
+    def _dropped(self) -> None:
+        elsewhere(self._unread)
+
+    def _unread(self) -> None:
+        self.run.lost()
+        self._end()
 
     def _hang_up(self) -> None:
         if self._response is not None:
@@ -65,14 +76,16 @@ class Blocking(Driver):
     def _whole(self) -> Any:
         while (request := self.next_request()) is not None:
             response = self._send(request)
+            if response is None:
+                break
             if self.refused(response):
                 return response
             self.run.begin()
             self.run.message(self.whole(response, response.http_response.read()))
-            if self.run.taken(response.headers.get("request-id")):
+            if self.take(response):
                 for _ in self._block(self.run.run_calls, driving.PING_S):
                     pass
-        return self.response(message=self.run.final())
+        return self.finished()
 
     def _send(self, request: Any) -> Any:
         attempts = self._attempts(request)
@@ -84,26 +97,29 @@ class Blocking(Driver):
             time.sleep(wait)
 
     def _attempts(self, request: Any) -> Generator[float, None, Any]:
-        """Send a request until it is answered; yields the seconds to wait in between, and returns the response."""
-        attempt = 0
-        while True:
-            attempt += 1
+        """Send a request until it is answered; yields the seconds to wait in between, and returns the response.
+
+        It returns None when there is no money to send it again.
+        """
+        while request is not None:
             try:
                 response, text = self.call_next(request), ""
                 if response.status_code < 400:
                     return response
                 text = str(response.http_response.read()[:1_000])
             except anthropic.APIConnectionError as exc:
-                if (wait := self.wait(None, str(exc), attempt)) is None:
-                    self.given_up(exc)
+                self.given_up(exc)
+                if (wait := self.wait(None, str(exc))) is None:
                     raise
             except KeyboardInterrupt as exc:
                 self.given_up(exc)
                 raise
             else:
-                if (wait := self.wait(response, text, attempt)) is None:
+                if (wait := self.wait(response, text)) is None:
                     return response
             yield wait
+            request = self.next_request()
+        return None
 
     def _events(self, written: Written) -> Generator[Any, None, None]:
         try:
@@ -150,7 +166,7 @@ class Blocking(Driver):
         except anthropic.APIConnectionError as exc:
             self.problem = error_event(str(exc))
             return None
-        if self.refused(response):
+        if response is not None and self.refused(response):
             self.failed(response, response.http_response.read())
             return None
         return response

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import anthropic
 import httpx2
 
-from ipy_websearch.errors import ModelError
+from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.http.response import retry_after
 from ipy_websearch.model.arriving import message_in
+from ipy_websearch.model.attempts import Attempts, went_out
 from ipy_websearch.model.finished import WholeResponse, parse_now
-from ipy_websearch.model.frames import EventClient, Parsed, frame
-from ipy_websearch.model.retry import MAX_RETRIES, retry_wait_s
+from ipy_websearch.model.frames import EventClient
+from ipy_websearch.model.runs import Run
+from ipy_websearch.model.streamed import StreamedResponse, Written
 
 Event = dict[str, Any]
 Block = Callable[[Callable[[], Any], float], Generator[None, None, None]]
@@ -35,41 +37,11 @@ PING: Event = {"type": "ping"}
 LOOK_S = 0.25
 """Seconds after which a blocking stream that waits looks whether it is still wanted."""
 
-Written = Callable[[list[Event]], Sequence[Any]]
-"""Writes events as the caller reads them: `framed_events` or `parsed_events`."""
-
-_RAW = "x-stainless-raw-response"
 _EMPTY = (204, 205)
 _OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
 
 LOST = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError)
 """What is raised when a connection breaks in the middle of a reply, or when what comes is no JSON."""
-
-
-class Run(Protocol):
-    """What the drivers need of a run; see `interception.run`."""
-
-    @property
-    def done(self) -> bool: ...
-    @property
-    def begun(self) -> bool: ...
-    @property
-    def written(self) -> bool: ...
-    @property
-    def complete(self) -> bool: ...
-    def draft(self) -> dict[str, Any]: ...
-    def next_body(self) -> dict[str, Any] | None: ...
-    def begin(self) -> None: ...
-    def event(self, raw: Event) -> list[Event]: ...
-    def message(self, message: Mapping[str, Any]) -> None: ...
-    def taken(self, request_id: str | None = None) -> bool: ...
-    async def run_calls(self) -> None: ...
-    def results(self) -> list[Event]: ...
-    def end(self) -> list[Event]: ...
-    def final(self) -> dict[str, Any]: ...
-    def drop(self) -> None: ...
-    def lost(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class Driver:
@@ -81,48 +53,63 @@ class Driver:
         self.request = request
         self.call_next = call_next
         self.first: Any = None
-        self.retries: int = request.options.get_max_retries(MAX_RETRIES) if retries is None else retries
+        self.attempts = Attempts(run, request, retries)
         self.problem: Event | None = None
         self.stopped = False
         self._since = time.perf_counter()
+        self._streaming = False
         self._response: Any = None
         self._broken: Event | None = None
-        self._failures = 0
+
+    def go_on_from(self, earlier: Driver) -> None:
+        """Take over from the driver that had the same run before."""
+        self.first, self.attempts.client = earlier.first, earlier.attempts.client
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
     def next_request(self) -> Any:
-        """Return the next request, None when the caller's message is complete."""
-        body = None if self.run.done else self.run.next_body()
+        """Return the next request, or the same once more; None when the caller's message is complete.
+
+        Raises:
+            BudgetExceededError: there is no money for a first one; a stream that has begun ends with it.
+        """
+        try:
+            body = self.run.next_body()
+        except BudgetExceededError as exc:
+            if not self._streaming:
+                raise
+            self.problem, body = error_event(str(exc)), None
         if body is None:
             return None
         return with_body(self.request, {**body, "stream": True} if self.request.stream else body)
 
-    def wait(self, failure: Any, text: str, attempt: int) -> float | None:
+    def wait(self, failure: Any, text: str) -> float | None:
         """Return the seconds until a failed later request is sent again, None when it is not (or was the first one).
 
         `failure` is the response, or None when none came.
         """
-        if not self.run.begun or attempt > self.retries:
+        if not self.run.begun:
             return None
         if failure is None:
+            if not self._streaming and self.attempts.sdk_goes_on:
+                return None
             error = ModelError(text, kind="connection_error")
         else:
             error = ModelError(text, status=failure.status_code, retry_after=retry_after(failure.headers))
             if failure.headers.get("x-should-retry") == "false":
                 error.kind = "do_not_retry"
-        return retry_wait_s(error, min(attempt, MAX_RETRIES))
+        return self.attempts.wait_s(error)
 
     def given_up(self, exc: BaseException) -> None:
-        """Say that no answer to a request is waited for any more: by whom it was interrupted, or because it took too long."""
-        cause = exc.__cause__
-        if not isinstance(exc, anthropic.APIConnectionError) or isinstance(cause, httpx2.ReadTimeout | httpx2.WriteTimeout):
+        """Say that no answer to a request is waited for any more, and why: what went out is booked."""
+        if went_out(exc):
             self.run.lost()
 
     def refused(self, response: Any) -> bool:
         """Say whether a response is no reply: an error, a redirect, nothing. A later one must not make the SDK begin anew."""
         if 200 <= response.status_code < 300 and response.status_code not in _EMPTY:
-            self.first = self.first or response
+            if self.first is None:
+                self.first, self.attempts.client = response, getattr(response, "_client", None)
             return False
         if self.run.begun:
             response.http_response.headers["x-should-retry"] = "false"
@@ -138,6 +125,11 @@ class Driver:
             return message_in(data)
         except ValueError as exc:
             raise anthropic.APIResponseValidationError(response.http_response, None, message=str(exc)) from None
+
+    def take(self, response: Any) -> bool:
+        """Take a reply that is complete; return whether calls are to be run."""
+        self.attempts.answered()
+        return self.run.taken(response.headers.get("request-id"))
 
     # --- a streamed reply -------------------------------------------------------------------------------------------
 
@@ -175,14 +167,12 @@ class Driver:
         """Take the reply, or what there is of it; return the seconds to wait before it is asked for again, and whether
         calls are to be run."""
         if self._broken is None and self.run.complete:
-            self._failures = 0
-            return None, self.run.taken(response.headers.get("request-id"))
-        self._failures += 1
+            return None, self.take(response)
         self.run.drop()
-        if self.run.written or self._failures > self.retries:
+        wait = None if self.run.written else self.attempts.wait_s(ModelError("", kind="truncated"))
+        if wait is None:
             self.problem = self._broken or error_event("the model's answer ended too soon")
-            return None, False
-        return retry_wait_s(ModelError("", kind="truncated"), min(self._failures, MAX_RETRIES)), False
+        return wait, False
 
     def rest(self) -> list[Event]:
         """Return the events that follow on a reply's own: results, and what was held back for them."""
@@ -204,50 +194,51 @@ class Driver:
         raise NotImplementedError
 
     def _shut(self, events: Any) -> Any:
-        """End that stream, whoever reads it."""
+        """End that stream (None: nobody began to read it), whoever reads it."""
+        raise NotImplementedError
+
+    def _dropped(self) -> None:
+        """Put things in order after a stream that nobody read or closed, from a finalizer."""
         raise NotImplementedError
 
     # --- what the caller gets ---------------------------------------------------------------------------------------
 
-    @property
-    def wants_bytes(self) -> bool:
-        """Whether the caller asked for the raw response of a stream."""
-        headers = self.request.headers
-        return self.request.cast_to is httpx2.Response or any(name.lower() == _RAW for name in headers)
-
-    def streamed(self, response: Any, body: Callable[[Any, Any], Any]) -> Any:
+    def streamed(self, response: Any, body: Callable[..., Any]) -> Any:
         """Return the caller's stream, of which `response` is the first reply; `body` makes what it is read from."""
-        self._response = response
-        raw = self.wants_bytes
-        events = self._events(framed_events if raw else parsed_events)
-        return self.response(None if raw else events, stream=body(events if raw else (), lambda: self._shut(events)))
+        self._response, self._streaming = response, True
+        return self._as_asked(StreamedResponse(*self._head(), body(self._events, self._shut, self._dropped)))
 
-    def response(self, events: Any = None, *, stream: Any = None, message: dict[str, Any] | None = None) -> Any:
-        """Return the SDK's response with the first one's headers and another body: a message, or a stream (of `events`)."""
+    def finished(self) -> Any:
+        """Return the caller's message."""
+        message = self.run.final()
+        raw = WholeResponse(*self._head(), message)
+        made = self._as_asked(raw)
+        if made is not raw:
+            parse_now(made, message)
+        return made
+
+    def _head(self) -> tuple[int, Any, Any]:
+        """Return status, headers and request of the caller's response: those of the first reply."""
         original = self.first.http_response
         headers = [(name, value) for name, value in original.headers.raw if name.lower() not in _OF_THE_BODY]
         headers.append((b"content-type", b"text/event-stream; charset=utf-8" if self.request.stream else b"application/json"))
-        client, status, request = self.first._client, original.status_code, original.request
-        raw: httpx2.Response
-        if message is None:
-            raw = httpx2.Response(status, headers=headers, request=request, stream=stream)
-        else:
-            raw = WholeResponse(message, status, headers, request)
+        return original.status_code, headers, original.request
+
+    def _as_asked(self, raw: httpx2.Response) -> Any:
+        """Return a response as the caller asked for it: bare, or as one of the SDK's."""
         raw.elapsed = timedelta(seconds=time.perf_counter() - self._since)
         if self.request.cast_to is httpx2.Response:
             return raw
-        made = type(self.first)(
+        client = self.first._client
+        return type(self.first)(
             raw=raw,
             cast_to=self.request.cast_to,
-            client=EventClient(client, events) if self.request.stream else client,
+            client=EventClient(client) if self.request.stream else client,
             stream=self.request.stream,
             stream_cls=self.request.stream_cls,
             options=self.first._options,
-            retries_taken=self.first.retries_taken,
+            retries_taken=self.request.retries_taken,
         )
-        if message is not None:
-            parse_now(made, message)
-        return made
 
 
 def with_body(request: Any, body: dict[str, Any]) -> Any:
@@ -274,13 +265,3 @@ def raw_response(response: Any) -> Any:
 def error_event(message: str) -> Event:
     """Return the event with which a stream ends that could not go on."""
     return {"type": "error", "error": {"type": "api_error", "message": message}}
-
-
-def framed_events(events: list[Event]) -> list[bytes]:
-    """Return events as text, in one piece."""
-    return [b"".join(map(frame, events))] if events else []
-
-
-def parsed_events(events: list[Event]) -> list[Parsed]:
-    """Return events as the SDK's streams read them."""
-    return list(map(Parsed, events))

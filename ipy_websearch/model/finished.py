@@ -5,7 +5,7 @@ Nothing is written as text and read again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -18,20 +18,43 @@ from ipy_websearch.model.frames import encode
 
 
 class WholeResponse(httpx2.Response):
-    """A response that is a message; it becomes JSON text only for somebody who wants the text."""
+    """A response that is a message; it becomes JSON text only for somebody who wants the text, as often as that is."""
 
-    def __init__(self, message: dict[str, Any], status: int, headers: Any, request: Any) -> None:
-        super().__init__(status, headers=headers, request=request, stream=httpx2.ByteStream(b""))
+    def __init__(self, status: int, headers: Any, request: Any, message: dict[str, Any]) -> None:
+        super().__init__(status, headers=headers, request=request, stream=_Text(message))
         self.is_closed = self.is_stream_consumed = True
         self._message = message
 
     @cached_property
     def _content(self) -> bytes:  # type: ignore[override]
-        return encode(self._message).encode("utf-8", "replace")
+        return _text(self._message)
+
+    def iter_raw(self, chunk_size: int | None = None) -> Iterator[bytes]:
+        """Yield the text."""
+        return self.iter_bytes(chunk_size)
+
+    def aiter_raw(self, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        """The same for async clients."""
+        return self.aiter_bytes(chunk_size)
 
     def json(self, **options: Any) -> Any:
         """Return the message."""
         return super().json(**options) if options else self._message
+
+
+class _Text(httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    def __init__(self, message: dict[str, Any]) -> None:
+        self._message = message
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield _text(self._message)
+
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        yield _text(self._message)
+
+
+def _text(message: Mapping[str, Any]) -> bytes:
+    return encode(message).encode("utf-8", "replace")
 
 
 def parse_now(response: Any, message: Mapping[str, Any]) -> None:

@@ -1,17 +1,16 @@
 """Server-sent events as we read and write them, and what lets the SDK read ours without writing them first.
 
 A stream is read in the pieces in which it comes, many events at once; the SDK's own decoder takes one line at a time.
-A caller that streams gets its events as they are; only one that wants the raw response gets them as text. So a client whose
-platform streams something else than text (Bedrock's binary frames) reads ours all the same.
+The SDK's streams get our events as they are (`model.streamed`); all else is read as text. So a client whose platform streams
+something else than text (Bedrock's binary frames) reads ours all the same.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import httpx2
 from anthropic import _streaming
 
 from ipy_websearch.model.built import built
@@ -62,14 +61,13 @@ def _event(frame: bytes) -> dict[str, Any] | None:
 
 
 class EventClient:
-    """An SDK client that gives `events` (a generator of `Parsed`) whatever the response holds; None: text as everywhere.
+    """An SDK client whose streams take the events of our responses as they are, and read any other body as text.
 
     In all else it is the client that it stands for.
     """
 
-    def __init__(self, client: Any, events: Any = None) -> None:
+    def __init__(self, client: Any) -> None:
         self._of = client
-        self._events = events
 
     def _process_response_data(self, *, data: Any, cast_to: Any, response: Any) -> Any:
         made = built(cast_to, data)
@@ -79,18 +77,21 @@ class EventClient:
         return getattr(self._of, name)
 
     def _make_sse_decoder(self) -> Any:
-        return _streaming.SSEDecoder() if self._events is None else _Decoder(self._events)
+        return _Decoder()
 
 
 class _Decoder:
-    def __init__(self, events: Any) -> None:
-        self._events = events
+    def iter_bytes(self, pieces: Any) -> Any:
+        return _events(pieces) or _streaming.SSEDecoder().iter_bytes(pieces)
 
-    def iter_bytes(self, _: Any) -> Any:
-        return self._events
+    def aiter_bytes(self, pieces: Any) -> Any:
+        return _events(pieces) or _streaming.SSEDecoder().aiter_bytes(pieces)
 
-    def aiter_bytes(self, _: Any) -> Any:
-        return self._events
+
+def _events(pieces: Any) -> Any:
+    """Return the events of a body that has them, None for any other."""
+    events = getattr(pieces, "events", None)
+    return None if events is None else events()
 
 
 class Parsed(_streaming.ServerSentEvent):
@@ -106,32 +107,3 @@ class Parsed(_streaming.ServerSentEvent):
     def json(self) -> Any:
         """Return the event."""
         return self._parsed
-
-
-class Body(httpx2.SyncByteStream):
-    """The body of the caller's response; closing it is what `shut` does."""
-
-    def __init__(self, frames: Any, shut: Callable[[], None]) -> None:
-        self._frames = frames
-        self._shut = shut
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._frames)
-
-    def close(self) -> None:
-        self._shut()
-
-
-class AsyncBody(httpx2.AsyncByteStream):
-    """The same for async clients."""
-
-    def __init__(self, frames: Any, shut: Callable[[], Awaitable[None]]) -> None:
-        self._frames = frames
-        self._shut = shut
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        frames: AsyncIterator[bytes] = self._frames
-        return frames
-
-    async def aclose(self) -> None:
-        await self._shut()

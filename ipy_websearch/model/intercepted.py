@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import anthropic
 import httpx2
@@ -17,8 +17,9 @@ import httpx2
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.awaiting import Awaiting
 from ipy_websearch.model.blocking import Blocking
-from ipy_websearch.model.driving import Block, Run, raw_response, with_body
+from ipy_websearch.model.driving import Block, Driver, raw_response, with_body
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
+from ipy_websearch.model.runs import Run
 
 ClientT = TypeVar("ClientT")
 
@@ -86,11 +87,12 @@ class SearchMiddleware(anthropic.Middleware):
         self._block = block
         self._known = known
         self._lacks_search = False
-        self._kept: OrderedDict[str, Run] = OrderedDict()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     def handle(self, request: Any, call_next: Any) -> Any:
         """Answer one attempt of a blocking client."""
-        run, forced = self._begin(request), False
+        kept = self._found(request) if self._kept else None
+        run, forced = kept.driver.run if kept else self._begin(request), False
         if run is None:
             response = call_next(request)
             if not self._refused(response, request) or (run := self._forced(request)) is None:
@@ -100,17 +102,20 @@ class SearchMiddleware(anthropic.Middleware):
         if _path(request) == COUNT:
             return call_next(with_body(request, _count_body(run)))
         driver = Blocking(run, request, call_next, self._retries, self._block)
+        if kept:
+            driver.go_on_from(kept.driver)
         try:
             response = driver.answer()
-        except anthropic.APIConnectionError:
-            self._keep(request, run)
+        except anthropic.APIConnectionError as exc:
+            self._keep(driver, exc)
             raise
         self._learn(response, forced)
         return response
 
     async def handle_async(self, request: Any, call_next: Any) -> Any:
         """Answer one attempt of an async client."""
-        run, forced = self._begin(request), False
+        kept = self._found(request) if self._kept else None
+        run, forced = kept.driver.run if kept else self._begin(request), False
         if run is None:
             response = await call_next(request)
             if not self._refused(response, request) or (run := self._forced(request)) is None:
@@ -120,10 +125,12 @@ class SearchMiddleware(anthropic.Middleware):
         if _path(request) == COUNT:
             return await call_next(with_body(request, _count_body(run)))
         driver = Awaiting(run, request, call_next, self._retries)
+        if kept:
+            driver.go_on_from(kept.driver)
         try:
             response = await driver.answer()
-        except anthropic.APIConnectionError:
-            self._keep(request, run)
+        except anthropic.APIConnectionError as exc:
+            self._keep(driver, exc)
             raise
         self._learn(response, forced)
         return response
@@ -132,8 +139,6 @@ class SearchMiddleware(anthropic.Middleware):
         body = request.options.json_data
         if request.method.lower() != "post" or not isinstance(body, dict) or _path(request) not in (MESSAGES, COUNT):
             return None
-        if request.retries_taken and (kept := self._kept.pop(str(request.options.idempotency_key), None)):
-            return kept
         run = self._begun(body)
         if run is not None and body.get("thread"):
             raise thread_refusal(request)
@@ -156,12 +161,35 @@ class SearchMiddleware(anthropic.Middleware):
     def _learn(self, response: Any, forced: bool) -> None:
         self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
 
-    def _keep(self, request: Any, run: Run) -> None:
+    def _keep(self, driver: Driver, exc: anthropic.APIConnectionError) -> None:
         """Keep a run whose connection was lost: the SDK may call again with the same key."""
-        if run.begun:
-            self._kept[str(request.options.idempotency_key)] = run
+        key = driver.request.options.idempotency_key
+        if driver.run.begun and key is not None:
+            self._kept[key] = _Kept(driver, exc)
             while len(self._kept) > _KEPT_RUNS:
                 self._kept.popitem(last=False)
+
+    def _found(self, request: Any) -> _Kept | None:
+        """Return what an earlier attempt at the same call has left. Middleware in between may ask for something else under
+        the same key (another model): that is another call.
+
+        Raises:
+            anthropic.APIConnectionError: that of the earlier attempt, where the request was sent as often as it may be.
+        """
+        key = request.options.idempotency_key
+        kept = self._kept.get(key)
+        if kept is None or kept.driver.request.options.json_data != request.options.json_data:
+            return None
+        if kept.driver.attempts.used_up:
+            if request.retries_taken:
+                raise kept.lost
+            kept.driver.run.attempts = 0  # it is not the SDK who calls again, but somebody with a count of his own
+        return self._kept.pop(key, None)
+
+
+class _Kept(NamedTuple):
+    driver: Driver
+    lost: anthropic.APIConnectionError
 
 
 def thread_refusal(request: Any) -> anthropic.BadRequestError:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ipy_websearch.model.containers import container_in
 from ipy_websearch.usage import Usage
 
 
@@ -25,6 +26,7 @@ class Reply:
     usage_fields: dict[str, Any] = field(default_factory=dict)
     blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
     malformed: set[str] = field(default_factory=set)
+    container: Mapping[str, Any] | None = None
     _json: dict[int, list[str]] = field(default_factory=dict)
     _closed: set[int] = field(default_factory=set)
 
@@ -50,6 +52,7 @@ class Reply:
                 message = event.get("message") or {}
                 self.model = message.get("model") or ""
                 self._merge_usage(message.get("usage"))
+                self.container = container_in(message)
             case "content_block_start":
                 self._start(event)
             case "content_block_delta":
@@ -61,6 +64,7 @@ class Reply:
                 self.stop_reason = delta.get("stop_reason") or self.stop_reason
                 self.stop_details = delta.get("stop_details") or self.stop_details
                 self._merge_usage(event.get("usage"))
+                self.container = container_in(event) or self.container
             case "message_stop":
                 self.complete = True
             case _:

@@ -110,21 +110,29 @@ def plain_results(passages: Sequence[Passage]) -> str:
 
 
 def estimate_tokens(body: Mapping[str, Any]) -> int:
-    """Return the most input tokens that a request is to be expected to be billed for, by the kinds of its characters.
+    """Return the most input tokens that a request is to be expected to be billed for.
+
+    Where the API itself searches, it reads the prompt again after each use: that is counted for all uses that the request
+    allows (see `native_tokens`).
+    """
+    tokens = prompt_tokens(body)
+    if (body.get("tool_choice") or {}).get("type") == "none":
+        return tokens
+    return tokens + native_tokens(tokens, body.get("tools") or ())
+
+
+def prompt_tokens(body: Mapping[str, Any]) -> int:
+    """Return the most tokens that what a request sends is to be expected to have, by the kinds of its characters.
 
     A ceiling needs a figure that the API does not pass: every kind of character counts what its dearest common use takes,
-    and the prompts that the API adds count too. Where the API itself searches, it reads the prompt again after each use:
-    that is counted for all uses that the request allows (see `native_tokens`).
+    and the prompts that the API adds count too.
     """
     import json
 
     visible = {name: body[name] for name in ("system", "messages", "tools") if name in body}
     text = json.dumps(visible, ensure_ascii=False)
     tokens = text_tokens(text) + (_TOOL_PROMPT if body.get("tools") else _PLAIN_PROMPT)
-    tokens += _CITING_PROMPT if '"citations"' in text else 0
-    if (body.get("tool_choice") or {}).get("type") == "none":
-        return tokens
-    return tokens + native_tokens(tokens, body.get("tools") or ())
+    return tokens + (_CITING_PROMPT if '"citations"' in text else 0)
 
 
 def text_tokens(text: str) -> int:
@@ -165,6 +173,9 @@ def native_tokens(tokens: int, tools: Sequence[Mapping[str, Any]]) -> int:
 
 SEARCH_RESULT_TOKENS = 12_000
 """What the results of one of the API's own searches may have; about 7,800 were recorded."""
+
+USUAL_NATIVE_TOKENS = 7_800
+"""What the results of one of the API's own searches usually have."""
 
 _API_USES = 10  # how often the API uses a tool in one request before it pauses, when no bound is set
 _PAGE_TOKENS = 50_000

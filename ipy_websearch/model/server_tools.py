@@ -13,6 +13,7 @@ from typing import Any
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.platforms import Platform
+from ipy_websearch.options import as_tuple
 from ipy_websearch.providers.base import SearchRequest
 
 NEWEST = "20260318"
@@ -28,7 +29,9 @@ def without_native(tools: str | Sequence[str]) -> tuple[list[str], bool]:
     The API's tools have the names of ours, and a name may stand once in a request: next to the native set, `standard` and its
     tools are left out.
     """
-    names = [part.strip() for part in (tools.replace("+", ",").split(",") if isinstance(tools, str) else tools)]
+    names = [
+        part.strip() for part in (tools.replace("+", ",").split(",") if isinstance(tools, str) else as_tuple(tools, "tools"))
+    ]
     if NATIVE not in names:
         return names, False
     return [name for name in names if name not in (NATIVE, *_SAME_NAMES)], True

@@ -127,7 +127,7 @@ class MessagesAPI(Server):
             version = self._admit(request)
             received.body = await self._json(request)
             self.requests.append(received)
-            self._examine(received.body, version)
+            self._examine(received.body, version, beta="anthropic-beta" in request.headers)
         except Refused as refused:
             received.refusal, received.status = refused.message, refused.status
             if received not in self.requests:
@@ -165,8 +165,8 @@ class MessagesAPI(Server):
             refuse("The request body is not a JSON object")
         return body
 
-    def _examine(self, body: dict[str, Any], version: str) -> None:
-        examine(Call(body, self.issued, version))
+    def _examine(self, body: dict[str, Any], version: str, *, beta: bool = False) -> None:
+        examine(Call(body, self.issued, version, beta))
         context = self.models.get(body["model"])
         if context is None:
             refuse(f"model: {body['model']}", 404, "not_found_error")
@@ -222,7 +222,7 @@ class MessagesAPI(Server):
             body = await self._json(request)
             if "max_tokens" in body:
                 refuse("max_tokens: Extra inputs are not permitted")
-            self._examine(body | {"max_tokens": 1}, version)
+            self._examine(body | {"max_tokens": 1}, version, beta="anthropic-beta" in request.headers)
         except Refused as refused:
             return error_answer(refused.status, refused.kind, refused.message)
         return web.json_response({"input_tokens": prefixes(body)[-1].tokens}, headers=answer_headers())
@@ -242,6 +242,8 @@ class MessagesAPI(Server):
         self.requests.append(received)
         try:
             self._examine(params, NEWEST)
+            if not params["max_tokens"]:
+                refuse("max_tokens: 0 is not supported in a batch")
         except Refused as refused:
             received.refusal, received.status = refused.message, refused.status
             raise

@@ -152,6 +152,8 @@ def _tokens(block: dict[str, Any]) -> int:
 
 def _fit(blocks: list[dict[str, Any]], max_tokens: int) -> tuple[list[dict[str, Any]], bool]:
     """Return the blocks cut at `max_tokens`, and whether they were cut; a cut call keeps part of its JSON."""
+    if not max_tokens:
+        return [], True
     left, kept = max_tokens, []
     for block in blocks:
         if _tokens(block) <= left:

@@ -2,7 +2,8 @@
 
 The wording is the API's where a recording or its documentation shows it (tests/data/wire/anthropic, read November 2026);
 elsewhere it is ours, and a test should only look at the status and the error's type. The rules about tools are in
-`rules_tools.py`, those about results, citations and caching in `rules_content.py`, the shapes of blocks in `shapes.py`.
+`rules_tools.py`, those about results, citations and caching in `rules_content.py`, those about what goes on from request to
+request in `rules_requests.py`, the shapes of blocks in `shapes.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.fakes.examination import NEWEST, Call, encrypted_texts, plain, prefix, refuse, rule, since_2026_10_21
-from tests.fakes.shapes import check_blocks, check_fields, is_filled
+from tests.fakes.shapes import FIELDS, check_blocks, check_fields, is_filled
 
 SAMPLING = ("temperature", "top_p", "top_k")
 
@@ -26,7 +27,7 @@ def no_sampling_parameters(call: Call) -> None:
 @rule
 def known_fields_only(call: Call) -> None:
     """Top-level fields that the API does not know are refused."""
-    allowed = SAMPLING if call.version < NEWEST else ()
+    allowed = [*(SAMPLING if call.version < NEWEST else ()), *(FIELDS["beta request"] if call.beta else ())]
     if problem := check_fields(call.body, "request", "", allowed):
         refuse(problem)
 
@@ -39,14 +40,14 @@ def model_is_named(call: Call) -> None:
 
 
 @rule
-def max_tokens_is_positive(call: Call) -> None:
-    """`max_tokens` is required and at least 1."""
+def max_tokens_is_a_count(call: Call) -> None:
+    """`max_tokens` is required and at least 0, which only fills the cache."""
     if call.body.get("max_tokens") is None:
         refuse("max_tokens: Field required")
     if not isinstance(call.body["max_tokens"], int) or isinstance(call.body["max_tokens"], bool):
         refuse("max_tokens: Input should be a valid integer")
-    if call.body["max_tokens"] < 1:
-        refuse("max_tokens: Input should be greater than or equal to 1")
+    if call.body["max_tokens"] < 0:
+        refuse("max_tokens: Input should be greater than or equal to 0")
 
 
 @rule
@@ -147,9 +148,9 @@ def _in_assistant(call: Call, path: str) -> bool:
 
 @rule
 def last_message_is_no_prefill(call: Call) -> None:
-    """The last message is the user's, unless it resends a turn that the API had paused."""
+    """The last message is the user's, unless it resends a turn that the API had paused, or one that a credit is for."""
     last = call.turns[-1]
-    if last.role == "user":
+    if last.role == "user" or call.body.get("fallback_credit_token"):
         return
     sent = [plain(block) for _, block in last.blocks]
     if not any(paused and sent[-len(paused) :] == paused for paused in call.issued.paused):

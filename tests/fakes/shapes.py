@@ -22,6 +22,8 @@ FIELDS: dict[str, Iterable[str]] = {
         "cache_control container diagnostics inference_geo max_tokens messages metadata model output_config service_tier "
         "speed stop_sequences stream system thinking tool_choice tools user_profile_id"
     ),
+    "beta request": words("billing_policy compaction context_management fallback_credit_token fallbacks mcp_servers thread"),
+    "container": ("id", "skills"),
     "message": ("role", "content"),
     "text": (*ANY_BLOCK, "text", "citations"),
     "image": (*ANY_BLOCK, "source", "transformations"),

@@ -31,6 +31,7 @@ def events(message: dict[str, Any]) -> Iterator[Event]:
     head = copy.deepcopy(message)
     usage = head.get("usage", {})
     head |= {"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None}
+    head |= {"container": None} if "container" in head else {}
     head["usage"] = {k: v for k, v in usage.items() if k != "server_tool_use"} | {
         "output_tokens": min(1, usage.get("output_tokens", 0))
     }
@@ -41,6 +42,7 @@ def events(message: dict[str, Any]) -> Iterator[Event]:
             if index == 0 and number == 0:
                 yield "ping", {"type": "ping"}
     delta = {key: message.get(key) for key in ("stop_reason", "stop_sequence", "stop_details")}
+    delta |= {"container": message["container"]} if "container" in message else {}
     counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "server_tool_use")
     yield (
         "message_delta",
