@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from ipy_websearch.budgets import Budgets
 from ipy_websearch.config import WebSearch
 from ipy_websearch.events import Money
 from ipy_websearch.notebook import notebook_name
+from ipy_websearch.options import moment
 from ipy_websearch.parts import Parts
 
 if TYPE_CHECKING:
@@ -43,14 +45,22 @@ class Accounts(Parts):
         """The notebook's path or name, "" when nothing tells it."""
         return self.notebook if self.notebook is not None else notebook_name(self.settings)
 
-    def cost(self, *, by: str | None = None, everything: bool = False, since: datetime | None = None) -> CostFrame:
+    def cost(
+        self, *, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None
+    ) -> CostFrame:
         """Return what this session spent, one row for each ledger entry; see `ipy_websearch.cost`.
 
-        `everything` is all sessions in the ledger; `since` (without a zone: UTC) only what came later.
+        `everything` is all sessions in the ledger; `since` (without a zone: UTC) only what came later, of all sessions when it
+        is before this one began.
         """
         from ipy_websearch.ledger_costs import cost_frame
 
-        return cost_frame(self.ledger, by=by, **self._scope(everything, since))
+        later = None if since is None else moment("since", since, datetime.now(UTC))
+        everything = everything or (later is not None and later <= self.started)
+        frame = cost_frame(self.ledger, by=by, **self._scope(everything, later))
+        if frame.summary is not None and not everything and since is None and self.budgets.room() is not None:
+            frame.summary = replace(frame.summary, cut_off_usd=self.budgets.session.cut_off)
+        return frame
 
     def cost_curve(self, *, everything: bool = False, since: datetime | None = None) -> list[tuple[datetime, str, Decimal]]:
         """Return (moment, kind of call, US dollars that it added) in the order of time, in at most 500 steps."""
@@ -66,5 +76,5 @@ class Accounts(Parts):
         """Return session and moment for a report: of this session what came after the last reset of its count."""
         if since is not None and since.tzinfo is None:
             since = since.replace(tzinfo=UTC)
-        moments = [moment for moment in (since, None if everything else self._counted_from) if moment is not None]
+        moments = [at for at in (since, None if everything else self._counted_from) if at is not None]
         return {"session": None if everything else self.id, "since": max(moments, default=None)}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.estimate import COMMON_SHARE
 from ipy_websearch.model.names import context_window
-from ipy_websearch.model.requests import estimate_tokens, text_tokens
+from ipy_websearch.model.requests import prompt_tokens, text_tokens
 
 if TYPE_CHECKING:
     from ipy_websearch.session import Session
@@ -37,7 +37,8 @@ class Context:
     """A request that was not sent, taken apart.
 
     `input_tokens` is its usual size, `most_input_tokens` the cautious count, both with the prompts that the API adds for tools;
-    `window` is how many tokens the model can read. `body` is what would go out, as it would.
+    `window` is how many tokens the model can read. What the API's own tools find comes on top of it, and is billed: `native`
+    says whether there are any. `body` is what would go out, as it would.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Context:
     most_input_tokens: int
     window: int
     body: Mapping[str, Any]
+    native: bool = False
 
 
 def context(session: Session, question: str, **options: Any) -> Context:
@@ -60,11 +62,12 @@ def context(session: Session, question: str, **options: Any) -> Context:
     options["follow"] = options.get("follow") or not question.strip()
     loop = session.start(question if question.strip() else _NO_QUESTION, sends=False, **options).loop
     body = loop.means.body(list(loop.messages))
-    most = estimate_tokens(body)
+    most = prompt_tokens(body)
     parts = [ContextPart(role, what, _usual(text_tokens(text)), text) for role, what, text in _parts(body)]
     rest = max(_usual(most) - sum(part.tokens for part in parts), 0)
     parts.append(ContextPart("api", "frame of the request", rest, "field names, and the prompts that the API adds for tools"))
-    return Context(loop.job.model, tuple(parts), _usual(most), most, context_window(loop.job.model), body)
+    native, window = bool(loop.job.server_tools), context_window(loop.job.model)
+    return Context(loop.job.model, tuple(parts), _usual(most), most, window, body, native)
 
 
 def _usual(tokens: int) -> int:

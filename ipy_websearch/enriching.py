@@ -1,7 +1,8 @@
 """The blocking door of enrichment: `enrich`, and what stands behind `df.web`. The work runs on the background loop of `api`.
 
-The calling thread draws the bar while it waits, and an interrupt reaches it first: the run is then told to stop, and what there
-is by then is returned.
+The calling thread draws the bar while it waits, and an interrupt reaches it first: the run is then told to stop. `enrich` and
+`look_up` return what there is by then (whoever has to stop as well, such as a magic, is told); an estimate on half a sample is
+none, so `estimate` passes the interrupt on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ipy_websearch.enrichment.bar import Bar, Tally
 from ipy_websearch.enrichment.clusters.dask_frame import is_dask, look_up_on_dask
 from ipy_websearch.enrichment.lookup import Lookup
 from ipy_websearch.enrichment.report import Estimate
-from ipy_websearch.enrichment.start import closing_text
+from ipy_websearch.enrichment.start import closing_text, estimate_of
 from ipy_websearch.options import at_least
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 STOP_S = 2.0
 """Seconds that an interrupted run has to end in; after that the frame is taken as it is."""
+
+INTERRUPTED = "Interrupted: what was filled by then is returned, and kept for the next call."
 
 _TICK_S = 0.2
 
@@ -61,7 +64,8 @@ def enrich(
     `{"ceo": "Who is the CEO of {company}?", "founded": ("In what year was {company} founded?", int)}`. Types are str, int,
     float, bool, date, list[str], or a list of the values allowed; they become string, Int64, Float64, boolean,
     datetime64[s], object and category; a type's name may stand with the column's, `{"founded: int": "In what year …"}`, or
-    before the question, `{"founded": "int: In what year …"}`. What was not found is missing, never invented.
+    before the question, `{"founded": "int: In what year …"}`. What was not found is missing, never invented; so is an empty
+    list, which may mean as well that there are none: where that is an answer, ask for it in a column (bool or int) of its own.
 
     Added are each column and, with `sources`, `{column}_source` (the address of a search result that says so),
     `{column}_quote` (its words) and `{column}_confidence` (0 to 1, as the model states it); then `enrich_status` ("ok",
@@ -75,7 +79,8 @@ def enrich(
     and reads at most `max_fetches` pages, whose addresses stand in the row or in results, as their robots.txt allows.
     `budget_usd` is US dollars that this call may cost; it is never passed. Rows that were filled before come from the store;
     `resume=False` asks them again. `sample=5` tries the first five distinct rows, leaves the others' new columns missing, and
-    says what the whole would take. An interrupt stops the run and returns the frame as far as it is.
+    says what the whole would take. An interrupt stops the run and returns the frame as far as it is; one line says so.
+    What comes after in the cell, and cells that wait, go on (the magic `%%enrich` stops those, and keeps the frame).
 
     `mode="batch"` hands the rows in to the Message Batches API: half the price of tokens, done within a day (mostly an hour),
     with the API's own web search; a quote is what the model cited for the value, missing where it cited nothing. An interrupt,
@@ -113,10 +118,22 @@ def enrich(
         mode=mode,
         cluster=cluster,
     )
-    drive(work, progress)
+    enriched: pd.DataFrame = carry_out(work, progress)[0]
+    return enriched
+
+
+def carry_out(work: Any, progress: bool, told: str = INTERRUPTED) -> tuple[Any, bool]:
+    """Run an enrichment; return its frame, as far as it is, and whether it was interrupted, which is `told` then.
+
+    Raises:
+        EnrichmentError: it was given up with nothing done.
+    """
+    interrupted = drive(work, progress)
+    if interrupted and told:  # with `progress` or without: half a frame must not pass for a whole one
+        print(told)
     if progress:
         print(closing_text(work))
-    return work.frame()
+    return work.frame(), interrupted
 
 
 def estimate(
@@ -124,15 +141,16 @@ def estimate(
 ) -> Estimate:
     """Return what an enrichment would cost and take, after trying `sample` rows (which are then in the store).
 
-    The options are those of `enrich`.
+    The options are those of `enrich`. An interrupt is passed on: what was tried by then is in the store.
 
     Raises:
         ConfigError: a question, type or option is wrong; nothing was sent.
-        EnrichmentError: the rows that were tried all failed alike.
+        EnrichmentError: the rows that were tried all failed, or the budget let none be tried.
     """
     work = api.session().enrichment(frame, columns, sample=sample, **options)
-    drive(work, progress)
-    return work.estimate()
+    if drive(work, progress):
+        raise KeyboardInterrupt
+    return estimate_of(work)
 
 
 def look_up(
@@ -161,21 +179,23 @@ def look_up(
 
     start = partial(Lookup, template=query, search=search, concurrency=at_least(1, "concurrency", concurrency, 16))
     work: Any = look_up_on_dask(start, frame, query) if is_dask(frame) else start(frame)
-    drive(work, progress)
+    if drive(work, progress):
+        print("Interrupted: what was found by then is returned.")
     return work.frame()
 
 
-def drive(work: Work, progress: bool) -> None:
-    """Run something on the background loop to its end, drawing its bar; an interrupt stops it."""
+def drive(work: Work, progress: bool) -> bool:
+    """Run something on the background loop to its end, drawing its bar; return whether an interrupt stopped it."""
     bar = Bar(work.tally, progress)
     future = background.start(work.run)
     try:
         while not wait([future], _TICK_S).done:
             bar.update()
         future.result()
+        return False
     except KeyboardInterrupt:
         work.stop()
         wait([future], STOP_S)
-        print("Interrupted: what was filled by then is returned, and kept for the next call.")
+        return True
     finally:
         bar.close()

@@ -79,7 +79,8 @@ class CostSummary:
 
     `unpriced` counts the calls without a known price by the name of their model or engine. `saved_calls_usd` is what
     answers from the cache would have cost, `saved_prompt_usd` what the models' prompt caches saved. `rows` is the length of
-    the frame that it was made with: a frame of another length is a part, to which the sums do not apply.
+    the frame that it was made with: a frame of another length is a part, to which the sums do not apply. `cut_off_usd` is what
+    the session's ceilings hold beyond `total_usd`, for requests that were cut off.
     """
 
     total_usd: Decimal
@@ -88,6 +89,7 @@ class CostSummary:
     saved_prompt_usd: Decimal
     scope: str
     rows: int
+    cut_off_usd: Decimal = Decimal(0)
 
 
 class CostFrame(_WebFrame):
@@ -175,6 +177,8 @@ def typed_series(values: Iterable[Any], kind: type) -> pd.Series[Any]:
 
 def rows_frame(answer: Answer) -> pd.DataFrame:
     """Return the rows of a structured answer; see `Answer.to_frame`."""
+    if answer.rows is None and answer.columns is not None:
+        raise ConfigError("this answer has no table: the model gave no rows (its words are in .text); ask again")
     if answer.rows is None or answer.columns is None:
         raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
     rows = answer.rows

@@ -67,6 +67,16 @@ def test_the_context_table_stays_a_plain_frame_when_it_is_cut(messages_api: Any,
     assert type(part).__name__ == "DataFrame" and list(part.columns) == ["role", "what", "tokens", "text"]
 
 
+def test_the_context_of_native_search_is_what_is_sent(messages_api: Any, shell: Any) -> None:
+    """What the API's own tools may find is no part of it: it is said to come on top."""
+    shell.run("c = %ask --context --tools native who wrote Ruby?")
+    frame = shell.ns["c"]
+    assert frame.tokens.sum() == frame.context.input_tokens < frame.context.most_input_tokens < 4_000
+    text = frame._repr_mimebundle_()["text/plain"]
+    assert "under 1 % of the 1,000,000" in text and "the API's own tools find comes on top" in text
+    assert "on top" not in shell.run("%ask --context who wrote Ruby?").value._repr_mimebundle_()["text/plain"]
+
+
 def test_an_unknown_model_name_is_passed_on_with_a_note(messages_api: Any, shell: Any) -> None:
     """The request carries the name as typed; the answer says that it is not known."""
     messages_api.models["my-own-model"] = 200_000

@@ -385,6 +385,19 @@ def test_an_estimate_knows_ceilings_and_unknown_prices(messages_api: Any, sessio
     assert messages_api.requests == []
 
 
+def test_an_estimate_for_native_search_expects_a_usual_course(messages_api: Any, shell: Any) -> None:
+    """What the API's own tools may add at most is in the worst case alone, which says so."""
+    ran = shell.run("e = %ask --estimate --tools native What is x?")
+    native, plain = shell.ns["e"], shell.run("%ask --estimate What is x?").value
+    assert native.input_tokens < 1.3 * plain.input_tokens and native.most_input_tokens < 1.3 * plain.most_input_tokens
+    assert (native.searches, native.requests) == (2, 1) and Decimal("0.05") < native.expected_usd < Decimal("0.20")
+    assert native.worst_usd > 100 * native.expected_usd and native.native_tokens > 1_000_000
+    assert "the API may search and fetch 10 times" in repr(native) and f"{native.native_tokens:,} tokens" in repr(native)
+    few = shell.run("%ask --estimate --tools native --budget 0.3 What is x?").value
+    assert 0 < few.searches <= 1 and few.expected_usd < few.worst_usd <= Decimal("0.3") and few.native_uses < 10
+    assert ran.ok and messages_api.requests == []
+
+
 def test_an_estimate_needs_no_key_for_the_model(shell: Any) -> None:
     """What Claude would take can be known before there is a key; without a name it is the model that would answer."""
     named = shell.run("e = %ask --estimate --model claude-sonnet-5-5 --provider local how many moons has Mars?")

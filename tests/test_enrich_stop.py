@@ -98,3 +98,50 @@ def test_the_stop_button_returns_the_frame_within_two_seconds(kernel: Kernel, se
     again = f"out = {ENRICH.removeprefix('out = ').replace('frame,', 'frame.head(80),')}\nprint(set(out.enrich_status))"
     status, text = kernel.run(again)
     assert status == "ok" and "{'ok'}" in text and server.stats()["requests"] <= 81 + 10
+
+
+MAGIC = """%%enrich frame --concurrency 10 --max-searches 0 -o filled
+ceo: Who is the CEO of {company}?"""
+
+
+def stopped(kernel: Kernel, server: EnrichServer, code: str, after: str) -> tuple[str, str, str]:
+    """Run a cell with another one waiting, stop the first; return its status, what it said, and the status of the other."""
+    assert kernel.run(SETUP)[0] == "ok"
+    cell, _ = kernel.start(code), kernel.start(after)
+    while server.stats()["answered"] < 60:
+        time.sleep(0.02)
+    kernel.manager.interrupt_kernel()
+    status, text = kernel.wait(cell)
+    return status, text, kernel.client.get_shell_msg(timeout=10)["content"]["status"]
+
+
+def test_the_stop_button_in_a_magic_keeps_the_frame_and_the_next_cell_does_not_run(
+    kernel: Kernel, server: EnrichServer
+) -> None:
+    """The frame so far is shown, in `_` and in the variable of -o; one line says so, below the bar; nothing more is sent."""
+    status, text, after = stopped(kernel, server, MAGIC, "print('spent')")
+    sent = server.stats()["requests"]
+    assert (status, after) == ("error", "aborted"), text
+    assert "Interrupted" not in text.partition("what was filled by then is in _ and filled")[0].rpartition("\n")[0]
+    assert text.count("what was filled by then") == 1 and "run the cell again" in text and "Traceback" not in text
+    _, text = kernel.run("print(len(_), filled is _, sorted(set(filled.enrich_status)), (filled.ceo.notna()).sum() > 40)")
+    assert text.strip() == "5000 True ['interrupted', 'ok'] True" and server.stats()["requests"] == sent
+
+
+@pytest.mark.parametrize("options", ["", ", progress=False"])
+def test_the_stop_button_in_a_function_returns_the_frame_and_the_next_cell_runs(
+    kernel: Kernel, server: EnrichServer, options: str
+) -> None:
+    """The line stands on its own, after the bar, and also where no bar is drawn: half a frame is not taken for a whole one."""
+    status, text, after = stopped(kernel, server, f"{ENRICH[:-1]}{options})", "print(len(out))")
+    assert (status, after) == ("ok", "ok"), text
+    lines = text.replace("\r", "\n").splitlines()
+    line = next(n for n, said in enumerate(lines) if said.startswith("Interrupted: what was filled by then is returned"))
+    assert not any("enrich:" in said for said in lines[line:]) and ("enrich:" in text) is (not options)
+
+
+def test_an_interrupted_estimate_is_none(kernel: Kernel, server: EnrichServer) -> None:
+    """The next cell, which would spend what was to be known before, does not run."""
+    code = 'frame.web.estimate({"ceo": "Who is the CEO of {company}?"}, sample=4000, concurrency=10, max_searches=0)'
+    status, _, after = stopped(kernel, server, code, "print('spent')")
+    assert (status, after) == ("error", "aborted")

@@ -90,6 +90,18 @@ def test_words_that_are_answers_stay(messages_api: Any) -> None:
     assert answers(messages_api, str, words) == words
     assert answers(messages_api, ["Known", "Unknown", "N/A"], ["unknown", "n/a", "not found"]) == ["Unknown", "N/A", None]
     assert answers(messages_api, list[str], [["a", "N/A", None, "", "the unknown"]]) == [["a", "the unknown"]]
+
+
+@pytest.mark.parametrize("nothing", [[], ["N/A"], [None, " "]])
+def test_a_list_without_anything_in_it_is_missing(messages_api: Any, nothing: Any) -> None:
+    """It may mean "none" or "not found", so it is not read; the row counts as one without a value, now and from the store."""
+    assert answers(messages_api, list[str], [nothing, ["a"]]) == [None, ["a"]]
+    messages_api.behave(lambda body: record(value=nothing if company_in(body) == "C0" else ["a"]))
+    for _ in range(2):
+        out = ipy_websearch.enrich(companies("C0", "C1"), {"value": ("Who? {company}", list[str])}, **QUIET)
+        assert list(out.value.isna()) == [True, False] and out.value_source.isna()[0]
+        assert str(out.attrs["report"]).startswith("1 of 2 rows filled, 1 without a value")
+        assert list(out.enrich_status) == ["ok", "ok"] and out.enrich_error.isna().all()
     assert answers(messages_api, [1, 2.5], ["1", 2.5, True, "1,0"]) == [1, 2.5, None, None]
 
 

@@ -70,9 +70,10 @@ def _rows(context: Context, redact: Callable[[str], str]) -> list[list[str]]:
 def _sums(context: Context) -> str:
     share = context.most_input_tokens / context.window
     room = "under 1 %" if share < 0.01 else f"{share:.0%}"
+    more = " What the API's own tools find comes on top: see --estimate." if context.native else ""
     return (
         f"about {context.input_tokens:,} tokens, at most {context.most_input_tokens:,}, to {plain(context.model)} "
-        f"({room} of the {context.window:,} that it reads). Nothing was sent."
+        f"({room} of the {context.window:,} that it reads).{more} Nothing was sent."
     )
 
 

@@ -54,7 +54,12 @@ _YEAR_LAST = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4})")
 
 
 def says_nothing(value: Any) -> bool:
-    """Return whether a value says that there is none: null, a blank text, "N/A" and its like."""
+    """Return whether a value says that there is none: null, a blank text, "N/A" and its like, a list without anything else.
+
+    An empty list may mean "there are none" or "I found none": what can be read in two ways is not read at all.
+    """
+    if isinstance(value, list):
+        return all(map(says_nothing, value))
     if not isinstance(value, str):
         return value is None
     text = value.strip()

@@ -91,11 +91,19 @@ class Funds:
                 if usd <= room + tight.elsewhere and time.monotonic() - since < ELSEWHERE_S:
                     await asyncio.sleep(LOOK_S)
                     continue
-                raise OutOfFunds(f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD, a row may cost {usd:.4f} USD")
+                held = f" ({tight.cut_off_words})" if tight.cut_off_words else ""
+                raise OutOfFunds(
+                    f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD{held}, a row may cost {usd:.4f} USD"
+                )
             self._changed.clear()
             await self._changed.wait()
         self._holding += 1
         return Hold(self, usd)
+
+    def count_cut_off(self, usd: Decimal) -> None:
+        """Take note of what a request whose answer is lost may have cost beyond what is booked for it."""
+        for ceiling in self.ceilings:
+            ceiling.count_cut_off(usd)
 
     def _add(self, usd: Decimal) -> bool:
         """Reserve more for a row that is under way; it cannot wait, because others may wait for it."""

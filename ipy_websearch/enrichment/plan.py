@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.columns import NOTED, OWN, Column, added_names, earlier_names, parse_columns
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.options import at_least
 from ipy_websearch.text import visible
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None, s
         raise ConfigError(f"enrich needs a pandas DataFrame, not {type(frame).__name__}")
     names = names_of(frame)
     wanted = parse_columns(columns, names)
-    if sample is not None and sample < 1:
-        raise ConfigError(f"sample is {sample}; it must be 1 or more")
+    sample = None if sample is None else at_least(1, "sample", sample, 1)
     check_names(wanted, names, frame.attrs.get(NOTED), sources)
     fields = tuple(dict.fromkeys(field for column in wanted for field in column.fields))
     return _distinct(wanted, fields, inputs_of(frame, fields), sample)

@@ -156,6 +156,24 @@ def make_estimate(outcomes: Sequence[Outcome | None], rows: int, distinct: int, 
     return Estimate(rows, distinct, stored, len(tried), failed, cost, seconds * waves)
 
 
+def why_no_estimate(outcomes: Sequence[Outcome | None]) -> str:
+    """Return why a sample says nothing of the whole, in one line: all of it failed, or was left out; "" when it does say.
+
+    What failed cost little or nothing: a price reckoned from it would be far too low.
+    """
+    asked = [o for o in outcomes if o is not None and o.status != "skipped"]
+    failed = [o.error for o in asked if o.status == "error"]
+    if not asked or any(o.status == "ok" for o in asked):
+        return ""
+    if not failed:
+        return f"there is no estimate, since no row could be tried: {asked[0].error}"
+    kinds = Counter(map(alike, failed))
+    most = kinds.most_common(1)[0][0]
+    others = f" (and {len(kinds) - 1} other reason{'s' * (len(kinds) > 2)})" if len(kinds) > 1 else ""
+    tried = "the only row tried" if len(failed) == 1 else f"all {len(failed)} rows tried"
+    return f"there is no estimate, since {tried} failed: {next(e for e in failed if alike(e) == most)}{others}"
+
+
 def money(usd: float | None) -> str:
     """Return an amount: two digits behind the point, more for small ones; never with a dollar sign."""
     if usd is None:

@@ -195,7 +195,9 @@ class Sender:
         usage = Usage(input_tokens=tokens or estimate_tokens(body))
         cost = account.model(str(body["model"]), usage, status=status, estimated=True)
         worst = self.funds.request(tokens, int(body["max_tokens"])) if self.funds.bounded else None
-        account.hold.spent += max((worst or Decimal(0)) - (cost or Decimal(0)), Decimal(0))
+        more = max((worst or Decimal(0)) - (cost or Decimal(0)), Decimal(0))
+        account.hold.spent += more
+        self.funds.count_cut_off(more)
 
     def _may_repeat(self, error: ModelError, failures: int) -> bool:
         answered = self.succeeded or error.status is not None

@@ -19,9 +19,10 @@ from ipy_websearch.enrichment.bar import Bar
 from ipy_websearch.enrichment.bench import Bench, Options
 from ipy_websearch.enrichment.clusters.dask_frame import is_dask, start_on_dask
 from ipy_websearch.enrichment.plan import make_plan
+from ipy_websearch.enrichment.report import Estimate, why_no_estimate
 from ipy_websearch.enrichment.run import Enrichment
 from ipy_websearch.enrichment.store import Store
-from ipy_websearch.errors import ConfigError
+from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.http.client import HttpClient
@@ -150,7 +151,7 @@ def _bench(host: Host, client: ModelClient, name: str, engine: str | None, budge
         session_id=host.id,
         notebook=host.notebook_name,
         store=host.enrich_store,
-        ceilings=host.budgets.ceilings(budget_usd),
+        ceilings=host.budgets.ceilings(budget_usd, "enrichment's"),
         timeout_s=host.settings.timeout_s,
         spent=spent,
         replayed_from=host.replayed_from,
@@ -209,4 +210,17 @@ async def enrich(
 def closing_text(work: Enrichment) -> str:
     """Return what is shown when a run has ended: its report, and for a sample what the whole would take."""
     text = str(work.report())
-    return f"{text}\n{work.estimate()}" if work.is_sample else text
+    if not work.is_sample:
+        return text
+    return f"{text}\n{why_no_estimate(work.outcomes) or work.estimate()}"
+
+
+def estimate_of(work: Enrichment) -> Estimate:
+    """Return what the whole would take.
+
+    Raises:
+        EnrichmentError: the sample says nothing of it; why, in one line.
+    """
+    if why := why_no_estimate(work.outcomes):
+        raise EnrichmentError(why)
+    return work.estimate()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.common import HELP, OUTPUT, assign, check_output, shows_help
+from ipy_websearch.options import moment as named_moment
 
 GROUPS = ("question", "model", "engine", "provider", "kind", "day", "notebook", "session")
-
-_SPAN = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([mhdw])", re.IGNORECASE)
-_HOURS = {"m": 1 / 60, "h": 1, "d": 24, "w": 168}
 
 
 @magics_class
@@ -28,7 +26,9 @@ class CostMagics(Magics):
     @no_var_expand
     @shows_help
     @magic_arguments()
-    @argument("--by", choices=GROUPS, help="Sum up by this instead of one row for each call.")
+    @argument(
+        "--by", choices=GROUPS, metavar="GROUP", help=f"Sum up by this instead of one row for each call: {', '.join(GROUPS)}."
+    )
     @argument("--all", action="store_true", help="All sessions in the ledger, not only this one.")
     @argument(
         "--since",
@@ -108,16 +108,10 @@ def moment(text: str, now: datetime) -> datetime:
     Raises:
         UsageError: it names none.
     """
-    if span := _SPAN.fullmatch(text.strip()):
-        try:
-            return now - timedelta(hours=float(span[1]) * _HOURS[span[2].lower()])
-        except OverflowError:
-            return datetime(1970, 1, 1, tzinfo=UTC)
     try:
-        named = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise UsageError(f"--since {text}: write a span such as 7d, 24h, 30m or a date such as 2026-11-01") from None
-    return named if named.tzinfo else named.replace(tzinfo=UTC)
+        return named_moment("--since", text, now)
+    except ConfigError as exc:
+        raise UsageError(str(exc)) from None
 
 
 def _amount(option: str, text: str | None) -> Decimal | None:
@@ -142,10 +136,11 @@ def _set_budget(session: Any, name: str, amount: Decimal | None) -> None:
         print("A day has no ceiling." if of_day else "The session has no ceiling.")
         return
     whole = "All sessions may cost" if of_day else "This session may cost"
-    left = session.budgets.ceilings()[2 if of_day else 1].room
+    ceiling = session.budgets.ceilings()[2 if of_day else 1]
+    left, held = ceiling.room, f" ({ceiling.cut_off_words})" if ceiling.cut_off_words else ""
     print(
-        f"{whole} {amount:f} USD {'on a day (UTC)' if of_day else 'in all'}, of which {max(left, Decimal(0)):.4f} USD is left; "
-        "the call that would pass that is refused."
+        f"{whole} {amount:f} USD {'on a day (UTC)' if of_day else 'in all'}, of which {max(left, Decimal(0)):.4f} USD is "
+        f"left{held}; the call that would pass that is refused."
     )
 
 

@@ -11,7 +11,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from ipy_websearch.config import did_you_mean
 from ipy_websearch.magics.arguments import parse_line
-from ipy_websearch.magics.common import HELP, OUTPUT, PROVIDER, assign, check_output, shows_help
+from ipy_websearch.magics.common import HELP, OUTPUT, PROVIDER, Interrupted, assign, check_output, shows_help
 
 _KIND = r"(?:(?P<kind>[A-Za-z]+(?:\[str\])?(?=\s*=)|\[[^\]]*\](?=\s*[=:]))\s*[=:]\s*)?"
 _LINE = re.compile(rf"(?P<name>[^:=]+?)\s*:\s*{_KIND}(?P<question>.+)", re.DOTALL)
@@ -36,7 +36,7 @@ class EnrichMagics(Magics):
     @argument("--max-fetches", type=int, default=0, help="Pages to read for a row, as robots.txt allows (default 0).")
     @argument("--budget", metavar="USD", help="US dollars that it may cost in all.")
     @argument("--sample", type=int, metavar="N", help="Try the first N distinct rows only, and say what the whole would take.")
-    @argument("--mode", choices=MODES, help="'batch' hands the rows in at half the price, done within a day (default: now).")
+    @argument("--mode", choices=MODES, metavar="MODE", help="now (default), or batch: half the price, done within a day.")
     @argument("--cluster", metavar="NAME", help="Ask on the Dask cluster in this variable (or at this scheduler's address).")
     @argument("--fresh", action="store_true", help="Ask again for what the store has.")
     @argument("--no-sources", action="store_true", help="Add the values only, without source, quote and confidence.")
@@ -49,7 +49,7 @@ class EnrichMagics(Magics):
 
         A line is `name: question` or `name: type = question` (`name: type: question` and `name (type): question` are the
         same); types are str, int, float, bool, date, list, or the allowed values in brackets. {column} stands for the row's
-        value.
+        value. The stop button keeps what is filled by then, and stops the cells that wait.
 
         Examples:
             %%enrich companies --sample 5 -o out
@@ -61,9 +61,10 @@ class EnrichMagics(Magics):
         check_output(args)
         frame, cluster = self._frame(name), self._cluster(args.cluster)
         columns = parse_cell(cell)
-        from ipy_websearch.enriching import enrich
+        from ipy_websearch import api
+        from ipy_websearch.enriching import carry_out
 
-        enriched = enrich(
+        work = api.session().enrichment(
             frame,
             columns,
             model=args.model,
@@ -77,10 +78,24 @@ class EnrichMagics(Magics):
             cluster=cluster,
             resume=not args.fresh,
             sources=not args.no_sources,
-            progress=not args.no_progress,
         )
+        enriched, interrupted = carry_out(work, not args.no_progress, told="")
         assign(self.shell, args, enriched)
+        if interrupted:
+            self._stop(enriched, args.output)
         return enriched
+
+    def _stop(self, enriched: Any, output: str | None) -> None:
+        """Show the frame so far and keep it as any cell's result, then fail the cell, so that those that wait do not run.
+
+        Raises:
+            Interrupted: always.
+        """
+        assert self.shell is not None
+        hook = self.shell.displayhook
+        (hook.update_user_ns if hook.quiet() else hook)(enriched)
+        kept = f"_ and {output}" if output else "_"
+        raise Interrupted(f"what was filled by then is in {kept}, and is not asked again; run the cell again for the rest")
 
     def _frame(self, name: str) -> Any:
         """Return the DataFrame in the variable of that name."""

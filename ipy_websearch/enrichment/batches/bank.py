@@ -49,7 +49,10 @@ class Bank:
             return None
         if (tight := reserve_all(self._ceilings, worst)) is not None:
             room = max(tight.room or _NOTHING, _NOTHING)
-            self.refusal = f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD, a row may cost {worst:.4f} USD"
+            held = f" ({tight.cut_off_words})" if tight.cut_off_words else ""
+            self.refusal = (
+                f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD{held}, a row may cost {worst:.4f} USD"
+            )
             return None
         return worst
 
