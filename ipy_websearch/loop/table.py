@@ -13,6 +13,7 @@ from typing import Any
 
 from ipy_websearch.config import did_you_mean
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.options import as_tuple
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 
 TABLE_TOOL = "answer_table"
@@ -46,7 +47,7 @@ def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str
     if isinstance(columns, Mapping):
         pairs: list[tuple[str, Any]] = list(columns.items())
     else:
-        parts = columns.split(",") if isinstance(columns, str) else list(columns)
+        parts = columns.split(",") if isinstance(columns, str) else as_tuple(columns, "columns")
         pairs = [_pair(part) for part in parts if part.strip()]
     parsed: dict[str, type] = {}
     for name, kind in pairs:
@@ -58,6 +59,7 @@ def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str
     return parsed
 
 
+NO_TABLE = "there is no table: the model answered in words and gave no rows"
 TABLE_NUDGE = f"Please call {TABLE_TOOL} now, with what you have."
 
 
