@@ -9,11 +9,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
-from ipy_websearch import background
+from ipy_websearch import background, forking
 from ipy_websearch.ask_run import AskRun
 from ipy_websearch.config import WebSearch, settings_in_force
 from ipy_websearch.events import Event
@@ -23,7 +23,7 @@ from ipy_websearch.session import Session
 if TYPE_CHECKING:
     import pandas as pd
 
-_lock = threading.Lock()
+_lock = forking.lock()
 _session: Session | None = None
 
 
@@ -222,17 +222,18 @@ def ask(
     )
 
 
-def cost(*, by: str | None = None, everything: bool = False, since: datetime | None = None) -> pd.DataFrame:
+def cost(*, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None) -> pd.DataFrame:
     """Return what the session spent: one row for each model request and paid call, or sums.
 
     `by` is None or one of question, model, engine (or provider), kind, day, notebook, session; every grouping sums up to
-    the same total. `everything` is all sessions in the ledger, `since` (without a zone: UTC) only what came later. Column
-    `usd` is US dollars; an unknown price is NaN, never 0. The frame's `summary` has the exact total as a Decimal.
+    the same total. `everything` is all sessions in the ledger. `since` is only what came later: "7d", "24h", "30m" ago, a date,
+    or a moment (without a zone: UTC); of all sessions, when that is before this one began. Column `usd` is US dollars; an
+    unknown price is NaN, never 0. The frame's `summary` has the exact total as a Decimal.
 
     >>> list(cost().columns[:4])
     ['time', 'question', 'kind', 'name']
 
     Raises:
-        ConfigError: there is no such grouping.
+        ConfigError: there is no such grouping, or `since` is no moment.
     """
     return session().cost(by=by, everything=everything, since=since)

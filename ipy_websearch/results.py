@@ -279,7 +279,8 @@ class Answer:
         """Return the rows of an answer that was asked with `columns=`, with nullable dtypes.
 
         Raises:
-            ConfigError: the question was asked without `columns=` (`%%ask --table "name, price: float"`).
+            ConfigError: the question was asked without `columns=` (`%%ask --table "name, price: float"`), or the model gave no
+                rows.
         """
         from ipy_websearch.frames import rows_frame
 

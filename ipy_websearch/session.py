@@ -26,7 +26,7 @@ from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import context_window, model_id, unknown_note
 from ipy_websearch.model.requests import estimate_tokens
-from ipy_websearch.options import as_tuple
+from ipy_websearch.options import as_tuple, text, texts, whole
 from ipy_websearch.paid_tools import native_searches, offered, search_price
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.chosen import engine_to_ask
@@ -72,15 +72,16 @@ class Session(Tapes):
         settings = self.settings
         given = {name: value for name, value in options.items() if value is not None}
         goggles = given.pop("goggles", ())
+        texts(**{name: given.get(name) for name in ("freshness", "country", "language", "safe_search")})
         return SearchRequest(
-            query,
-            count=given.pop("count", settings.count),
+            text("query", query, "moons of Mars"),
+            count=whole("count", given.pop("count", settings.count)),
             country=given.pop("country", settings.country),
             language=given.pop("language", settings.language),
             safe_search=given.pop("safe_search", settings.safe_search),
-            allowed_domains=as_tuple(given.pop("allowed_domains", ())),
-            blocked_domains=as_tuple(given.pop("blocked_domains", ())),
-            goggles=tuple(resolve(goggle) for goggle in as_tuple(goggles)),
+            allowed_domains=as_tuple(given.pop("allowed_domains", ()), "allowed_domains"),
+            blocked_domains=as_tuple(given.pop("blocked_domains", ()), "blocked_domains"),
+            goggles=tuple(resolve(goggle) for goggle in as_tuple(goggles, "goggles")),
             **given,
         )
 
@@ -135,7 +136,9 @@ class Session(Tapes):
 
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
         """Fetch a page as Markdown; see `ipy_websearch.fetch` for the arguments and errors."""
-        return await self.reader.read(url, offset=offset, limit=limit, fresh=fresh)
+        text("url", url, "https://example.com/page")
+        lines = None if limit is None else whole("limit", limit)
+        return await self.reader.read(url, offset=whole("offset", offset), limit=lines, fresh=fresh)
 
     def enrichment(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> Enrichment:
         """Return an enrichment, planned and not yet run; it takes the arguments of `enrich`."""
@@ -183,7 +186,8 @@ class Session(Tapes):
             ConfigError: an option is wrong, or the question is empty; nothing was sent.
             MissingKeyError: a model was asked for by name and there is no key for it.
         """
-        if not question.strip():
+        texts(model=model, provider=provider, system=system)
+        if not text("question", question, "How many moons does Mars have?").strip():
             raise ConfigError("there is no question; write it behind the options (in a cell: %%ask, then the question)")
         settings, _ = self.settings, self.prices
         client, name = self._client_for(model, sends)
@@ -249,6 +253,7 @@ class Session(Tapes):
         Raises:
             ConfigError: the engine cannot be asked.
         """
+        texts(provider=provider)
         wanted, notices = engine_to_ask(provider, self.settings.provider, self.settings.search_tools)
         if wanted:
             self.router.check(wanted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from itertools import islice
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +19,7 @@ from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.http.address import shown
 from ipy_websearch.results import Page
 from ipy_websearch.text import plain, shorten
+from ipy_websearch.tools.addresses import likely_readings
 from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.blocks import blocks
 from ipy_websearch.tools.fetch_rules import domain_refused, failure_text, is_known
@@ -31,6 +33,8 @@ PAGE_LINES = 500
 """Lines that the model gets when it asks for no limit; `next_offset` says where the next ones begin."""
 PAGE_CHARACTERS = 40_000
 """Characters that the model gets at once, about 10,000 tokens."""
+MOST_ADDRESSES = 10_000
+"""Addresses that one page makes known: each is compared at every later call."""
 
 _FREE = Charge("web_fetch", "fetch", Decimal(1), "request", usd=Decimal(0))
 
@@ -109,7 +113,7 @@ def _output(page: Page, offset: int, limit: int, room: int = PAGE_CHARACTERS) ->
         panel_title=page.title or _place(page.final_url),
         panel_kind="markdown",
         panel_data=page.content,
-        urls=tuple(dict.fromkeys((page.final_url, *page.links))),
+        urls=_addresses(page),
         charges=(replace(_FREE, cached=page.cached),),
         notices=(f"{_place(page.final_url)}: {page.note}",) if page.note else (),
         page=page,
@@ -122,6 +126,12 @@ def _output(page: Page, offset: int, limit: int, room: int = PAGE_CHARACTERS) ->
     fields = _paging(part, offset, room if cut else None)
     paragraphs = (*paragraphs, fields) if fields else paragraphs
     return replace(output, passages=(Passage(page.final_url, page.title, paragraphs, page.published_date),))
+
+
+def _addresses(page: Page) -> tuple[str, ...]:
+    """Return the addresses that the page makes known: its own, its links, and what else those of a table or a text may be."""
+    others = (reading for link in page.links for readings in likely_readings(link) for reading in readings)
+    return tuple(islice(dict.fromkeys((page.final_url, *page.links, *islice(others, MOST_ADDRESSES))), MOST_ADDRESSES))
 
 
 def _for_model(page: Page, limit: int, most: int) -> tuple[Page, bool]:

@@ -27,8 +27,8 @@ from ipy_websearch.model.offline.toolbox import (
     pages_to_open,
     schema_of,
     search_input,
-    without_addresses,
 )
+from ipy_websearch.tools.addresses import without_addresses
 
 SEARCH_ROUNDS = 2
 Call = tuple[str, dict[str, Any]]
@@ -85,7 +85,7 @@ class _Mind:
 
     def _open_named(self) -> list[Call]:
         said, box = self._said, self._box
-        if box.page and (urls := pages_to_open(said.question, said.calls)):
+        if box.page and (urls := pages_to_open(said)):
             return [(box.page, {"url": url}) for url in urls]
         if box.file and (paths := files_to_open(said.question, said.calls)):
             return [(box.file, {"path": path}) for path in paths]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ipy_websearch.model.offline.conversation import Conversation
 from ipy_websearch.model.offline.record import fill
 from ipy_websearch.model.offline.values import types_of
+from ipy_websearch.tools.addresses import likely_readings, without_addresses
 
 PREFERRED = ("web_search", "brave_search", "web_search_brave")
 _RECORDS = re.compile(r"^(?:record|answer|submit|save|extract|fill|output|respond|return|structured|final)", re.IGNORECASE)
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`)\]}]+[^\s<>\"'`)\]}.,;:!?]")
+_OPENED = ("http://", "https://", "corpus://")
 _PATH = re.compile(r"(?<![\w/:])(?:[\w-]+/)*[\w-]+\.(?:md|txt|rst|csv|json)\b")
 
 
@@ -66,21 +67,26 @@ def search_input(tool: Mapping[str, Any], query: str) -> dict[str, Any]:
     return {"query": query, **_required(tool, but=("query",))}
 
 
-def pages_to_open(text: str, done: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """Return the addresses in a question that were not opened yet, at most three."""
-    opened = {str(arguments.get("url")) for _, arguments in done}
-    return [url for url in dict.fromkeys(_ADDRESS.findall(text)) if url not in opened][:3]
+def pages_to_open(conversation: Conversation) -> list[str]:
+    """Return the addresses in the question that were not opened yet, at most three.
 
-
-def without_addresses(text: str) -> str:
-    """Return a text without the addresses in it: their words ask nothing."""
-    return _ADDRESS.sub(" ", text)
+    Each is tried as it was probably meant; when that failed, as what else it may be, such as with the comma and what follows.
+    """
+    opened = {str(arguments.get("url")) for _, arguments in conversation.calls}
+    named = likely_readings(conversation.question)
+    addresses = [tuple(url for url in urls if url.lower().startswith(_OPENED)) for urls in named]
+    first = [urls[0] for urls in dict.fromkeys(addresses) if urls and urls[0] not in opened]
+    if first or not conversation.failures:
+        return list(dict.fromkeys(first))[:3]
+    read = {source.url for source in conversation.sources}
+    others = [urls[1] for urls in addresses if len(urls) > 1 and not read.intersection(urls)]
+    return [url for url in dict.fromkeys(others) if url not in opened and (url[-1].isalnum() or url[-1] in "/.")][:3]
 
 
 def files_to_open(text: str, done: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
     """Return the file paths in a question that were not read yet, at most three."""
     opened = {str(arguments.get("path")) for _, arguments in done}
-    return [path for path in dict.fromkeys(_PATH.findall(_ADDRESS.sub(" ", text))) if path not in opened][:3]
+    return [path for path in dict.fromkeys(_PATH.findall(without_addresses(text))) if path not in opened][:3]
 
 
 def input_for(tool: Mapping[str, Any], conversation: Conversation, query: str) -> dict[str, Any]:
@@ -88,7 +94,8 @@ def input_for(tool: Mapping[str, Any], conversation: Conversation, query: str) -
     if _takes(tool, "query"):
         return search_input(tool, query)
     if _takes(tool, "url"):
-        known = [*pages_to_open(conversation.question, ()), *(source.url for source in conversation.sources if source.url)]
+        named = pages_to_open(replace(conversation, calls=(), failures=()))
+        known = [*named, *(source.url for source in conversation.sources if source.url)]
         return {"url": known[0] if known else "", **_required(tool, but=("url",))}
     return fill(schema_of(tool), conversation.question, [*conversation.older, *conversation.sources])
 
