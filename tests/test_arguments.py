@@ -28,6 +28,30 @@ def test_options_are_taken_off_the_front_and_the_end() -> None:
 
 
 @pytest.mark.parametrize(
+    "line", ["-n3 moons", "moons -n3", "-n3 -obest -pbrave moons", "-o best -n3 moons", "moons -n3 -o best"]
+)
+def test_a_short_option_may_have_its_value_joined_to_it(line: str) -> None:
+    """As in any command line: -n3 is -n 3."""
+    args, text = parse_line(SEARCH, line)
+    assert (args.count, text) == (3, "moons")
+    assert args.output == ("best" if "best" in line else None)
+    assert args.provider == ("brave" if "brave" in line else None)
+
+
+@pytest.mark.parametrize("text", ["jaguar -porsche", "ai -openai -n5-pin", "jaguar -porsche -openai", "ping -n5x"])
+def test_words_that_a_search_leaves_out_stay_in_it(text: str) -> None:
+    """A minus before a word at the end excludes the word: it is no option with a value joined to it."""
+    args, seen = parse_line(SEARCH, text)
+    assert (seen, args.provider, args.output, args.count) == (text, None, None, None)
+
+
+def test_a_joined_value_that_is_wrong_is_refused() -> None:
+    """-nfive at the front says what -n takes."""
+    with pytest.raises(UsageError, match="'five' is not a whole number"):
+        parse_line(SEARCH, "-nfive moons")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Which laptop under $500 has the best keyboard?",

@@ -50,6 +50,7 @@ def offered(shell: Any, cell: str) -> list[str]:
         ("%websearch goggles aca", "%websearch goggles academic"),
         ("%ask what of {hits", "%ask what of {hits_of_mine"),
         ("%%ask\nwhat of {hits", "what of {hits_of_mine"),
+        ("%websearch store can", "%websearch store cancel"),
         ("%%enrich tab", "%%enrich table_of_mine"),
     ],
 )
@@ -57,6 +58,15 @@ def test_what_may_stand_there_is_offered(shell: Any, cell: str, expected: str) -
     """Options, their values, names and commands; in the line form, the cell form and behind an assignment."""
     shell.run("import pandas; hits_of_mine = 1; table_of_mine = pandas.DataFrame()")
     assert expected in offered(shell, cell)
+
+
+def test_a_question_of_enrich_completes_to_the_columns_of_its_frame(shell: Any) -> None:
+    """In the cell, braces stand for the row's values: no variable is offered, however alike its name."""
+    shell.run("import pandas; companies = pandas.DataFrame({'company': [], 'country': [], 'two words': []}); compass = 1")
+    cell = "%%enrich companies --sample 5\nceo: Who leads {comp"
+    assert offered(shell, cell) == ["ceo: Who leads {company"]
+    assert offered(shell, "%%enrich companies\nceo: Who leads {c") == ["ceo: Who leads {company", "ceo: Who leads {country"]
+    assert "what of {companies" in offered(shell, "%%ask\nwhat of {comp")
 
 
 def test_every_option_of_every_magic_is_offered_and_no_python_name(shell: Any) -> None:

@@ -15,6 +15,7 @@ import pytest
 import ipy_websearch
 from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.extension import MAGICS
+from tests.fakes.replies import text, tool_use
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "ipy_websearch"
@@ -48,19 +49,40 @@ def readme_blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
-def test_the_session_of_the_readme_runs_without_a_key(offline: Any, bare_shell: Any) -> None:
-    """Its lines up to the one that asks for a key run as they stand; a list printed as a comment is what comes out."""
-    cells = readme_blocks("python")[0].split("%websearch key")[0]
-    lines = [line for line in cells.splitlines() if line.strip()]
-    assert sum(line.startswith(("%", "df")) for line in lines) >= 4
-    for n, line in enumerate(lines):
-        if line.startswith("#"):
-            continue
-        ran = bare_shell.run(line.split("   #")[0])
-        assert ran.ok, (line, ran.error)
-        said = lines[n + 1][2:] if n + 1 < len(lines) and lines[n + 1].startswith("# [") else ""
-        if said:
-            assert repr(ran.value) == said
+def cells_of(block: str) -> list[str]:
+    """Return the cells of a session: a %% cell ends at an empty line, of all else each line is one."""
+    cells: list[str] = []
+    for paragraph in block.strip().split("\n\n"):
+        cells += [paragraph] if paragraph.startswith("%%") else paragraph.splitlines()
+    return cells
+
+
+def test_the_session_of_the_readme_runs_as_it_stands(
+    messages_api: Any, offline: Any, bare_shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line byte for byte, with its comment: without a key up to the one that asks for it, then with Claude."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setattr("getpass.getpass", lambda prompt: messages_api.key)
+    messages_api.behave(answer_of)
+    cells = cells_of(readme_blocks("python")[0])
+    assert sum(cell.startswith(("%", "df")) for cell in cells) >= 8
+    for n, cell in enumerate(cells):
+        if cell.startswith("%%ask"):
+            bare_shell.run("import pandas as pd; shortlist = 'A or B'; df = pd.DataFrame({'company': ['Acme']})")
+        ran = bare_shell.run(cell)
+        assert ran.ok, (cell, ran.error)
+        if not cell.startswith("#") and n + 1 < len(cells) and cells[n + 1].startswith("# ["):
+            assert repr(ran.value) == cells[n + 1][2:]
+        if cell.startswith("df = %search"):
+            assert bare_shell.ns["df"].search.query == "moons of Mars"
+    assert len(messages_api.bodies) == 3
+
+
+def answer_of(body: Any) -> Any:
+    """Return what the model says in the README's session."""
+    if any(tool["name"] == "record" for tool in body["tools"]):
+        return tool_use("record", {"ceo": None, "founded": None})
+    return text("A has.")
 
 
 @pytest.mark.parametrize("name", sorted(set(MAGICS) - {"websearch"}))  # whose first word decides what follows

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.error import UsageError
 
-from ipy_websearch.magics.interpolate import MAX_CHARS, as_text, interpolate
+from ipy_websearch.magics.interpolate import interpolate
+from ipy_websearch.magics.written import MAX_CHARS, as_text
 
 
 def test_an_existing_variable_is_put_in_and_all_else_stays() -> None:
@@ -45,6 +49,73 @@ def test_a_very_long_text_is_cut_and_says_so() -> None:
     """20,000 characters are the most that a variable brings into a question."""
     text = as_text("word " * 10_000)
     assert len(text) < MAX_CHARS + 60 and text.endswith("(cut: 50,000 characters in all)")
+
+
+COUNTRIES = pd.DataFrame({"c": ["Peru", "Chile", "Peru"], "n": pd.array([1, None, 3], dtype="Int64")})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (COUNTRIES.c.unique(), '["Peru", "Chile"]'),
+        (COUNTRIES.c.array, '["Peru", "Chile", "Peru"]'),
+        (COUNTRIES.c.astype("category").unique(), '["Peru", "Chile"]'),
+        (COUNTRIES.n.unique(), "[1, null, 3]"),
+        (pd.to_datetime(pd.Series(["2026-03-01", None])).array, '["2026-03-01", null]'),
+        (pd.to_datetime(pd.Series(["2026-03-01"])).to_numpy(), '["2026-03-01'),
+        (pd.Index(["Peru", "Chile"], name="c"), '["Peru", "Chile"]'),
+        (COUNTRIES.columns, '["c", "n"]'),
+        (pd.MultiIndex.from_product([["a"], [1, 2]]), '[["a", 1], ["a", 2]]'),
+        (COUNTRIES.c, "table of 3 rows x 1 columns:\nc\nPeru\nChile\nPeru"),
+        (COUNTRIES.c.value_counts(), "table of 2 rows x 1 columns:\nc,count\nPeru,2\nChile,1"),
+        (np.array([[1.5, np.nan], [0, 1]]), "[[1.5, null], [0.0, 1.0]]"),
+        (np.arange(1500), json.dumps(list(range(1500)))),
+        ({"a": np.arange(1500)}, json.dumps({"a": list(range(1500))})),
+        ([np.int64(3), pd.NA, COUNTRIES.c], '[3, null, "table of 3 rows x 1 columns:\\nc'),
+        (np.float64(2.5), "2.5"),
+        (np.array(5), "5"),
+        (np.array([]), "[]"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_arrays_are_lists_and_nothing_in_them_is_left_out(value: Any, text: str) -> None:
+    """Of numpy and of pandas, an index once; their own reprs leave out the middle of long ones."""
+    assert as_text(value).startswith(text) and (text.startswith('["2026') or as_text(value) == text or "table" in text)
+
+
+def test_a_long_array_is_cut_behind_a_value_and_says_so() -> None:
+    """In the text and in the notice: how many of how many."""
+    text = as_text(np.arange(100_000))
+    (notice,) = told("{big}", {"big": np.arange(100_000)})
+    shown = len(json.loads(text.split(" (")[0]))
+    assert text.endswith(f"] (the first {shown:,} of 100,000 values)") and len(text) <= MAX_CHARS
+    assert notice == f"{{big}} was cut: {shown:,} of 100,000 values were put in"
+    assert "of 9,000 rows" in told("{m}", {"m": np.zeros((9_000, 3))})[0]
+
+
+def test_frames_of_other_libraries_are_tables_too() -> None:
+    """A DuckDB relation, an Arrow table, a Dask frame: their first rows, and how many there are."""
+    import dask.dataframe as dd
+    import duckdb
+    import pyarrow as pa
+
+    relation = duckdb.sql("select range as n, 'x' as t from range(150)")
+    assert as_text(relation).startswith("table of 150 rows x 2 columns, the first 100:\nn,t\n0,x\n1,x")
+    assert told("{r}", {"r": relation}) == ["{r} was cut: 100 of 150 rows were put in"]
+    assert as_text(pa.table({"n": [1, 2]})) == "table of 2 rows x 1 columns:\nn\n1\n2"
+    assert as_text(pa.array(["a", None])) == '["a", null]'
+    assert as_text(dd.from_pandas(COUNTRIES, npartitions=2)).startswith("table of 3 rows x 2 columns:\nc,n\nPeru,1")
+    long = dd.from_pandas(pd.DataFrame({"n": range(150)}), npartitions=3)
+    assert as_text(long).startswith("table of more than 100 rows x 1 columns, the first 100:\nn\n0")
+
+
+def test_the_values_of_a_column_reach_the_question(messages_api: Any, shell: Any) -> None:
+    """`{names}` of `df.country.unique()`, whatever kind of array that is."""
+    shell.run("import pandas as pd; names = pd.DataFrame({'country': ['Peru', 'Chile', 'Peru']}).country.unique()")
+    messages_api.reply("Andes.")
+    ran = shell.run("%ask What is between {names}?")
+    assert ran.ok, ran.error
+    assert messages_api.bodies[0]["messages"][-1]["content"][0]["text"] == 'What is between ["Peru", "Chile"]?'
 
 
 def told(text: str, variables: dict[str, Any]) -> list[str]:

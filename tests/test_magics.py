@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -314,3 +315,66 @@ def test_a_broken_ledger_is_moved_aside_and_nothing_is_lost(shell: Any, tmp_path
     kept = sorted(path.name.split(".broken-")[0] for path in home.glob("*.broken-*"))
     assert kept == ["cache.sqlite", "index.sqlite", "ledger.sqlite"]
     assert "broken" in shell.run("%websearch status").stdout
+
+
+# --- %websearch ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_comment_at_the_end_of_a_websearch_line_is_left_out(shell: Any, tmp_path: Path) -> None:
+    """As in Python; a "#" inside a word or in quotes is part of a name."""
+    folder = tmp_path / "a#1 #x"
+    folder.mkdir()
+    (folder / "n.md").write_text("# Zebras\n\nZebras have stripes.", encoding="utf-8")
+    assert shell.run(f'%websearch index "{folder}"    # my notes, what\'s there').ok
+    assert str(folder) in shell.run("%websearch index  # list them").stdout
+    assert shell.run("%websearch status # keys").ok
+    assert "needs a command" in str(shell.run("%websearch # status").error)
+    assert "'index#2'" in str(shell.run("%websearch index#2").error)
+
+
+def test_a_number_sign_stays_in_a_query_and_in_a_question(messages_api: Any, shell: Any) -> None:
+    """C# and #1 are what people ask for."""
+    assert shell.run("df = %search --provider local C# # moons").ok
+    assert shell.ns["df"].search.query == "C# # moons"
+    messages_api.reply("None.")
+    assert shell.run("%ask who is #1   # in C#?").ok
+    assert question_of(messages_api) == "who is #1   # in C#?"
+
+
+def test_a_key_that_nobody_can_type_is_one_line_with_the_variable(run_notebook: Any) -> None:
+    """nbclient and `jupyter execute` ask nobody: the cell fails with what to set instead."""
+    notebook = run_notebook(["%load_ext ipy_websearch", "%websearch key anthropic   # typed without being shown"])
+    (output,) = notebook.cells[1].outputs
+    assert output.ename == "UsageError" and "set the environment variable ANTHROPIC_API_KEY" in output.evalue
+    assert output.traceback == [f"UsageError: {output.evalue}"]
+
+
+def test_recording_makes_no_folders(shell: Any, tmp_path: Path) -> None:
+    """A folder that is not there was misspelt: nothing is made, as with an export."""
+    ran = shell.run(f"%websearch record {tmp_path}/nowhere/x.cassette")
+    assert isinstance(ran.error, ConfigError) and "nowhere/x.cassette cannot be written" in str(ran.error)
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("name", ["search", "ask", "fetch", "cost", "panels", "trace", "enrich"])
+def test_the_help_names_values_as_people_write_them(shell: Any, name: str) -> None:
+    """No set of Python's in braces or angle brackets stands in it."""
+    ran = shell.run(f"%%{name} --help\n-" if name == "enrich" else f"%{name} --help")
+    assert ran.ok and "usage" not in ran.stdout.lower()[:3] and "<{" not in ran.stdout and "{off," not in ran.stdout
+
+
+def test_a_value_with_a_minus_is_told_in_our_words(shell: Any) -> None:
+    """argparse would take it for an option and ask for an argument."""
+    error = shell.run("%cost --since -1d").error
+    assert "--since is '-1d'; it must be a span such as '7d'" in str(error)
+    assert "-n is -5" in str(error := shell.run("%search -n -5 moons").error) or "count is -5" in str(error)
+
+
+def test_a_table_that_the_model_did_not_give_is_told(messages_api: Any, shell: Any) -> None:
+    """Asked again, it still answers in words: a notice says so, and `to_frame()` does not ask for what was done."""
+    messages_api.reply("Mars has two.")
+    messages_api.reply("Phobos and Deimos.")
+    ran = shell.run('a = %ask --table "name, radius: float" Which moons has Mars?')
+    assert ran.ok and "there is no table" in " ".join(shell.ns["a"].notices) and "there is no table" in ran.texts()
+    error = shell.run("a.to_frame()").error
+    assert isinstance(error, ConfigError) and "this answer has no table" in str(error) and "--table" not in str(error)

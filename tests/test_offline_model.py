@@ -273,6 +273,9 @@ LAX = [
     "cache_breakpoints_are_few_and_sound",
     "blocks_have_their_shape",
     "citations_are_on_for_all_or_none",
+    "container_is_an_id_or_names_one",
+    "waiting_code_has_its_container",
+    "a_credit_is_for_the_refused_request",
 ]
 """Rules that only server tools, thinking and the newest betas can break; the offline model checks none or part of them."""
 SHARED = [c for c in CASES if c[0].__name__ not in LAX and "not supported for this model" not in c[3]]
@@ -510,6 +513,13 @@ def test_an_address_in_the_question_is_opened() -> None:
     assert words_of(request(talk(asked, opened), [SEARCH, FETCH])).startswith("There are two moons around Mars")
     plain = request(talk("Summarise https://mars.example/moons", opened), [SEARCH, FETCH])
     assert words_of(plain).startswith("There are two moons around Mars")
+
+
+@pytest.mark.parametrize(("address", "opened"), [("corpus://planets/mars", True), ("file:///etc/hosts", False)])
+def test_a_page_of_the_built_in_index_is_opened_by_its_address_and_a_file_is_not(address: str, opened: bool) -> None:
+    """Lesson 08 has it read one with the native fetch tool."""
+    calls = calls_of(request(talk(f"Read {address}. How many moons does Mars have?"), [SEARCH, FETCH]))
+    assert (calls == [("web_fetch", {"url": address})]) is opened and len(calls) == 1
 
 
 def test_without_tools_it_says_what_it_is() -> None:

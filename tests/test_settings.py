@@ -206,3 +206,13 @@ def test_config_lists_every_setting_with_its_help(shell: Any) -> None:
     said = shell.run("%config WebSearch").stdout
     assert all(f"WebSearch.{name}" in said for name in setting_names())
     assert "US dollars that one question may cost" in said
+
+
+def test_a_value_that_config_refused_is_not_in_the_way_of_the_next_load(shell: Any) -> None:
+    """IPython keeps it in the shell's configuration; what was in force comes back."""
+    shell.run("%config WebSearch.max_searches = 3")
+    shell.run('%config WebSearch.count = "five"')
+    shell.run('%config WebSearch.max_searches = "many"')
+    assert shell.run("%reload_ext ipy_websearch").ok
+    assert shell.run("%config WebSearch.count").value == 5 and shell.run("%config WebSearch.max_searches").value == 3
+    assert shell.run("%search --provider local moons of Mars").ok

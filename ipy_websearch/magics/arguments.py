@@ -1,8 +1,9 @@
 """Takes options off both ends of a magic's line and leaves the text between byte for byte as it was typed.
 
 Options stand at the front or at the end; `--` ends those at the front and says that the end holds none. What is not a known
-option is text: `-5 degrees`, `C++`, `what's new` need no quoting. An unknown `--word` at either end is an error that names
-what was meant. The options themselves are read by the magic's own argparse parser, which also makes the `?` help.
+option is text: `-5 degrees`, `C++`, `what's new` need no quoting. `-n3` is `-n 3`, as everywhere; at the end only a number may
+stand so, because `jaguar -porsche` leaves out a word, and names no engine. An unknown `--word` at either end is an error
+that names what was meant. The options themselves are read by the magic's own argparse parser, which also makes the `?` help.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class _Splitter:
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.valued = {flag: action.nargs != 0 for action in parser._actions for flag in action.option_strings}
         self.valued |= {"--help": False, "-h": False}
+        self.numbers = {flag for action in parser._actions if action.type in (int, float) for flag in action.option_strings}
         self.open_end = True
 
     def front(self, line: str) -> tuple[list[str], str]:
@@ -85,6 +87,10 @@ class _Splitter:
                 self.open_end = False
                 return options, rest[2:]
             flag = word.split("=", 1)[0]
+            if self._joined(word):
+                options += [word[:2], word[2:]]
+                rest = rest[len(word) :].lstrip()
+                continue
             if flag not in self.valued:
                 if _LONG.fullmatch(word) or _SHORT.fullmatch(word):
                     raise self._unknown(word)
@@ -93,8 +99,13 @@ class _Splitter:
             options.append(word)
             if self.valued[flag] and "=" not in word:
                 value, rest = self._value(flag, rest)
-                options.append(value)
+                # argparse would take a value such as -1d for another option
+                options[-1:] = [f"{word}{'=' * word.startswith('--')}{value}"] if value.startswith("-") else [word, value]
         return options, rest
+
+    def _joined(self, word: str) -> bool:
+        """Return whether a word is a short option and its value in one, such as -n3."""
+        return len(word) > 2 and word[2] != "=" and word[0] == "-" and self.valued.get(word[:2], False)
 
     def _value(self, flag: str, rest: str) -> tuple[str, str]:
         """Return the value at the start of `rest` (quotes around it taken off) and what follows."""
@@ -108,12 +119,18 @@ class _Splitter:
         """Return the text and the options at its end: the longest ending that is nothing but known options."""
         words = list(_WORD.finditer(text))
         for word in words:
-            if word.group().split("=", 1)[0] in self.valued and (options := self._all_options(text[word.start() :])):
+            known = word.group().split("=", 1)[0] in self.valued or self._joined_number(word.group())
+            if known and (options := self._all_options(text[word.start() :])):
                 return text[: word.start()], options
         self._check_end([word.group() for word in words])
         return text, []
 
+    def _joined_number(self, word: str) -> bool:
+        return self._joined(word) and word[:2] in self.numbers and word[2:].isdigit()
+
     def _all_options(self, text: str) -> list[str] | None:
+        if any(self._joined(word) and not self._joined_number(word) for word in text.split()):
+            return None
         try:
             options, rest = _Splitter.front(self, text)
         except UsageError:

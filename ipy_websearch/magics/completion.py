@@ -22,7 +22,7 @@ _AFTER_COMMAND = {
     "key": ("--save", "--forget"),
     "index": ("--remove",),
     "cache": ("clear",),
-    "store": ("clear",),
+    "store": ("clear", "cancel"),
     "prices": ("--update",),
     "export": ("--force",),
 }
@@ -74,7 +74,8 @@ class Completion:
         if not in_body and (match is None or match[2] not in self._magics):
             return "", ()
         if variable := _VARIABLE.search(line):
-            return variable[1], variables_of(self._shell)
+            frame = self._frame(first[3]) if in_body and first is not None and first[2] == "enrich" else None
+            return variable[1], variables_of(self._shell) if frame is None else _column_names(frame)
         if match is None:
             return "", ()
         if match[2] == "websearch":
@@ -113,6 +114,11 @@ class Completion:
         }
         return typed, values.get(action.dest, tuple)()
 
+    def _frame(self, text: str) -> Any:
+        """Return the DataFrame that the first line of %%enrich names, None when it names none."""
+        named = (self._shell.user_ns.get(word) for word in text.split())
+        return next((value for value in named if hasattr(value, "columns") and hasattr(value, "iloc")), None)
+
     def _clusters(self) -> list[str]:
         from ipy_websearch.magics.enrich import is_cluster
 
@@ -127,6 +133,10 @@ class Completion:
 
             return [panel.id for panel in api.session().panels]
         return ()
+
+
+def _column_names(frame: Any) -> list[str]:
+    return [name for name in frame.columns if isinstance(name, str)]
 
 
 def _websearch(text: str) -> Found:

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from traitlets import TraitError
+
 from ipy_websearch.config import WebSearch, load_settings, use_settings
 from ipy_websearch.display.formatters import register, unregister
 from ipy_websearch.magics.completion import Completion
@@ -85,9 +87,21 @@ class Loaded:
         unregister(self.shell)
         self.completion.unregister()
         use_cell_writer(None)
+        self._forget_refused()
         use_settings(None)
         if (api := sys.modules.get("ipy_websearch.api")) is not None:
             api.stop_tape()
+
+    def _forget_refused(self) -> None:
+        """Put what is in force in place of values that `%config` refused: IPython keeps those in the shell's configuration,
+        where the next load would find them."""
+        section = self.shell.config.get("WebSearch", {})
+        for name, trait in self.settings.traits(config=True).items() if self.settings is not None else ():
+            try:
+                if name in section:
+                    trait._validate(self.settings, section[name])
+            except TraitError:
+                section[name] = getattr(self.settings, name)
 
 
 def _warn(text: str) -> None:

@@ -8,17 +8,15 @@ a name in braces that nearly is a variable's.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from IPython.core.error import UsageError
 
+from ipy_websearch.magics.written import as_text
 from ipy_websearch.text import plain, shorten
 
-MAX_CHARS = 20_000
-MAX_ROWS = 100
 _NAME = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 _ALIKE = 0.8
 """How alike two names are when one is surely meant for the other; JSON and format fields in a question are not."""
@@ -62,47 +60,6 @@ def _reason(exc: Exception) -> str:
         return plain(str(exc))
     except Exception:
         return ""
-
-
-def as_text(value: Any, tell: Callable[[str], None] = lambda left_out: None) -> str:
-    """Return a variable as text for a model: strings as they are, frames as a compact table with their shape.
-
-    At most 20,000 characters and 100 rows; what is left out is said in the text, and told in words such as "100 of 500 rows".
-    """
-    parts = []
-    if isinstance(value, str):
-        text = value
-    elif type(value).__module__.split(".")[0] == "pandas" or hasattr(value, "to_csv"):
-        text, rows = _table(value)
-        parts += [f"{MAX_ROWS} of {rows:,} rows"] if rows > MAX_ROWS else []
-    elif isinstance(value, dict | list | tuple):
-        text = _json(value)
-    else:
-        text = str(value)
-    if len(text) > MAX_CHARS:
-        parts.append(f"{MAX_CHARS:,} of {len(text):,} characters{' of these' if parts else ''}")
-        text = f"{shorten(text, MAX_CHARS)} (cut: {len(text):,} characters in all)"
-    if parts:
-        tell(", ".join(parts))
-    return text
-
-
-def _table(value: Any) -> tuple[str, int]:
-    """Return a frame's first rows as text, and how many it has (0: it is no frame)."""
-    frame = value.to_frame() if getattr(value, "ndim", 2) == 1 else value
-    if not hasattr(frame, "to_csv"):
-        return str(value), 0
-    rows, columns = frame.shape
-    shown = "" if rows <= MAX_ROWS else f", the first {MAX_ROWS}"
-    named = bool(frame.index.name) or frame.index.dtype.kind not in "iu"
-    return f"table of {rows} rows x {columns} columns{shown}:\n{frame.head(MAX_ROWS).to_csv(index=named)}".rstrip(), rows
-
-
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError):
-        return str(value)
 
 
 def variables_of(shell: Any) -> dict[str, Any]:

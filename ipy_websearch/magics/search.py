@@ -24,6 +24,8 @@ from ipy_websearch.magics.common import (
 )
 from ipy_websearch.magics.interpolate import interpolate, variables_of
 
+LEVELS = ("off", "moderate", "strict")
+
 
 @magics_class
 class SearchMagics(Magics):
@@ -38,7 +40,7 @@ class SearchMagics(Magics):
     @argument("--freshness", help="pd, pw, pm, py (past day, week, month, year) or 2026-01-01to2026-06-30.")
     @argument("--country", help="Two-letter country of the results.")
     @argument("--language", help="Two-letter language of the results.")
-    @argument("--safe-search", choices=("off", "moderate", "strict"), help="Filter for adult content.")
+    @argument("--safe-search", choices=LEVELS, metavar="LEVEL", help="Filter for adult content: off, moderate or strict.")
     @SITE
     @NOT_SITE
     @argument("--goggle", action="append", metavar="GOGGLE", help="A Brave goggle: name, address or rules; may be repeated.")

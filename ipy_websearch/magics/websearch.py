@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -42,6 +43,9 @@ USAGE = """\
 %cost                           what it all cost            (%cost --help)
 %config WebSearch               every setting with its value
 """
+
+_COMMENT = re.compile(r"""((?:[^\s"'\\]|\\.|"[^"]*"|'[^']*'|\s(?!\#))*)\s\#.*""", re.DOTALL)
+"""A line up to a "#" that begins a word outside of quotes."""
 
 
 @magics_class
@@ -106,7 +110,7 @@ class WebSearchMagics(Magics):
             removed = credentials.forget(spec.variable)
             print(f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here")
             return
-        value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
+        value = _typed(spec)
         credentials.set(spec.variable, value)
         outcome = self._tried(spec)
         where = f" and saved in {credentials.save(spec.variable, value)}" if "--save" in flags else ""
@@ -189,7 +193,21 @@ class WebSearchMagics(Magics):
         print("\n".join(goggle_lines(" ".join(words))))
 
 
+def _typed(spec: KeySpec) -> str:
+    """Return a key as it was typed, without being shown."""
+    try:
+        return getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
+    except (EOFError, NotImplementedError):  # as nbclient, papermill and `jupyter execute` run a notebook: nobody is there
+        raise UsageError(
+            f"{spec.variable} cannot be typed here, for nobody is asked for input; set the environment variable "
+            f"{spec.variable} before the notebook is run, or write {spec.variable}=… in a file .env beside it"
+        ) from None
+
+
 def _split(line: str) -> list[str]:
+    """Return the words of a line; a comment at its end, and the quotes around words, are left out."""
+    if comment := _COMMENT.fullmatch(f" {line}"):
+        line = comment[1]
     try:
         return shlex.split(line)
     except ValueError:
