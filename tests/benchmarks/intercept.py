@@ -26,13 +26,13 @@ from tests.benchmarks.report import write_section
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS, PROCESSES = 40, 5
-"""Turns of each contender, and processes in which they take them: a virtual machine's speed changes within a second, and a
-process keeps for its life how its memory happened to be laid out."""
+"""Turns of the two that are compared, and processes in which they take them: a virtual machine's speed changes within a second,
+and a process keeps for its life how its memory happened to be laid out."""
 
 ABOUT = (
     "CPU milliseconds a question: one search and an answer of forty pieces, on a server in another process; same transports "
-    "for the model, turn about. By hand is the loop of `hand_loop.py`, without a ledger, a cache, limits or the native shape. "
-    "Medians of five processes."
+    "for the model, turn about, each pair in processes of its own. By hand is the loop of `hand_loop.py`, without a ledger, a "
+    "cache, limits or the native shape. Medians of five processes."
 )
 
 
@@ -109,13 +109,12 @@ def question(number: int, gap_ms: int = 0) -> str:
     return f"id{os.getpid()}x{number}x{time.monotonic_ns()} r=1 p=1 d=0 n=40 g={gap_ms}"
 
 
-async def measure(url: str, count: int, at_once: int) -> dict[str, float]:
+async def measure(url: str, count: int, at_once: int, names: list[str]) -> dict[str, float]:
     """Return the CPU milliseconds of one question by contender: the median of many turns of a fifth of `count`.
 
     The contenders take turns in one process, each round in the other order, so that what else the machine does meets all.
     """
     each = max(at_once, count // 5)
-    names = [name for name in CONTENDERS if at_once == 1 or "blocking" not in name]
     made = {name: await CONTENDERS[name](url) for name in names}
     for ask, _ in made.values():
         for n in range(10):
@@ -147,10 +146,10 @@ def main(arguments: list[str]) -> None:
         asyncio.run(serve())
         return
     if arguments[:1] == ["one"]:
-        _, url, count, at_once = arguments
+        _, url, count, at_once, *names = arguments
         with tempfile.TemporaryDirectory() as home:
             os.environ["IPY_WEBSEARCH_HOME"] = home
-            print(json.dumps(asyncio.run(measure(url, int(count), int(at_once)))))
+            print(json.dumps(asyncio.run(measure(url, int(count), int(at_once), names))))
         return
     count = arguments[0] if arguments and arguments[0].isdigit() else "100"
     here = [sys.executable, "-m", "tests.benchmarks.intercept"]
@@ -158,16 +157,21 @@ def main(arguments: list[str]) -> None:
     assert server.stdin is not None and server.stdout is not None
     url = f"http://127.0.0.1:{int(server.stdout.readline())}"
     try:
-        few, many = (
-            middle([json.loads(_run([*here, "one", url, count, at_once])) for _ in range(PROCESSES)]) for at_once in ("1", "50")
-        )
         lines = ["| transports | by hand, 1 at a time | intercept | ratio | by hand, 50 at once | intercept | ratio |"]
         lines.append("|---" * 7 + "|")
-        lines += [f"| {label} | {_compared(few, *pair)} | {_compared(many, *pair)} |" for label, pair in PAIRS.items()]
+        floor = 0.0
+        for label, (hand, ours) in PAIRS.items():
+            cells = []
+            for at_once in ("1",) if "blocking" in hand else ("1", "50"):
+                runs = [json.loads(_run([*here, "one", url, count, at_once, hand, ours])) for _ in range(PROCESSES)]
+                took = middle(runs)
+                floor = floor or took[hand]
+                cells.append(f"{took[hand]:.2f} | {took[ours]:.2f} | {took[ours] / took[hand]:.2f}")
+            lines.append(f"| {label} | {' | '.join([*cells, '– | – | –'][:2])} |")
         if "--litellm" in arguments:
             python = arguments[arguments.index("--litellm") + 1]
-            took = float(_run([python, "-c", LITELLM, url, count]).split()[0])
-            lines.append(f"| LiteLLM 1.106.2 | {few['hand']:.2f} | {took:.2f} | {took / few['hand']:.2f} | – | – | – |")
+            peer = float(_run([python, "-c", LITELLM, url, count]).split()[0])
+            lines.append(f"| LiteLLM 1.106.2, beside the first | {floor:.2f} | {peer:.2f} | {peer / floor:.2f} | – | – | – |")
         print("\n".join(lines))
         if "--write" in arguments:
             write_section("Interception", f"{ABOUT}\n\n" + "\n".join(lines), "`python -m tests.benchmarks.intercept`")
@@ -179,13 +183,6 @@ def main(arguments: list[str]) -> None:
 def middle(runs: list[dict[str, float]]) -> dict[str, float]:
     """Return the median of each contender's figures."""
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-
-
-def _compared(figures: dict[str, float], hand: str, ours: str) -> str:
-    """Return the cells of one pair."""
-    if hand not in figures:
-        return "– | – | –"
-    return f"{figures[hand]:.2f} | {figures[ours]:.2f} | {figures[ours] / figures[hand]:.2f}"
 
 
 def _run(command: list[str]) -> str:
