@@ -22,6 +22,15 @@ from ipy_websearch.proxy.app import build_app
 from ipy_websearch.session import Session
 from tests.fakes.server import run_there
 
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+ASKED: dict[str, Any] = {
+    "model": "claude-sonnet-5-5",
+    "max_tokens": 1000,
+    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
+    "tools": [SEARCH],
+}
+"""A request that wants the web."""
+
 
 class Listening:
     """What can be asked byte by byte."""

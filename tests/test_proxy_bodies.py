@@ -18,16 +18,9 @@ pytest.importorskip("uvicorn")
 
 from ipy_websearch.proxy import app, bodies  # noqa: E402
 from tests.fakes.replies import tool_use  # noqa: E402
-from tests.running_proxy import Running, Wire, raw_answer  # noqa: E402
+from tests.running_proxy import ASKED, SEARCH, Running, Wire, raw_answer  # noqa: E402
 
 MODEL = "claude-sonnet-5-5"
-SEARCH = {"type": "web_search_20250305", "name": "web_search"}
-ASKED: dict[str, Any] = {
-    "model": MODEL,
-    "max_tokens": 1000,
-    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
-    "tools": [SEARCH],
-}
 JSON = "Content-Type: application/json"
 REFUSED = raw_answer(b'{"type":"error"}', "400 Bad Request", JSON)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from typing import Any
 
 import httpx2
 import pytest
@@ -14,14 +13,8 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from ipy_websearch.proxy.__main__ import main  # noqa: E402
-from tests.running_proxy import Command, Wire, empty_message, raw_answer  # noqa: E402
+from tests.running_proxy import ASKED, Command, Wire, empty_message, raw_answer  # noqa: E402
 
-ASKED: dict[str, Any] = {
-    "model": "claude-sonnet-5-5",
-    "max_tokens": 1000,
-    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
-    "tools": [{"type": "web_search_20250305", "name": "web_search"}],
-}
 BODY = json.dumps(ASKED).encode()
 
 

@@ -19,15 +19,7 @@ pytest.importorskip("uvicorn")
 from ipy_websearch import api  # noqa: E402
 from ipy_websearch.proxy.bodies import MAX_BYTES, json_in  # noqa: E402
 from tests.fakes.replies import tool_use  # noqa: E402
-from tests.running_proxy import Running, Wire, raw_answer  # noqa: E402
-
-SEARCH = {"type": "web_search_20250305", "name": "web_search"}
-ASKED: dict[str, Any] = {
-    "model": "claude-sonnet-5-5",
-    "max_tokens": 1000,
-    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
-    "tools": [SEARCH],
-}
+from tests.running_proxy import ASKED, SEARCH, Running, Wire, raw_answer  # noqa: E402
 
 
 @pytest.fixture

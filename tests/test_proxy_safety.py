@@ -15,15 +15,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from ipy_websearch.proxy import connections  # noqa: E402
-from tests.running_proxy import Running, Wire, empty_message, raw_answer  # noqa: E402
-
-SEARCH = {"type": "web_search_20250305", "name": "web_search"}
-ASKED: dict[str, Any] = {
-    "model": "claude-sonnet-5-5",
-    "max_tokens": 1000,
-    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
-    "tools": [SEARCH],
-}
+from tests.running_proxy import ASKED, SEARCH, Running, Wire, empty_message, raw_answer  # noqa: E402
 
 
 @pytest.fixture
