@@ -7,6 +7,7 @@ put things in order. A forked process starts a loop of its own: the thread of th
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import atexit
 from collections.abc import Awaitable, Callable, Coroutine
@@ -110,6 +111,26 @@ def stop(future: Future[Any]) -> None:
     future.cancel()
     with suppress(CancelledError, FutureTimeout, Exception):
         future.result(GRACE_S)
+
+
+def elsewhere(function: Callable[[], object], wait_s: float) -> None:
+    """Call a function in a thread of its own, and wait a moment for it.
+
+    For finalizers, which may run anywhere: this thread may hold a lock that the function needs, or run a loop beside which it
+    can run no other, so it must not wait for long; and `threading`'s own threads need a lock of their own to begin.
+    """
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def run() -> None:
+        try:
+            function()
+        finally:
+            done.release()
+
+    with suppress(RuntimeError):  # no thread begins any more when Python ends
+        _thread.start_new_thread(run, ())
+        done.acquire(timeout=wait_s)
 
 
 def settle(function: Callable[[], Awaitable[Any]]) -> None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from traitlets import Bool, CFloat, Dict, Enum, Float, Int, TraitError, Unicode, observe
 from traitlets.config import Configurable
@@ -244,9 +244,15 @@ def base_url(variable: str, default: str) -> str:
 
 
 def _is_base(value: str) -> bool:
+    parts = server_address(value)
+    return parts is not None and "@" not in parts.netloc and "?" not in value and "#" not in value
+
+
+def server_address(url: str) -> SplitResult | None:
+    """Return the parts of an http or https address of a server; None when it is none, or has a port that cannot be one."""
     try:
-        parts = urlsplit(value)
+        parts = urlsplit(url)
         usable = bool(parts.hostname) and (parts.port or 0) >= 0
     except ValueError:
-        return False
-    return usable and parts.scheme in ("http", "https") and not set("@") & set(parts.netloc) and not set("?#") & set(value)
+        return None
+    return parts if usable and parts.scheme in ("http", "https") else None

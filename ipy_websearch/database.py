@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from ipy_websearch import forking
+from ipy_websearch.forking import SqliteFile
 
 BUSY_TIMEOUT_S = 10.0
 """Seconds to wait for another kernel's write; a write takes well under a millisecond, a stalled disk can take longer."""
@@ -32,7 +32,7 @@ class ForeignFileError(Exception):
     """The file is a database, but another program's; never leaves this module."""
 
 
-class Database:
+class Database(SqliteFile):
     """A connection that opens itself, and moves what it cannot use out of the way.
 
     `path` None means memory. `application_id` marks our files. `prepare` brings the tables up to date; it runs inside one
@@ -43,22 +43,21 @@ class Database:
     def __init__(
         self, path: Path | None, *, application_id: int, prepare: Callable[[sqlite3.Connection], None], purpose: str
     ) -> None:
-        self.path = path
+        super().__init__(path)
         self.warnings: list[str] = []
         self.in_memory = path is None
         self._application_id = application_id
         self._prepare = prepare
         self._purpose = purpose
-        self._connection: sqlite3.Connection | None = None
-        self._pid = os.getpid()
-        self._lock = forking.rlock()
-        forking.inherits(self)
-        forking.pauses(self)
+
+    @property
+    def _on_disk(self) -> bool:
+        return not self.in_memory
 
     @property
     def is_open(self) -> bool:
         """Say whether the file has been opened in this process."""
-        return self._connection is not None and self._pid == os.getpid()
+        return self._connection is not None
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `work` makes of the connection; when the file turns out broken, it is replaced and asked again.
@@ -87,29 +86,14 @@ class Database:
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._lock:
-            if self._connection is not None and self._pid == os.getpid():
+            if self._connection is not None:
                 self._connection.close()
             self._connection = None
 
-    def before_fork(self) -> Callable[[], None] | None:
-        """Close the file, so that a child does not take its parent's locks for its own."""
-        if not self._lock.acquire(timeout=forking.WAIT_S):
-            return None
-        if self._connection is not None and not self.in_memory:
-            self._connection.close()
-            self._connection = None
-        return self._lock.release
-
-    def after_fork(self) -> None:
-        """In a forked process: neither use the parent's connection nor close it, as SQLite asks."""
-        forking.keep(self._connection)
-        self._connection = None
-
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._pid = os.getpid()
             self._connection = self._open()
-            weakref.finalize(self, _close, self._connection, self._pid).atexit = False
+            weakref.finalize(self, _close, self._connection, os.getpid()).atexit = False
             _opened.add(self)
         return self._connection
 

@@ -4,8 +4,8 @@ A child has its parent's memory, descriptors and locks, and none of its threads.
 epoll object that both share, and what a thread had locked stays locked for ever. Hence the invariant: nothing of the parent's
 is closed, woken or waited for in a child, not even when that ends, and the locks that this module makes are free there.
 
-Files of SQLite are closed before a fork, and opened again at their next use: SQLite keeps a process's locks in memory, where a
-child would take its parent's for its own. Where there is no fork (Windows), nothing of this is ever called.
+Files of SQLite are closed before a fork, and opened again at their next use. Where there is no fork (Windows), nothing of this
+is ever called.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import sqlite3
 
 WAIT_S = 2.0
 """Seconds that a fork waits for a thread that is at work with a file."""
@@ -31,27 +35,15 @@ class Inheriting(Protocol):
         """In a child: `keep` what is the parent's, and begin anew."""
 
 
-class Pausing(Protocol):
-    """What has something open that a child may not even have in its memory."""
-
-    def before_fork(self) -> Callable[[], None] | None:
-        """In the parent: close it, and let nobody open it until what is returned is called; None: that cannot be had."""
-
-
 _inheriting: weakref.WeakSet[Inheriting] = weakref.WeakSet()
-_pausing: weakref.WeakSet[Pausing] = weakref.WeakSet()
-_paused: list[Callable[[], None]] = []
+_files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+_paused: list[SqliteFile] = []
 _forking = threading.Lock()
 
 
 def inherits(owner: Inheriting) -> None:
     """Have `owner.after_fork` called in every child, as long as there is an owner."""
     _inheriting.add(owner)
-
-
-def pauses(owner: Pausing) -> None:
-    """Have `owner.before_fork` called before every fork, as long as there is an owner."""
-    _pausing.add(owner)
 
 
 def in_child(function: Callable[[], None]) -> Callable[[], None]:
@@ -85,20 +77,57 @@ def rlock() -> threading.RLock:
     return made
 
 
+class SqliteFile:
+    """Base of what has a connection to a file of SQLite (`path` None: to memory), and uses it under `_lock` alone.
+
+    Before a fork the file is closed: SQLite keeps a process's locks in memory, where a child would take its parent's for its
+    own.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._connection: sqlite3.Connection | None = None
+        self._lock = rlock()
+        inherits(self)
+        _files.add(self)
+
+    @property
+    def _on_disk(self) -> bool:
+        return self.path is not None
+
+    def before_fork(self) -> bool:
+        """In the parent: close the file; say whether nobody opens it now until `go_on`, which a busy thread can prevent."""
+        if not self._lock.acquire(timeout=WAIT_S):
+            return False
+        if self._connection is not None and self._on_disk:
+            self._connection.close()
+            self._connection = None
+        return True
+
+    def go_on(self) -> None:
+        """In the parent: let the file be opened again."""
+        self._lock.release()
+
+    def after_fork(self) -> None:
+        """In a forked process: neither use the parent's connection nor close it, as SQLite asks."""
+        keep(self._connection)
+        self._connection = None
+
+
 def _prepare() -> None:
     """In the parent: import what `keep` needs, since a child could wait for ever for a module that a thread was importing."""
     with contextlib.suppress(ImportError):
         import ctypes  # noqa: F401
     _forking.acquire()
-    _paused[:] = filter(None, [owner.before_fork() for owner in list(_pausing)])
+    _paused[:] = [file for file in list(_files) if file.before_fork()]
 
 
 def _go_on() -> None:
     paused = _paused.copy()
     _paused.clear()
     _forking.release()
-    for go_on in paused:
-        go_on()
+    for file in paused:
+        file.go_on()
 
 
 @in_child

@@ -8,7 +8,6 @@ are kept in memory, counted, and written later. `warnings` says so. No key ever 
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +60,7 @@ class Ledger:
         self._retry_at = 0.0
         self._lock = forking.lock()
         self._warnings: list[str] = []
-        self._held: dict[int, list[LedgerRow]] = {}
+        self._held: list[LedgerRow] = []
         self.on_write: OnWrite | None = None
         self._held_since = 0.0
         self._holding = forking.lock()
@@ -111,15 +110,14 @@ class Ledger:
     def keep(self, rows: Iterable[LedgerRow]) -> int:
         """Take rows until somebody calls `write_held` or reads, which the caller sees to; return how many wait now."""
         with self._holding:
-            held = self._held.setdefault(os.getpid(), [])  # a forked process must not write what its parent will
-            self._held_since = self._held_since if held else time.monotonic()
-            held.extend(rows)
-            return len(held)
+            self._held_since = self._held_since if self._held else time.monotonic()
+            self._held.extend(rows)
+            return len(self._held)
 
     def write_held(self) -> None:
         """Write the rows that wait; they are safe when this returns."""
         with self._holding:
-            rows = self._held.pop(os.getpid(), [])
+            rows, self._held = self._held, []
         if rows:
             self.book_all(rows)
 
@@ -209,8 +207,8 @@ class Ledger:
             return None
 
     def after_fork(self) -> None:
-        """In a forked process: what could not be written yet is the parent's to write."""
-        self._unwritten, self._overflow = [], None
+        """In a forked process: what waits, or could not be written yet, is the parent's to write."""
+        self._held, self._unwritten, self._overflow = [], [], None
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

@@ -23,9 +23,13 @@ class Attic:
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
-        self._pid = 0
         self._size = 0
         self._lock = forking.lock()
+        forking.inherits(self)
+
+    def after_fork(self) -> None:
+        """In a forked process: the old file is the parent's to write, and here to read."""
+        self._file = None
 
     def __del__(self) -> None:
         if self._file is not None:
@@ -37,9 +41,9 @@ class Attic:
 
         with self._lock:
             try:
-                if self._file is None or self._pid != os.getpid():  # after a fork the old file is the parent's to write
+                if self._file is None:
                     self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (it outlives this call)
-                    self._pid, self._size = os.getpid(), 0
+                    self._size = 0
                 self._file.seek(self._size)
                 if self._file.write(data) != len(data):
                     return None

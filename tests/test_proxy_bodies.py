@@ -6,7 +6,6 @@ import gzip
 import importlib
 import json
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -23,20 +22,6 @@ from tests.running_proxy import ASKED, SEARCH, Running, Wire, raw_answer  # noqa
 MODEL = "claude-sonnet-5-5"
 JSON = "Content-Type: application/json"
 REFUSED = raw_answer(b'{"type":"error"}', "400 Bad Request", JSON)
-
-
-@pytest.fixture
-def wire() -> Iterator[Wire]:
-    """A server that keeps every byte that it got."""
-    with Wire() as made:
-        yield made
-
-
-@pytest.fixture
-def proxy(wire: Wire, brave_api: Any) -> Iterator[Running]:
-    """The proxy in front of it."""
-    with Running(wire.url) as running:
-        yield running
 
 
 def packed_answer(content: bytes, encoding: str, status: str = "200 OK") -> bytes:

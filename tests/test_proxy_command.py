@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 
 import httpx2
 import pytest
@@ -16,13 +15,6 @@ from ipy_websearch.proxy.__main__ import main  # noqa: E402
 from tests.running_proxy import ASKED, Command, Wire, empty_message, raw_answer  # noqa: E402
 
 BODY = json.dumps(ASKED).encode()
-
-
-@pytest.fixture
-def wire() -> Iterator[Wire]:
-    """A server that keeps every byte that it got."""
-    with Wire() as made:
-        yield made
 
 
 SETTINGS = {

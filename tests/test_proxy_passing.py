@@ -7,7 +7,6 @@ import json
 import socket
 import time
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -20,20 +19,6 @@ from ipy_websearch import api  # noqa: E402
 from ipy_websearch.proxy.bodies import MAX_BYTES, json_in  # noqa: E402
 from tests.fakes.replies import tool_use  # noqa: E402
 from tests.running_proxy import ASKED, SEARCH, Running, Wire, raw_answer  # noqa: E402
-
-
-@pytest.fixture
-def wire() -> Iterator[Wire]:
-    """A server that keeps every byte that it got."""
-    with Wire() as made:
-        yield made
-
-
-@pytest.fixture
-def proxy(wire: Wire, brave_api: Any) -> Iterator[Running]:
-    """The proxy in front of it."""
-    with Running(wire.url) as running:
-        yield running
 
 
 def names(head: list[str]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -16,21 +15,6 @@ pytest.importorskip("uvicorn")
 
 from ipy_websearch.proxy import connections  # noqa: E402
 from tests.running_proxy import ASKED, SEARCH, Running, Wire, empty_message, raw_answer  # noqa: E402
-
-
-@pytest.fixture
-def wire() -> Iterator[Wire]:
-    """A server that keeps every byte that it got."""
-    with Wire() as made:
-        yield made
-
-
-@pytest.fixture
-def proxy(wire: Wire, brave_api: Any) -> Iterator[Running]:
-    """The proxy in front of it."""
-    with Running(wire.url) as running:
-        yield running
-
 
 # --- web pages ------------------------------------------------------------------------------------------------------
 

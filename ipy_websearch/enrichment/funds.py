@@ -91,10 +91,7 @@ class Funds:
                 if usd <= room + tight.elsewhere and time.monotonic() - since < ELSEWHERE_S:
                     await asyncio.sleep(LOOK_S)
                     continue
-                held = f" ({tight.cut_off_words})" if tight.cut_off_words else ""
-                raise OutOfFunds(
-                    f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD{held}, a row may cost {usd:.4f} USD"
-                )
+                raise OutOfFunds(no_room(tight, usd))
             self._changed.clear()
             await self._changed.wait()
         self._holding += 1
@@ -143,3 +140,10 @@ class Hold:
         """Give back what was not spent."""
         self._funds._settle(self._reserved, self.spent)
         self._reserved = self.spent = Decimal(0)
+
+
+def no_room(tight: Ceiling, usd: Decimal) -> str:
+    """Return why a row that may cost so many US dollars is not asked, for the ceiling that it does not fit under."""
+    room = max(tight.room or Decimal(0), Decimal(0))
+    held = f" ({tight.cut_off_words})" if tight.cut_off_words else ""
+    return f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD{held}, a row may cost {usd:.4f} USD"

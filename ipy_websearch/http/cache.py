@@ -22,7 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ipy_websearch import forking
+from ipy_websearch.forking import SqliteFile
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ _BROKEN = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 
 
-class Cache:
+class Cache(SqliteFile):
     """Keeps JSON values by kind and key; safe to use from several threads and processes.
 
     `path` is the SQLite file, opened at the first use (None: memory only). `max_bytes` bounds the values together;
@@ -50,15 +50,11 @@ class Cache:
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time, max_bytes: int = 64_000_000) -> None:
-        self.path = path
+        super().__init__(path)
         self.warnings: list[str] = []
         self._clock = clock
         self._max_bytes = max_bytes
-        self._connection: sqlite3.Connection | None = None
         self._bytes = 0
-        self._lock = forking.rlock()
-        forking.inherits(self)
-        forking.pauses(self)
         self._held: dict[tuple[str, str], tuple[float, str | Callable[[], Any]]] = {}
         self._held_since = 0.0
 
@@ -166,20 +162,6 @@ class Cache:
         """Close the file; the next use opens it again (what was in memory is gone)."""
         self.write_held()
         self._close()
-
-    def before_fork(self) -> Callable[[], None] | None:
-        """Close the file, so that a child does not take its parent's locks for its own."""
-        if not self._lock.acquire(timeout=forking.WAIT_S):
-            return None
-        if self._connection is not None and self.path is not None:
-            self._connection.close()
-            self._connection = None
-        return self._lock.release
-
-    def after_fork(self) -> None:
-        """In a forked process: neither use the parent's connection nor close it, as SQLite asks."""
-        forking.keep(self._connection)
-        self._connection = None
 
     def _close(self) -> None:
         with self._lock:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
+from ipy_websearch.config import server_address
 from ipy_websearch.errors import ConfigError
 
 
@@ -38,12 +39,8 @@ def _checked(proxy: str) -> str:
     if scheme not in ("http", "https"):
         raise ConfigError(f"the environment names the proxy {shown}; only http:// and https:// proxies can be used")
     proxy = f"{scheme}://{rest}"
-    try:
-        parts = urlsplit(proxy)
-        usable = bool(parts.hostname) and (parts.port or 0) >= 0 and "@" not in parts.path
-    except ValueError:
-        usable = False
-    if not usable:
+    parts = server_address(proxy)
+    if parts is None or "@" in parts.path:
         raise ConfigError(f"the environment names the proxy {shown}, which is no address; write http://host:port")
     return proxy
 

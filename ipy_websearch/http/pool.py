@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import contextlib
 import io
 import os
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ipy_websearch.background import elsewhere
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.http.response import MAX_HEADER_LINE, MAX_HEADERS, HttpResponse
@@ -193,14 +193,11 @@ def close_all(pools: Sequence[tuple[asyncio.AbstractEventLoop, _Closable]]) -> N
                 loop.call_soon_threadsafe(pool.discard)
         elif _running_loop() is None:
             _close_in(loop, pool)
-        else:  # a thread runs one loop at a time; `threading` has locks that whoever is interrupted by a finalizer may hold
-            closed = _thread.allocate_lock()
-            closed.acquire()
-            _thread.start_new_thread(_close_in, (loop, pool, closed.release))
-            closed.acquire(timeout=CLOSING_S)
+        else:  # a thread runs one loop at a time
+            elsewhere(partial(_close_in, loop, pool), CLOSING_S)
 
 
-def _close_in(loop: asyncio.AbstractEventLoop, pool: _Closable, then: Callable[[], None] | None = None) -> None:
+def _close_in(loop: asyncio.AbstractEventLoop, pool: _Closable) -> None:
     """Close a pool by letting its loop run, which closing takes."""
 
     async def within_time() -> None:
@@ -211,8 +208,6 @@ def _close_in(loop: asyncio.AbstractEventLoop, pool: _Closable, then: Callable[[
     with contextlib.suppress(Exception):
         loop.run_until_complete(closing)
     closing.close()
-    if then is not None:
-        then()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

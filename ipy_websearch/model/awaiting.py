@@ -13,10 +13,11 @@ from typing import Any
 
 import anthropic
 
+from ipy_websearch.background import elsewhere
 from ipy_websearch.model import driving
 from ipy_websearch.model.arriving import arriving_async
 from ipy_websearch.model.driving import LOST, PING, Driver, error_event
-from ipy_websearch.model.streamed import AsyncBody, Written, elsewhere
+from ipy_websearch.model.streamed import DROPPED_S, AsyncBody, Written
 
 
 class Awaiting(Driver):
@@ -66,7 +67,7 @@ class Awaiting(Driver):
         self.run.close()
 
     def _dropped(self) -> None:
-        elsewhere(self._unread)
+        elsewhere(self._unread, DROPPED_S)
         with suppress(RuntimeError):  # the loop has ended, and the connection with it
             self._loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._hang_up()))
 

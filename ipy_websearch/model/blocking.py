@@ -14,11 +14,12 @@ from typing import Any
 
 import anthropic
 
+from ipy_websearch.background import elsewhere
 from ipy_websearch.model import driving
 from ipy_websearch.model.arriving import arriving
 from ipy_websearch.model.driving import LOST, PING, Block, Driver, error_event
 from ipy_websearch.model.runs import Run
-from ipy_websearch.model.streamed import Body, Written, elsewhere
+from ipy_websearch.model.streamed import DROPPED_S, Body, Written
 
 
 class Blocking(Driver):
@@ -58,7 +59,7 @@ class Blocking(Driver):
             self._end()  # one that was never begun has not done that itself
 
     def _dropped(self) -> None:
-        elsewhere(self._unread)
+        elsewhere(self._unread, DROPPED_S)
 
     def _unread(self) -> None:
         self.run.lost()

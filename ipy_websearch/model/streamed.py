@@ -7,11 +7,9 @@ once, as any other; somebody who read all of it leaves its text for the stream.
 
 from __future__ import annotations
 
-import _thread
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -164,23 +162,3 @@ class AsyncPieces(AsyncGenerator[bytes, None]):
     def aclose(self) -> Any:
         """Read no further."""
         return self._pieces.aclose()
-
-
-def elsewhere(function: Callable[[], object]) -> None:
-    """Call a function in a thread, and wait a moment for it.
-
-    For finalizers, which may run anywhere: this thread may hold a lock that the function needs, so it must not wait for long;
-    and `threading`'s own threads need a lock of their own to begin.
-    """
-    done = _thread.allocate_lock()
-    done.acquire()
-
-    def run() -> None:
-        try:
-            function()
-        finally:
-            done.release()
-
-    with suppress(RuntimeError):  # no thread begins any more when Python ends
-        _thread.start_new_thread(run, ())
-        done.acquire(timeout=DROPPED_S)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from ipy_websearch.enrichment.funds import no_room
 from ipy_websearch.events import Money
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.pricing import worst_case
@@ -48,11 +49,7 @@ class Bank:
             self.refusal = f"the price of {self._model} is unknown, so no budget can be kept with it"
             return None
         if (tight := reserve_all(self._ceilings, worst)) is not None:
-            room = max(tight.room or _NOTHING, _NOTHING)
-            held = f" ({tight.cut_off_words})" if tight.cut_off_words else ""
-            self.refusal = (
-                f"the {tight.name} of {tight.limit:f} USD leaves {room:.4f} USD{held}, a row may cost {worst:.4f} USD"
-            )
+            self.refusal = no_room(tight, worst)
             return None
         return worst
 
