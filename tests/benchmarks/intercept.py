@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,15 @@ from tests.benchmarks.intercept_contenders import CONTENDERS, LITELLM, PAIRS
 from tests.benchmarks.report import write_section
 
 ROOT = Path(__file__).resolve().parents[2]
-ROUNDS, PROCESSES = 40, 5
+ROUNDS, PROCESSES = 40, 7
 """Turns of the two that are compared, and processes in which they take them: a virtual machine's speed changes within a second,
-and a process keeps for its life how its memory happened to be laid out."""
+and a process keeps for its life how its memory happened to be laid out. Each ratio is of two turns that follow one another."""
 
 ABOUT = (
     "CPU milliseconds a question: one search and an answer of forty pieces, on a server in another process; same transports "
     "for the model, turn about, each pair in processes of its own. By hand is the loop of `hand_loop.py`, without a ledger, a "
-    "cache, limits or the native shape. Medians of five processes."
+    "cache, limits or the native shape. Medians of seven processes, of the ratio in brackets the least and the most: where the "
+    "machine's other guests are busy, what touches more memory loses more."
 )
 
 
@@ -109,8 +111,9 @@ def question(number: int, gap_ms: int = 0) -> str:
     return f"id{os.getpid()}x{number}x{time.monotonic_ns()} r=1 p=1 d=0 n=40 g={gap_ms}"
 
 
-async def measure(url: str, count: int, at_once: int, names: list[str]) -> dict[str, float]:
-    """Return the CPU milliseconds of one question by contender: the median of many turns of a fifth of `count`.
+async def measure(url: str, count: int, at_once: int, names: list[str]) -> list[float]:
+    """Return the CPU milliseconds of one question by contender, and the ratio of the second to the first: medians of many
+    turns of a fifth of `count`.
 
     The contenders take turns in one process, each round in the other order, so that what else the machine does meets all.
     """
@@ -129,7 +132,8 @@ async def measure(url: str, count: int, at_once: int, names: list[str]) -> dict[
             took[name].append((time.process_time() - begin) / each * 1000)
     for _, close in made.values():
         await close()
-    return {name: statistics.median(figures) for name, figures in took.items()}
+    first, second = took.values()
+    return [*map(statistics.median, (first, second)), statistics.median(map(truediv, second, first))]
 
 
 async def serve() -> None:
@@ -164,9 +168,10 @@ def main(arguments: list[str]) -> None:
             cells = []
             for at_once in ("1",) if "blocking" in hand else ("1", "50"):
                 runs = [json.loads(_run([*here, "one", url, count, at_once, hand, ours])) for _ in range(PROCESSES)]
-                took = middle(runs)
-                floor = floor or took[hand]
-                cells.append(f"{took[hand]:.2f} | {took[ours]:.2f} | {took[ours] / took[hand]:.2f}")
+                theirs, mine, ratios = zip(*runs, strict=True)
+                floor = floor or statistics.median(theirs)
+                spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+                cells.append(f"{statistics.median(theirs):.2f} | {statistics.median(mine):.2f} | {spread}")
             lines.append(f"| {label} | {' | '.join([*cells, '– | – | –'][:2])} |")
         if "--litellm" in arguments:
             python = arguments[arguments.index("--litellm") + 1]
@@ -178,11 +183,6 @@ def main(arguments: list[str]) -> None:
     finally:
         server.stdin.close()
         server.wait(10)
-
-
-def middle(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Return the median of each contender's figures."""
-    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
 def _run(command: list[str]) -> str:
