@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Any
+from math import isfinite
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 _TAG = re.compile(r"<(?:!--(?:(?!-->|<!--).)*-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\u2028\u2029]+")
@@ -107,3 +110,29 @@ def fold(text: str) -> str:
         return " ".join(text.casefold().split())
     folded = _SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
     return folded if folded.isascii() else folded.replace("\u200c", "").replace("\u200d", "")
+
+
+def sound(value: T) -> T:
+    """Return a JSON value with nothing in it that no request can carry: two halves of a character become one, a half without
+    the other U+FFFD, and what is no number (NaN, Infinity) None.
+
+    >>> sound({"query": "\\ud83d\\ude00 \\ud83d", "score": float("nan")})
+    {'query': '😀 �', 'score': None}
+    """
+    return cast(T, _sound(value))
+
+
+def _sound(value: Any) -> Any:
+    match value:
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {_sound(name): _sound(item) for name, item in value.items()}
+        case list():
+            return [_sound(item) for item in value]
+        case float():
+            return value if isfinite(value) else None
+    return value

@@ -329,3 +329,19 @@ def test_bytes_that_are_no_text_cost_no_answer(brave_api: Any) -> None:
         anthropic.Anthropic(api_key="k", base_url="http://local.example", http_client=http), provider="brave"
     ) as made:
         assert ask(made).content[0].text == "caf\ufffd"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_character_in_a_call_does_not_cost_the_answer(
+    client: Any, messages_api: Any, brave_api: Any, stream: bool
+) -> None:
+    """Models write broken escapes of emoji; the next request could not be written with them."""
+    messages_api.reply("One \ud83d moment.", search("ruby \ud83d author"))
+    messages_api.reply("Matz.")
+    if stream:
+        events = list(ask(client, stream=True))  # (the SDK's own helper gives up at such a call)
+        assert [e.delta.text for e in events if e.type == "content_block_delta" and e.delta.type == "text_delta"][-1] == "Matz."
+    else:
+        assert kinds(ask(client)) == ["text", "server_tool_use", "web_search_tool_result", "text"]
+    sent = messages_api.bodies[-1]["messages"][1]["content"]
+    assert sent[0]["text"] == "One � moment." and sent[1]["input"] == {"query": "ruby � author"}

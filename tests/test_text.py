@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import json
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch import text as text_module
-from ipy_websearch.text import plain, visible
+from ipy_websearch.text import plain, sound, visible
 
 PIECES = (
     "a word, another. <b> </b> <!-- --> < > & &amp; &lt;i&gt; &#8203; &#10; &nbsp; é “ 日本 ❤️ \u200b "
@@ -40,3 +42,32 @@ def test_no_character_is_lost_or_let_through_by_a_short_cut() -> None:
             text = f"a{chr(code)}b"
             if visible(text) != slowly_visible(text):
                 raise AssertionError(f"U+{code:04X}")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(st.characters(exclude_categories=()), max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(exclude_categories=()), max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(value=json_values)
+def test_what_a_model_wrote_can_always_be_sent_back(value: Any) -> None:
+    """Halves of characters and what is no number are the only things that change."""
+    made = sound(value)
+    text = json.dumps(made, ensure_ascii=False, allow_nan=False)
+    assert text.encode() and sound(made) == made
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        assert made != value
+    else:
+        assert made == value
+
+
+def test_two_halves_of_a_character_become_one() -> None:
+    """They come apart where a server cuts its pieces by UTF-16."""
+    assert sound({"a": ["\ud83d\ude00", "\ude00\ud83d", "\ufeff\ud83d"]}) == {"a": ["😀", "��", "\ufeff�"]}

@@ -7,11 +7,12 @@ off: the one is the same when it is asked for again, the other may not be.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
-from ipy_websearch.text import plain, shorten
+from ipy_websearch.text import plain, shorten, sound
 
 if TYPE_CHECKING:
     import httpx2
@@ -20,17 +21,19 @@ NO_MESSAGE = "no_message"
 """The kind of the error for what is no answer of the Messages API."""
 
 _EXCERPT_BYTES, _EXCERPT_CHARS = 400, 80
+_ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")  # what may stand for half a character, or for no number
 _FIELDS = (b"event:", b"data:", b"id:", b"retry:", b":")  # what a line of a stream begins with
 
 
 def parsed(content: bytes) -> Any:
-    """Return a body as JSON.
+    """Return a body as JSON that can be sent back: see `sound`.
 
     Raises:
         ValueError: it is none, or nested too deeply to be meant.
     """
     try:
-        return json.loads(content.decode("utf-8-sig", "replace"))
+        value = json.loads(content.decode("utf-8-sig", "replace"))
+        return sound(value) if _ODD.search(content) else value
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

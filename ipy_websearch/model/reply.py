@@ -12,12 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ipy_websearch.model.containers import container_in
+from ipy_websearch.text import sound
 from ipy_websearch.usage import Usage
+
+_WRITTEN = ("text", "thinking", "input", "citations")
 
 
 @dataclass(slots=True)
 class Reply:
-    """A reply as far as it has arrived. `complete` is True once `message_stop` was seen."""
+    """A reply as far as it has arrived. `complete` is True once `message_stop` was seen.
+
+    A block that has ended can be sent back: `sound` was applied to what the model wrote in it.
+    """
 
     model: str = ""
     stop_reason: str | None = None
@@ -107,9 +113,10 @@ class Reply:
         if text := "".join(self._json.get(index, ())):
             try:
                 block["input"] = json.loads(text)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 block["input"] = {}
                 self.malformed.add(str(block.get("id", "")))
+        block.update({name: sound(block[name]) for name in _WRITTEN if name in block})
         if block.get("type") == "text" and not block.get("citations"):
             block.pop("citations", None)
         return block

@@ -13,12 +13,19 @@ from collections.abc import Iterator
 from typing import Any
 
 Event = tuple[str, dict[str, Any]]
+HALF = re.compile("[\ud800-\udfff]")
 PIECE = re.compile(r".{1,24}(?:\s+|$)|.{1,24}", re.DOTALL)
 
 
 def encode(name: str, data: dict[str, Any]) -> bytes:
     """Return one event as it goes over the wire."""
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+    return f"event: {name}\ndata: {written(data)}\n\n".encode()
+
+
+def written(value: Any) -> str:
+    """Return JSON; half a character can only be written as an escape."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if HALF.search(text) is None else json.dumps(value)
 
 
 def pieces(text: str) -> list[str]:
@@ -68,7 +75,7 @@ def _opening(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]
         deltas = [{"type": "citations_delta", "citation": citation} for citation in cited or []]
         return opened, deltas + [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
     if kind in ("tool_use", "server_tool_use"):
-        text = block.get("_partial_json") or (json.dumps(block["input"], ensure_ascii=False) if block["input"] else "")
+        text = block.get("_partial_json") or (written(block["input"]) if block["input"] else "")
         opened = {key: value for key, value in block.items() if key != "_partial_json"} | {"input": {}}
         return opened, [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces(text)]]
     if kind == "thinking":
