@@ -6,60 +6,26 @@ and nothing here knows how a request is sent.
 
 from __future__ import annotations
 
-import atexit
-import threading
 import time
-import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from ipy_websearch import forking
 from ipy_websearch.booking import Booking
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.events import Event as Happening
 from ipy_websearch.events import ModelResponded, Money
 from ipy_websearch.interception.conversation import Conversation
 from ipy_websearch.interception.stream import Event, EventWriter
-from ipy_websearch.ledger import Ledger
-from ipy_websearch.ledger_rows import LedgerRow
+from ipy_websearch.interception.waiting import Rows
 from ipy_websearch.loop.counting import counted
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.purse import MIN_ANSWER_TOKENS, CeilingPurse
 
-KEPT_S = 0.5
-"""Seconds for which what happened waits for the end of its call, and rows then for those of other calls; a kill of the process
-loses no more than these."""
-
-_timers: weakref.WeakKeyDictionary[Ledger, threading.Timer] = weakref.WeakKeyDictionary()
-
-
-class Rows:
-    """A ledger whose rows wait for those of other calls: a transaction takes as long for many as for one."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    def book(self, row: LedgerRow) -> None:
-        """Have a row written soon; an event loop may end before it comes to that, so a thread sees to it."""
-        self._ledger.keep((row,))
-        timer = _timers.get(self._ledger)
-        if timer is None or not timer.is_alive():
-            timer = _timers[self._ledger] = threading.Timer(KEPT_S, _write_soon, (self._ledger,))
-            timer.daemon = True
-            timer.start()
-
-
-def _write_soon(ledger: Ledger) -> None:
-    _timers.pop(ledger, None)  # it holds the ledger, which otherwise would stay open for ever
-    ledger.write_held()
-
-
-@atexit.register
-def _write_held() -> None:
-    """Write what still waits when the process ends."""
-    for ledger in list(_timers):
-        ledger.write_held()
+_lock = forking.rlock()  # what happened is booked in one thread at a time; what is collected meanwhile may end calls of its own
 
 
 class InterceptedRun:
@@ -73,13 +39,12 @@ class InterceptedRun:
     ) -> None:
         self.conversation = conversation
         self.booking = booking
-        booking.ledger = Rows(booking.ledger)  # type: ignore[assignment]
+        self._rows = booking.ledger = Rows(booking.ledger)  # type: ignore[assignment]
         booking.traces = False  # the caller has the message, and never the booking
         self._purse = purse
         self._spent = spent
         self._told: Money = Decimal(0)
-        self._unbooked: list[tuple[datetime, Happening, bool]] = []
-        self._since = time.monotonic()
+        self._unbooked: deque[tuple[datetime, Happening, bool]] = deque()
         self._writer = EventWriter(conversation)
         self._reply = Reply()
         self.attempts = 0
@@ -198,7 +163,7 @@ class InterceptedRun:
     def close(self) -> None:
         """Book what broke off or was no longer wanted, and give back the money that was held; it may be called again."""
         self.drop()
-        self._book_all()
+        self.book_waiting()
         self._held = not self._purse.bounded
         self.booking.charges(self._purse.close(), status="interrupted")
         cost, told = self.booking.cost_usd, self._told
@@ -239,22 +204,23 @@ class InterceptedRun:
         )
 
     def _happened(self, event: Happening, *, settled: bool = True) -> None:
-        """Keep an event for booking with the others; what has waited for `KEPT_S` is booked."""
+        """Keep an event for booking with the others of this call, or soon."""
         self._unbooked.append((datetime.now(UTC), event, settled))
-        if time.monotonic() - self._since > KEPT_S:
-            self._book_all()
+        if len(self._unbooked) == 1:
+            self._rows.wait(self)
 
-    def _book_all(self) -> None:
-        events, self._unbooked = self._unbooked, []
-        self._since = time.monotonic()
-        for at, event, settled in events:
-            before = self.booking.cost_usd
-            self.booking.take(event, at)
-            after = self.booking.cost_usd
-            if settled or before is None or after is None:
-                continue
-            for ceiling in self._purse.ceilings:  # nothing was reserved, and the price is known now
-                ceiling.settle(Decimal(0), after - before)
+    def book_waiting(self) -> None:
+        """Book what has happened by now."""
+        with _lock:
+            while self._unbooked:
+                at, event, settled = self._unbooked.popleft()
+                before = self.booking.cost_usd
+                self.booking.take(event, at)
+                after = self.booking.cost_usd
+                if settled or before is None or after is None:
+                    continue
+                for ceiling in self._purse.ceilings:  # nothing was reserved, and the price is known now
+                    ceiling.settle(Decimal(0), after - before)
 
 
 def least_tokens(body: Mapping[str, Any]) -> int:
