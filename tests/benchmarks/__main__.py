@@ -2,15 +2,17 @@
 
     python -m tests.benchmarks [NAME …] [--peers FOLDER] [--pages AEB WCXB]
 
-NAMEs are load, ledger, loop, peers, interception, enrichment, extraction; without one all are run, which takes about twenty
-minutes on an idle machine. The peers are installed into an environment of their own at FOLDER (default: one in the user's
-cache). Extraction needs checkouts of article-extraction-benchmark and web-content-extraction-benchmark, named by `--pages`.
+NAMEs are load, ledger, loop, peers, interception, instructions (where valgrind is installed), enrichment, extraction; without
+one all are run, which takes about half an hour on an idle machine. The peers are installed into an environment of their own at
+FOLDER (default: one in the user's cache). Extraction needs checkouts of article-extraction-benchmark and
+web-content-extraction-benchmark, named by `--pages`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import venv
@@ -114,6 +116,7 @@ def main() -> None:
         "loop": lambda: run("tests.benchmarks.loop", "--write"),
         "peers": lambda: peers(peers_python(arguments.peers)),
         "interception": lambda: run("tests.benchmarks.intercept", "--write", "--litellm", peers_python(arguments.peers)),
+        "instructions": lambda: run("tests.benchmarks.intercept_instructions", "--write"),
         "enrichment": lambda: run("tests.benchmarks.enrich", "--write"),
         "extraction": lambda: run("tests.benchmarks.extraction", *(arguments.pages or ()), "--write"),
     }
@@ -121,7 +124,8 @@ def main() -> None:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(benchmarks)}")
     if "extraction" in arguments.names and not arguments.pages:
         parser.error("extraction needs --pages AEB WCXB, the two checkouts")
-    for name in arguments.names or [name for name in benchmarks if name != "extraction" or arguments.pages]:
+    lacking = {"extraction": not arguments.pages, "instructions": not shutil.which("valgrind")}
+    for name in arguments.names or [name for name in benchmarks if not lacking.get(name)]:
         benchmarks[name]()
 
 

@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import truediv
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from tests.benchmarks.intercept_contenders import CONTENDERS, LITELLM, PAIRS
 from tests.benchmarks.report import write_section
 
 ROOT = Path(__file__).resolve().parents[2]
+HERE = [sys.executable, "-m", "tests.benchmarks.intercept"]
 ROUNDS, PROCESSES = 40, 7
 """Turns of the two that are compared, and processes in which they take them: a virtual machine's speed changes within a second,
 and a process keeps for its life how its memory happened to be laid out. Each ratio is of two turns that follow one another."""
@@ -136,6 +139,26 @@ async def measure(url: str, count: int, at_once: int, names: list[str]) -> list[
     return [*map(statistics.median, (first, second)), statistics.median(map(truediv, second, first))]
 
 
+async def asked_of(url: str, name: str, count: int) -> None:
+    """Have one contender answer so many questions."""
+    ask, close = await CONTENDERS[name](url)
+    for number in range(count):
+        await ask(question(number))
+    await close()
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """Serve in a process of its own, and give the address."""
+    server = subprocess.Popen([*HERE, "serve"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdin is not None and server.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+    finally:
+        server.stdin.close()
+        server.wait(10)
+
+
 async def serve() -> None:
     """Serve until standard input is closed."""
     loop = asyncio.get_running_loop()
@@ -156,18 +179,14 @@ def main(arguments: list[str]) -> None:
             print(json.dumps(asyncio.run(measure(url, int(count), int(at_once), names))))
         return
     count = arguments[0] if arguments and arguments[0].isdigit() else "100"
-    here = [sys.executable, "-m", "tests.benchmarks.intercept"]
-    server = subprocess.Popen([*here, "serve"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdin is not None and server.stdout is not None
-    url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-    try:
+    with served() as url:
         lines = ["| transports | by hand, 1 at a time | intercept | ratio | by hand, 50 at once | intercept | ratio |"]
         lines.append("|---" * 7 + "|")
         floor = 0.0
         for label, (hand, ours) in PAIRS.items():
             cells = []
             for at_once in ("1",) if "blocking" in hand else ("1", "50"):
-                runs = [json.loads(_run([*here, "one", url, count, at_once, hand, ours])) for _ in range(PROCESSES)]
+                runs = [json.loads(_run([*HERE, "one", url, count, at_once, hand, ours])) for _ in range(PROCESSES)]
                 theirs, mine, ratios = zip(*runs, strict=True)
                 floor = floor or statistics.median(theirs)
                 spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
@@ -180,9 +199,6 @@ def main(arguments: list[str]) -> None:
         print("\n".join(lines))
         if "--write" in arguments:
             write_section("Interception", f"{ABOUT}\n\n" + "\n".join(lines), "`python -m tests.benchmarks.intercept`")
-    finally:
-        server.stdin.close()
-        server.wait(10)
 
 
 def _run(command: list[str]) -> str:
