@@ -13,6 +13,7 @@ from typing import Any
 
 from ipy_websearch.interception.breakpoints import on_newest_results
 from ipy_websearch.interception.call_ids import CallIds
+from ipy_websearch.interception.choice import tool_choice
 from ipy_websearch.interception.detection import EVERY_NAME, FETCH_NAME, SEARCH_NAME, UPSTREAM_NAMES, Bounds, Kind, Wanted
 from ipy_websearch.interception.reading import error_output, given_output, packed_facts
 from ipy_websearch.interception.references import renamed_edits
@@ -26,11 +27,11 @@ from ipy_websearch.interception.shape import (
     upstream_result,
 )
 from ipy_websearch.interception.sources import Sources
+from ipy_websearch.interception.url_sources import found_natively
 from ipy_websearch.loop.calls import Call, CallRunner
-from ipy_websearch.loop.history import Message, assistant_message, with_nudge
+from ipy_websearch.loop.history import Message, assistant_message, with_nudge, without_newest_results
 from ipy_websearch.loop.prompts import FINAL_NUDGE
 from ipy_websearch.model.containers import container_in, wanted_container, with_container
-from ipy_websearch.model.names import forces_tools
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.tools.base import ToolOutput
@@ -43,7 +44,6 @@ PATIENCE = 3
 """Refused calls of a tool that is only defined for the history's sake, after which all tools are taken away."""
 
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
-_LET_GO = ("tool", "any")
 _THINKING = ("thinking", "redacted_thinking")
 
 Grant = Callable[[Mapping[str, Any], bool], int | None]
@@ -93,8 +93,7 @@ class Conversation:
         body = self.draft()
         if self.grant:
             granted = self.grant(body, self._final)
-            if granted is None and not self._final:
-                self._final = True
+            while granted is None and self._made_smaller():
                 body = self.draft()
                 granted = self.grant(body, True)
             if granted is None:
@@ -104,6 +103,20 @@ class Conversation:
             body = {**body, "max_tokens": granted} if body.get("max_tokens") else body
         self.requests += 1
         return body
+
+    def _made_smaller(self) -> bool:
+        """Make the next request the last one or, where it is, leave the newest results out of it; say whether that was done."""
+        if not self._final:
+            self._final = True
+            return True
+        smaller = without_newest_results(self.messages, self._left_out) if self.requests else None
+        self.messages = smaller or self.messages
+        return smaller is not None
+
+    def _left_out(self, call_id: str) -> Block:
+        reason = f"Left out: {self.runner.meter.explain('budget')}."
+        output = ToolOutput(summary=reason, text=reason, is_error=True)
+        return upstream_result(call_id, output, self.platform, cited=self.cited)
 
     def draft(self) -> dict[str, Any]:
         """Return the body of the next request as it stands; nothing is counted or reserved."""
@@ -130,17 +143,9 @@ class Conversation:
         return self.wanted.defined(tool.definition() for tool in self.runner.tools.values())
 
     def _tool_choice(self) -> Mapping[str, Any] | None:
-        choice = self.body.get("tool_choice")
         if self._final:
             return {"type": "none"} if self.platform.tool_choice else None
-        if not isinstance(choice, Mapping):
-            return None
-        kind = self.wanted.names.get(str(choice.get("name"))) if choice.get("type") == "tool" else None
-        # Claude Code forces its search on every model; those that cannot be forced are left the choice.
-        ours = kind or (choice.get("type") == "any" and not self.wanted.others)
-        if choice.get("type") in _LET_GO and (self.requests or (ours and not forces_tools(str(self.body.get("model"))))):
-            return {"type": "auto", **{k: v for k, v in choice.items() if k == "disable_parallel_tool_use"}}
-        return {**choice, "name": SEARCH_NAME if kind == "search" else FETCH_NAME} if kind else choice
+        return tool_choice(self.body, self.wanted, first=not self.requests)
 
     # --- what comes back --------------------------------------------------------------------------------------------
 
@@ -171,6 +176,8 @@ class Conversation:
         self._end(tail)
         self.ids.take()
         self.usage = summed(self.usage, reply.usage_fields)
+        if fetch := self.wanted.bounds.get("fetch"):  # the platform's own search may have found what is to be read
+            self.runner.context.known_urls.update(found_natively(reply.content, fetch.sources))
         own = [b for b in reply.content if _is_own(b)]
         if own and reply.stop_reason not in _CUT and not (self._final and self.platform.tool_choice):
             names = reply.malformed
@@ -213,7 +220,8 @@ class Conversation:
         else:
             self._answer(given)
             # Other tools may still be needed after the limit; a second call beyond it is one too many.
-            self._final = refused and (not self.wanted.others or self._refusals >= patience)
+            alone = not self.wanted.others and sum(b.max_uses != 0 for b in self.wanted.bounds.values()) < 2
+            self._final = refused and (alone or self._refusals >= patience)
             self._refusals += refused
         return self.results
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NoReturn
 
 from ipy_websearch.errors import ConfigError
@@ -73,6 +73,29 @@ def bounds_of(tool: Mapping[str, Any], kind: Kind, declared: Callable[[], Mappin
         fresh=fetches and _yes_or_no(tool, "use_cache") is False,
         sources=url_sources(tool, declared()) if fetches else EVERYWHERE,
     )
+
+
+def both(first: Bounds, second: Bounds, tool: Mapping[str, Any]) -> Bounds:
+    """Return the bounds that hold where a request defines a tool twice (`tool` is the second): what either of them demands.
+
+    Raises:
+        ConfigError: they demand different things.
+    """
+    most = [bounds.max_uses for bounds in (first, second) if bounds.max_uses is not None]
+    merged: dict[str, Any] = {"max_uses": min(most, default=None)}
+    for field in fields(Bounds):
+        one, other = getattr(first, field.name), getattr(second, field.name)
+        if field.name != "max_uses" and one != other:
+            if field.default not in (one, other):
+                name = plain(repr(tool.get("name")))
+                raise ConfigError(f"{name} is defined twice, with a different {field.name}; leave one of the definitions")
+            merged[field.name] = other if one == field.default else one
+    made = replace(first, **merged)
+    if made.allowed_domains and made.blocked_domains:
+        raise ConfigError(
+            f"{plain(repr(tool.get('name')))} is defined twice, with allowed_domains and blocked_domains; give one"
+        )
+    return made
 
 
 def breakpoint_of(tool: Mapping[str, Any]) -> dict[str, Any] | None:

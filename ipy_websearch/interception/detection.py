@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ipy_websearch.interception.definition import Bounds, Kind, bounds_of, breakpoint_of
+from ipy_websearch.interception.definition import Bounds, Kind, both, bounds_of, breakpoint_of
 from ipy_websearch.interception.references import renamed
 from ipy_websearch.model.platforms import Platform
 
@@ -137,7 +137,8 @@ def wanted_tools(tools: Sequence[Mapping[str, Any]], platform: Platform, *, forc
     for tool, kind in zip(tools, kinds, strict=True):
         if kind is not None:
             names[str(tool.get("name") or NATIVE_NAMES[kind])] = kind
-            bounds.setdefault(kind, bounds_of(tool, kind, lambda: _declared(tools)))
+            made = bounds_of(tool, kind, lambda: _declared(tools))
+            bounds[kind] = both(bounds[kind], made, tool) if kind in bounds else made
             marks.append(breakpoint_of(tool))
     if "search" in bounds and "fetch" in bounds:  # what a search finds may be read, or not: the fetch says so
         bounds["search"] = replace(bounds["search"], sources=bounds["fetch"].sources)

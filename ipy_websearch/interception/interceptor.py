@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 from ipy_websearch.booking import add_money
@@ -66,10 +67,12 @@ class WebSearchInterceptor:
         max_uses: int | None = None,
         session: Session | None = None,
     ) -> None:
-        if max_uses is not None and max_uses < 1:
-            raise ConfigError(f"max_uses is {max_uses}; it must be 1 or more")
+        if max_uses is not None and not (type(max_uses) is int and max_uses >= 1):
+            raise ConfigError(f"max_uses is {max_uses!r}; it must be a whole number, 1 or more")
         self._session = session
         self._max_uses = max_uses
+        if isinstance(enabled_platforms, str | Enum):
+            enabled_platforms = (enabled_platforms,)
         self._enabled = None if enabled_platforms is None else frozenset(map(_platform_name, enabled_platforms))
         self._named = bool(provider or search_tool_name)
         self._searches: dict[tuple[Any, ...] | None, Tool] = {}
@@ -117,7 +120,7 @@ class WebSearchInterceptor:
         if not isinstance(tools, list) or not tools:
             return None
         if self._enabled is not None:
-            return wanted_tools(tools, platform, forced=True) if platform.name in self._enabled or forced else None
+            return wanted_tools(tools, platform, forced=True) if platform.name in self._enabled else None
         return wanted_tools(tools, platform, forced=forced or self._named)
 
     def _run(

@@ -87,9 +87,10 @@ def known_addresses(messages: Sequence[Mapping[str, Any]], sources: UrlSources, 
     for message in messages:
         content = message.get("content")
         if message.get("role") != "user":
-            for block in content if isinstance(content, list) else ():
+            blocks = content if isinstance(content, list) else []
+            for block in blocks:
                 called |= _called(block)
-                found |= set(_native_hits(block, sources.server))
+            found |= found_natively(blocks, sources)
         elif isinstance(content, str):
             found |= addresses_in(content) if sources.user else set()
         else:
@@ -97,6 +98,11 @@ def known_addresses(messages: Sequence[Mapping[str, Any]], sources: UrlSources, 
                 if isinstance(block, Mapping) and _counts(block, called, sources, ours):
                     found |= _addresses(block)
     return found
+
+
+def found_natively(content: Sequence[Any], sources: UrlSources) -> set[str]:
+    """Return the addresses that a platform's own tools found in one turn, as far as its results are there."""
+    return {url for block in content for url in _native_hits(block, sources.server)}
 
 
 def _called(block: Any) -> dict[str, str]:

@@ -77,6 +77,15 @@ def with_nudge(messages: Sequence[Message], text: str) -> list[Message]:
     return list(messages) if blocks[-1:] == [nudge] else [*messages[:-1], {**last, "content": [*blocks, nudge]}]
 
 
+def without_newest_results(messages: Sequence[Message], left_out: Callable[[str], Mapping[str, Any]]) -> list[Message] | None:
+    """Return the history with `left_out(call id)` in place of each of the newest results, None without any."""
+    content = messages[-1]["content"]
+    if isinstance(content, str):
+        return None
+    made = [left_out(str(b["tool_use_id"])) if b.get("type") == "tool_result" else b for b in content]
+    return None if made == content else [*messages[:-1], {**messages[-1], "content": made}]
+
+
 def without_thinking(messages: Sequence[Message]) -> list[Message]:
     """Return the history without what the model thought; a turn that was thinking alone goes altogether."""
     kept = []

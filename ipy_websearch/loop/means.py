@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipy_websearch.loop.history import Message, with_nudge
+from ipy_websearch.loop.history import Message, with_nudge, without_newest_results
 from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.limits import Meter, Purse
 from ipy_websearch.loop.table import TABLE_NUDGE, TABLE_TOOL
@@ -59,7 +59,7 @@ class Means:
             self.meter.reach("budget")
             if not final:
                 final = True
-            elif (smaller := self._without_newest_results(messages)) is not None:
+            elif (smaller := without_newest_results(messages, self._left_out)) is not None:
                 messages = smaller
             else:
                 return Draft(None, final, messages, tokens)
@@ -86,12 +86,7 @@ class Means:
         )
         return {**body, "container": self.container["id"]} if self.container else body
 
-    def _without_newest_results(self, messages: list[Message]) -> list[Message] | None:
-        """Return the history with errors that name the ceiling in place of the newest results, None when there are none."""
-        content = messages[-1]["content"]
-        if not any(b.get("type") == "tool_result" and not b.get("is_error") for b in content):
-            return None
+    def _left_out(self, call_id: str) -> dict[str, Any]:
+        """Return an error that names the ceiling, in place of a result."""
         reason = f"Left out: {self.meter.explain('budget')}."
-        output = ToolOutput(summary=reason, text=reason, is_error=True)
-        blocks = [self.result(str(block["tool_use_id"]), output) for block in content if "tool_use_id" in block]
-        return [*messages[:-1], {"role": "user", "content": blocks}]
+        return self.result(call_id, ToolOutput(summary=reason, text=reason, is_error=True))

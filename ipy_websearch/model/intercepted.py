@@ -42,8 +42,9 @@ def with_interception(client: ClientT, interceptor: Any, block: Block) -> Client
     Raises:
         ConfigError: it is no client of the anthropic SDK, or of one without middleware.
     """
-    if not all(hasattr(client, name) for name in ("messages", "middleware", "with_options")):
-        raise ConfigError(f"intercept() takes a client of the anthropic SDK, not {type(client).__name__}")
+    if isinstance(client, type) or not all(hasattr(client, name) for name in ("messages", "middleware", "with_options")):
+        kind = f"the class {client.__name__} itself" if isinstance(client, type) else type(client).__name__
+        raise ConfigError(f"intercept() takes a client of the anthropic SDK, not {kind}")
     platform, known = platform_of(client)
     own = SearchMiddleware(interceptor, platform, block, known=known)
     given: Any = client

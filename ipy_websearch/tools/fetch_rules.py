@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from ipy_websearch.errors import FetchError, WebSearchError
+from ipy_websearch.errors import ConfigError, FetchError, WebSearchError
 from ipy_websearch.http.address import canonical_url
+from ipy_websearch.providers.base import clean_domain
 
 _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 
@@ -56,5 +57,13 @@ def failure_text(exc: WebSearchError) -> str:
 
 
 def _within(host: str, domains: Iterable[str]) -> bool:
-    names = (domain.lower().strip(".") for domain in domains)
-    return any(host == name or host.endswith(f".{name}") for name in names)
+    return any(host == name or host.endswith(f".{name}") for name in map(_host, domains))
+
+
+@lru_cache(maxsize=1_024)
+def _host(domain: str) -> str:
+    """Return the host of a domain as somebody wrote it: in any script, with a port."""
+    try:
+        return clean_domain(domain)
+    except ConfigError:
+        return domain.lower().strip(".")
