@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -25,6 +26,7 @@ WAIT_S = 2.0
 """Seconds that a fork waits for a thread that is at work with a file."""
 
 _kept: list[object] = []
+_child = False
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -61,6 +63,12 @@ def keep(*objects: object) -> None:
 
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
     _kept.extend(objects)
+
+
+def is_child() -> bool:
+    """Say whether this process was forked: it may end without a word, as those of multiprocessing do, so nothing may wait."""
+    processes = sys.modules.get("multiprocessing.process")  # its children may be older than this module
+    return _child or (processes is not None and processes.parent_process() is not None)
 
 
 def lock() -> threading.Lock:
@@ -132,6 +140,8 @@ def _go_on() -> None:
 
 @in_child
 def _free_locks() -> None:
+    global _child
+    _child = True
     _paused.clear()
     for each in (_forking, *_locks):
         each._at_fork_reinit()  # what the standard library's own modules do

@@ -31,6 +31,7 @@ from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.http.places import Places
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.ledger_rows import LedgerRow
+from tests.fakes.replies import tool_use
 from tests.fakes.scripted import Scripted
 
 pytestmark = [
@@ -413,6 +414,29 @@ def test_rows_that_could_not_be_written_are_the_parents_to_write(tmp_path: Path,
 
 def _row(question: str) -> LedgerRow:
     return LedgerRow(datetime.now(UTC), "s", question, question, "search", "brave", cost_usd=Decimal("0.01"))
+
+
+def test_a_worker_that_ends_without_a_word_has_booked_its_intercepted_calls(messages_api: Any, brave_api: Any) -> None:
+    """multiprocessing ends its processes past everything that Python does at its end."""
+    for turn in (tool_use("ipy_web_search", {"query": "ruby author"}), "Matz."):
+        messages_api.reply(turn)
+    assert ran("""
+        import anthropic
+
+        def call():
+            client = w.intercept(anthropic.Anthropic(), provider="brave")
+            tool = {"type": "web_search_20250305", "name": "web_search"}
+            asked = [{"role": "user", "content": "Who wrote Ruby?"}]
+            client.messages.create(model="claude-sonnet-5-5", max_tokens=100, messages=asked, tools=[tool])
+
+        worker = multiprocessing.get_context("fork").Process(target=call)
+        worker.start()
+        worker.join(20)
+        told["code"] = worker.exitcode
+    """) == {"code": 0}
+    ledger = Ledger(Path(os.environ["IPY_WEBSEARCH_HOME"]) / "ledger.sqlite")
+    assert sorted(ledger.frame()["kind"]) == ["model", "model", "search"]
+    ledger.close()
 
 
 def test_a_child_extracts_pages_in_a_process_of_its_own() -> None:

@@ -22,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ipy_websearch import forking
 from ipy_websearch.forking import SqliteFile
 
 T = TypeVar("T")
@@ -93,7 +94,9 @@ class Cache(SqliteFile):
         except RuntimeError:
             self.write_held()
             return
-        if is_first:
+        if forking.is_child():
+            self.write_held()
+        elif is_first:
             self._held_since = time.monotonic()
             loop.call_later(HELD_S, self.write_held)
             _holding.add(self)

@@ -1,7 +1,7 @@
 """What happened in calls waits a moment before it is written, with that of others: a transaction takes as long for many rows.
 
 However long a call goes on, a kill of the process loses no more than `KEPT_S` seconds of it, and the process's end nothing. A
-thread sees to that: no event loop may be running by then.
+thread sees to that: no event loop may be running by then. In forked processes what has ended does not wait.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ class Rows:
         self._ledger = ledger
 
     def book(self, row: LedgerRow) -> None:
-        """Have a row written soon."""
+        """Have a row written soon; in a forked process, now."""
         self._ledger.keep((row,))
-        self._soon()
+        if forking.is_child():
+            self._ledger.write_held()
+        else:
+            self._soon()
 
     def wait(self, call: Happened) -> None:
         """Have what happened in a call booked soon, unless it has ended by then."""
