@@ -350,3 +350,13 @@ def test_bedrocks_binary_stream_is_read_and_the_caller_streams_on(brave_api: Any
         message = stream.get_final_message()
     assert [b.type for b in message.content] == ["server_tool_use", "web_search_tool_result", "text"]
     assert message.usage.output_tokens == 10 and paths == [f"/model/{MODEL}/invoke-with-response-stream"] * 2
+
+
+def test_a_line_of_the_stream_is_a_line_for_every_client(client: Any, messages_api: Any) -> None:
+    """Clients in Python split text where JSON need not escape anything; what is behind it must not be lost."""
+    words = "before\u2028after\u2029and\x85end"
+    messages_api.reply(words)
+    with client.messages.with_streaming_response.create(**ASKED, stream=True) as response:
+        lines = b"".join(response.http_response.iter_raw()).decode().splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    assert "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta") == words

@@ -17,11 +17,18 @@ from ipy_websearch.model.built import built
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Returns a value as JSON; kept, since `json.dumps` makes an encoder anew for each call with options."""
+_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 
 
 def frame(event: Mapping[str, Any]) -> bytes:
-    """Return one event as the bytes of a server-sent event."""
-    return f"event: {event['type']}\ndata: {encode(event)}\n\n".encode("utf-8", "replace")
+    """Return one event as the bytes of a server-sent event.
+
+    What Python takes for the end of a line is escaped: clients that split text in its way lose the rest of the event.
+    """
+    data = encode(event)
+    if not data.isascii():
+        data = data.translate(_ENDS)
+    return f"event: {event['type']}\ndata: {data}\n\n".encode("utf-8", "replace")
 
 
 class FrameReader:
