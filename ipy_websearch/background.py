@@ -11,10 +11,10 @@ import _thread
 import asyncio
 import atexit
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ipy_websearch import forking
 
@@ -29,34 +29,56 @@ GRACE_S = 1.0
 POLL_S = 0.25
 """Seconds of waiting at a time: a bare wait cannot be interrupted on Windows."""
 
-_lock = forking.lock()
+_lock, _starting = forking.lock(), forking.lock()
 _portal: BlockingPortal | None = None
 _loop: asyncio.AbstractEventLoop | None = None
+_begun: Future[None] | None = None
 _ending = ExitStack()
 _endings: list[Callable[[], None]] = []
 
 
 def portal() -> BlockingPortal:
-    """Return the portal to the loop; started at first use, stopped when Python exits."""
-    global _portal, _loop, _ending
-    with _lock:
-        if _portal is None:
-            from anyio.from_thread import start_blocking_portal
+    """Return the portal to the loop; started at first use, stopped when Python exits.
 
-            _ending = ExitStack()
-            _portal = _ending.enter_context(start_blocking_portal("asyncio", name="ipy_websearch"))
-            _loop = _portal.call(asyncio.get_running_loop)
-            _ending.callback(_end)
-            atexit.register(_stop)
-        return _portal
+    A thread of its own starts it: an interrupt ends the wait for that, and nothing else.
+    """
+    global _begun
+    if _portal is None:
+        with _lock:
+            if _begun is None or (_begun.done() and _portal is None):
+                begun = Future[None]()
+                _thread.start_new_thread(_begin, (begun,))
+                _begun = begun
+        result(_begun)
+    assert _portal is not None
+    return _portal
+
+
+def _begin(begun: Future[None]) -> None:
+    global _portal, _loop, _ending
+    try:
+        with _starting:
+            if _portal is None:
+                from anyio.from_thread import start_blocking_portal
+
+                ending = ExitStack()
+                started = ending.enter_context(start_blocking_portal("asyncio", name="ipy_websearch"))
+                _loop = started.call(asyncio.get_running_loop)
+                ending.callback(_end)
+                atexit.register(_stop)
+                _portal, _ending = started, ending
+    except BaseException as exc:
+        begun.set_exception(exc)
+    else:
+        begun.set_result(None)
 
 
 @forking.in_child
 def _forget() -> None:
     """Leave the parent's loop to it: whoever waits for it here waits for ever."""
-    global _portal, _loop, _ending
-    forking.keep(_portal, _loop, _ending)
-    _portal, _loop, _ending = None, None, ExitStack()
+    global _portal, _loop, _ending, _begun
+    forking.keep(_portal, _loop, _ending, _begun)
+    _portal, _loop, _ending, _begun = None, None, ExitStack(), None
 
 
 def _stop() -> None:
@@ -79,20 +101,57 @@ def start(function: Callable[[], Awaitable[T]]) -> Future[T]:
     return portal().start_task_soon(function)
 
 
-def start_light(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Begin a coroutine; it takes half of what the portal's own way does, for what is done thousands of times."""
-    portal()
-    assert _loop is not None
-    return asyncio.run_coroutine_threadsafe(work, _loop)
+class Work(Generic[T]):
+    """A coroutine function for the loop, known before it begins, so that an interrupt can stop it whenever it comes.
+
+    `future` has its outcome; it is never cancelled, so that who stops the work can wait for its end.
+    """
+
+    def __init__(self, function: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self.future: Future[T] = Future()
+        self._function = function
+        self._task: asyncio.Task[T] | None = None
+
+    def begin(self) -> Work[T]:
+        """Hand it over to the loop."""
+        portal()
+        assert _loop is not None
+        _loop.call_soon_threadsafe(self._start)
+        return self
+
+    def stop(self) -> None:
+        """Cancel it, and give it a moment to end."""
+        if _loop is not None:
+            with suppress(RuntimeError):  # the loop has ended, and all work with it
+                _loop.call_soon_threadsafe(self._cancel)
+                wait([self.future], GRACE_S)
+
+    def _start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._function())
+        self._task.add_done_callback(self._ended)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        elif not self.future.done():
+            self.future.set_exception(CancelledError())
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.future.set_exception(CancelledError())
+        elif (exc := task.exception()) is not None:
+            self.future.set_exception(exc)
+        else:
+            self.future.set_result(task.result())
 
 
-def run(function: Callable[[], Awaitable[T]]) -> T:
+def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine function and return its result; an interrupt cancels it."""
-    future = start(function)
+    work = Work(function)
     try:
-        return result(future)
+        return result(work.begin().future)
     except KeyboardInterrupt:
-        stop(future)
+        work.stop()
         raise
 
 
@@ -104,13 +163,6 @@ def result(future: Future[T]) -> T:
         except FutureTimeout:
             if future.done():
                 raise
-
-
-def stop(future: Future[Any]) -> None:
-    """Cancel what was begun and give it a moment to end."""
-    future.cancel()
-    with suppress(CancelledError, FutureTimeout, Exception):
-        future.result(GRACE_S)
 
 
 def elsewhere(function: Callable[[], object], wait_s: float) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from ipy_websearch import api
 from ipy_websearch.interception import intercept
+from ipy_websearch.model.frames import FrameReader
 from tests.fakes.replies import (
     broken_stream,
     delay,
@@ -360,3 +361,15 @@ def test_a_line_of_the_stream_is_a_line_for_every_client(client: Any, messages_a
         lines = b"".join(response.http_response.iter_raw()).decode().splitlines()
     events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
     assert "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta") == words
+
+
+def test_events_before_a_broken_one_are_not_lost_with_it() -> None:
+    """They may say what was used, exactly; what is broken is said after them, at the next piece or at the end."""
+    good, bad = b'data: {"type":"ping"}\n\n', b"data: {broken\n\n"
+    for then in (lambda reader: reader.feed(b""), lambda reader: reader.end()):
+        reader = FrameReader()
+        assert reader.feed(good + good + bad + good) == [{"type": "ping"}] * 2
+        with pytest.raises(ValueError):
+            then(reader)
+    with pytest.raises(ValueError):
+        FrameReader().feed(bad)

@@ -55,9 +55,10 @@ def _block(function: Callable[[], Coroutine[Any, Any, Any]], every_s: float) -> 
 
     Closing the generator, or an interrupt, cancels what runs and gives it a moment to end.
     """
-    future = background.start_light(function())
+    work = background.Work(function)
     due = time.monotonic() + every_s
     try:
+        future = work.begin().future
         while True:
             try:
                 future.result(min(background.POLL_S, every_s))
@@ -69,5 +70,5 @@ def _block(function: Callable[[], Coroutine[Any, Any, Any]], every_s: float) -> 
                 due += every_s
                 yield
     finally:
-        if not future.done():
-            background.stop(future)
+        if not work.future.done():
+            work.stop()

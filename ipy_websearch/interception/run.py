@@ -53,7 +53,7 @@ class InterceptedRun:
         self._sent: dict[str, Any] = {}
         self._tail: Mapping[str, Any] = {}
         self._start = 0.0
-        self._open = False
+        self._open = self._closed = False
 
     @property
     def done(self) -> bool:
@@ -145,7 +145,8 @@ class InterceptedRun:
         """Run the calls of the reply, all at the same time, and take what they gave."""
         runner, calls = self.conversation.runner, self.conversation.calls
         async for event in runner.run(calls):
-            self._happened(event)
+            if not self._closed:  # what was under way then is booked
+                self._happened(event)
         self.conversation.give(runner.outputs)
 
     def results(self) -> list[Event]:
@@ -164,7 +165,7 @@ class InterceptedRun:
         """Book what broke off or was no longer wanted, and give back the money that was held; it may be called again."""
         self.drop()
         self.book_waiting()
-        self._held = not self._purse.bounded
+        self._held, self._closed = not self._purse.bounded, True
         self.booking.charges(self._purse.close(), status="interrupted")
         cost, told = self.booking.cost_usd, self._told
         self._spent(None if cost is None or told is None else cost - told)

@@ -36,22 +36,40 @@ class FrameReader:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._broken: ValueError | None = None
 
     def feed(self, piece: bytes) -> list[dict[str, Any]]:
         """Return the events that the stream's next piece has completed.
 
         Raises:
-            ValueError: the data of an event is not JSON.
+            ValueError: the data of an event is not JSON; the events before it were returned.
         """
+        if self._broken is not None:
+            raise self._broken
         data = self._rest + piece
         if b"\r" in data:
             cut = data.endswith(b"\r")  # the other half of a line's end may follow
             data = data[: len(data) - cut].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * cut
         *frames, self._rest = data.split(b"\n\n")
-        return [event for text in frames if (event := _event(text)) is not None]
+        events: list[dict[str, Any]] = []
+        try:
+            for text in frames:
+                if (event := _event(text)) is not None:
+                    events.append(event)
+        except ValueError as exc:
+            if not events:
+                raise
+            self._broken = exc
+        return events
 
     def end(self) -> list[dict[str, Any]]:
-        """Return the event at the end of a stream that lacks its empty line, if it is whole."""
+        """Return the event at the end of a stream that lacks its empty line, if it is whole.
+
+        Raises:
+            ValueError: as `feed` would have.
+        """
+        if self._broken is not None:
+            raise self._broken
         try:
             event = _event(self._rest.replace(b"\r", b"\n"))
         except ValueError:

@@ -93,8 +93,9 @@ class Desk:
         if not rows:
             return {}
         heard = WATCH.heard()
-        future = background.start(partial(self._ask_all, rows))
+        work = background.Work(partial(self._ask_all, rows))
         try:
+            future = work.begin().future
             while not wait([future], TICK_S).done:
                 if self._is_stopped():
                     raise KeyboardInterrupt
@@ -103,7 +104,7 @@ class Desk:
             return future.result()
         except KeyboardInterrupt:
             self._stopped = self._stopped or Place.of_main_thread()
-            background.stop(future)
+            work.stop()
             self._let_go()
             raise KeyboardInterrupt("the query was stopped; what was answered by then is not asked again") from None
 
