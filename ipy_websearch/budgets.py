@@ -6,13 +6,16 @@ replayed, which costs nothing, a copy of it is counted that no other kernel sees
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from typing import Any
 
 from ipy_websearch.config import WebSearch
 from ipy_websearch.day_ceiling import DayCeiling
 from ipy_websearch.ledger import Ledger
+from ipy_websearch.model.requests import caches_for_an_hour
 from ipy_websearch.purse import MIN_ANSWER_TOKENS, Ceiling, CeilingPurse
+from ipy_websearch.usage import Terms
 
 
 class Budgets:
@@ -33,9 +36,16 @@ class Budgets:
         server_searches: int = 0,
         answers: bool = True,
         least: int = MIN_ANSWER_TOKENS,
+        body: Mapping[str, Any] | None = None,
     ) -> CeilingPurse:
-        """Return a purse that is held to the question's budget (None: it has none), the session's and the day's."""
-        return CeilingPurse(model, self.ceilings(budget_usd), server_searches, answers, least)
+        """Return a purse that is held to the question's budget (None: it has none), the session's and the day's.
+
+        `body` is the first request where it may ask for more than a model and tokens: that is reserved for all of them.
+        """
+        purse = CeilingPurse(model, self.ceilings(budget_usd), server_searches, answers, least)
+        if body is not None and purse.bounded:
+            purse.terms, purse.hour_cache = Terms.of(body), caches_for_an_hour(body)
+        return purse
 
     def ceilings(self, budget_usd: Decimal | None = None, whose: str = "question's") -> tuple[Ceiling, ...]:
         """Return the ceilings of one question (or of what else has `budget_usd`: `whose`), brought up to date."""

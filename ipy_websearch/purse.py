@@ -15,7 +15,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from ipy_websearch import forking
 from ipy_websearch.pricing import charge_cost, model_cost, worst_case
-from ipy_websearch.usage import Charge, Usage
+from ipy_websearch.usage import USUAL, Charge, Terms, Usage
 
 MIN_ANSWER_TOKENS = 256
 GROWTH_TOKENS = 4_000
@@ -105,7 +105,8 @@ class CeilingPurse:
 
     `server_searches` are the searches that the API itself may make in one request. `answers` is False where no model will
     read what a call finds: then nothing is kept back for that. `least` are the tokens that a request must be able to write
-    (fewer only where fewer are wanted). Call `close` when the run has ended, however it did.
+    (fewer only where fewer are wanted), `terms` and `hour_cache` what its requests ask for that makes tokens dearer. Call
+    `close` when the run has ended, however it did.
     """
 
     model: str
@@ -113,6 +114,8 @@ class CeilingPurse:
     server_searches: int = 0
     answers: bool = True
     least: int = MIN_ANSWER_TOKENS
+    terms: Terms = USUAL
+    hour_cache: bool = False
     _granted: Decimal = _NOTHING  # reserved for the request under way
     _worst: Decimal = _NOTHING  # its worst case, in case that it is sent again
     _kept: Decimal = _NOTHING  # reserved for the final answer
@@ -128,13 +131,13 @@ class CeilingPurse:
         if not self.bounded:
             return wanted
         if self._final_cost(model, input_tokens) is None:
-            self._unknown = model
+            self._unknown = f"{model} in fast mode" if self.terms.fast else model
             return None
         final = final or not wanted  # what may write nothing has no answer after it
         searches = 0 if final else self.server_searches
 
         def costs(tokens: int) -> tuple[Decimal, Decimal]:
-            cost = worst_case(model, input_tokens, tokens, caching=True, server_searches=searches)
+            cost = self._worst_case(model, input_tokens, tokens, searches)
             kept = None if final else self._final_cost(model, input_tokens + tokens + CLOSING_TOKENS)
             return cost or _NOTHING, kept or _NOTHING
 
@@ -152,8 +155,8 @@ class CeilingPurse:
                 return tokens
         return None
 
-    def settle(self, usage: Usage, *, lost: bool = False) -> None:
-        spent = model_cost(self.model, usage)
+    def settle(self, usage: Usage, *, lost: bool = False, model: str = "") -> None:
+        spent = model_cost(model or self.model, usage)
         if lost and spent is not None and self._granted > spent:
             for ceiling in self.ceilings:
                 ceiling.count_cut_off(self._granted - spent)
@@ -193,6 +196,8 @@ class CeilingPurse:
         call = next((call for call in self._calls if call[0] == tuple(expected)), None)
         if call is not None:
             self._calls.remove(call)
+        elif expected:
+            return  # `close` has counted it
         reserved = _NOTHING if call is None else call[1]
         spent = self._sum(charges)
         self._move(reserved, reserved if spent is None else spent)
@@ -243,7 +248,11 @@ class CeilingPurse:
         return max(_NOTHING, with_results - (self._final_cost(self.model, self._input) or _NOTHING))
 
     def _final_cost(self, model: str, input_tokens: int) -> Decimal | None:
-        return worst_case(model, input_tokens, self.least, caching=True)
+        return self._worst_case(model, input_tokens, self.least)
+
+    def _worst_case(self, model: str, input_tokens: int, tokens: int, searches: int = 0) -> Decimal | None:
+        hour, terms = self.hour_cache, self.terms
+        return worst_case(model, input_tokens, tokens, caching=True, hour_cache=hour, server_searches=searches, terms=terms)
 
     def _hold(self, granted: Decimal, kept: Decimal) -> bool:
         """Change what is reserved for request and final answer to these amounts, unless there is no room for them."""

@@ -6,10 +6,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 LimitName = Literal["max_searches", "max_steps", "budget", "timeout", "interrupted"]
 """Why an answer was cut short; None in its place means that it was not."""
+
+
+class Terms(NamedTuple):
+    """What makes the tokens of a request dearer than usual: the fast mode, and inference that stays in the US."""
+
+    fast: bool = False
+    us_only: bool = False
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Terms:
+        """Return the terms that a request asks for or a reply's usage reports: both name them alike.
+
+        >>> Terms.of({"model": "claude-opus-5", "speed": "fast"})
+        Terms(fast=True, us_only=False)
+        """
+        fast, us_only = fields.get("speed") == "fast", fields.get("inference_geo") == "us"
+        return cls(fast, us_only) if fast or us_only else USUAL
+
+    def __or__(self, other: Terms) -> Terms:
+        return self if self is other else Terms(self.fast or other.fast, self.us_only or other.us_only)
+
+
+USUAL = Terms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +40,8 @@ class Usage:
     """Tokens and server tool uses of one model request, or the sum of several. All counts, none overlapping.
 
     `input_tokens` are those billed at the full input price: cache reads and writes are counted apart, as in the
-    Messages API's `usage` object (platform.claude.com/docs, "Prompt caching", read 2026-11).
+    Messages API's `usage` object (platform.claude.com/docs, "Prompt caching", read 2026-11). `terms` are those that the
+    request was billed at; a sum, which is no request and has no price, has those of any part.
 
     >>> (Usage(input_tokens=20, cache_read_tokens=1_000) + Usage(input_tokens=5)).total_input_tokens
     1025
@@ -30,6 +54,7 @@ class Usage:
     cache_write_1h_tokens: int = 0
     server_searches: int = 0
     server_fetches: int = 0
+    terms: Terms = USUAL
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -40,6 +65,7 @@ class Usage:
             self.cache_write_1h_tokens + other.cache_write_1h_tokens,
             self.server_searches + other.server_searches,
             self.server_fetches + other.server_fetches,
+            self.terms | other.terms,
         )
 
     @property
@@ -51,10 +77,21 @@ class Usage:
     def from_api(cls, usage: Mapping[str, Any] | None) -> Usage:
         """Return the usage of a Messages API `usage` object; what is no count is 0, old forms are understood.
 
-        Without the `cache_creation` split, all cache writes count as five-minute ones, the API's default. See `reported` for
-        whether the object says anything.
+        Without the `cache_creation` split, all cache writes count as five-minute ones, the API's default. What a compaction
+        used is added: it is billed, and the top level leaves it out, while it has all that iterations of the model used
+        (anthropic 2.12 `types/beta/beta_usage.py`, read 2026-11). See `reported` for whether the object says anything.
         """
         usage = _mapping(usage)
+        total = cls._level(usage)
+        iterations = usage.get("iterations")
+        for part in iterations if isinstance(iterations, list | tuple) else ():
+            if isinstance(part, Mapping) and part.get("type") == "compaction":
+                total += cls._level(part)
+        return total
+
+    @classmethod
+    def _level(cls, usage: Mapping[str, Any]) -> Usage:
+        """Return what one level of a `usage` object counts."""
         split = _mapping(usage.get("cache_creation"))
         written = _count(usage.get("cache_creation_input_tokens"))
         long_lived = _count(split.get("ephemeral_1h_input_tokens"))
@@ -68,6 +105,7 @@ class Usage:
             cache_write_1h_tokens=long_lived,
             server_searches=_count(server.get("web_search_requests")),
             server_fetches=_count(server.get("web_fetch_requests")),
+            terms=Terms.of(usage),
         )
 
 

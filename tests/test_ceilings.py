@@ -409,3 +409,13 @@ def test_a_ceiling_that_is_short_by_a_hair_says_by_how_much() -> None:
     assert not purse.can_pay(call)
     said = purse.search_refusal(call)
     assert "has 0.004998400 USD left, and a search with brave may cost up to 0.005000000 USD" in said
+
+
+def test_a_call_that_ends_after_the_purse_was_closed_is_not_counted_again() -> None:
+    """It counted as paid when it was given up; it may end all the same, a moment later."""
+    ceiling = Ceiling("session budget", Decimal(1))
+    purse = CeilingPurse(SONNET, (ceiling,), answers=False)
+    call = (Charge("brave", usd=SEARCH),)
+    assert purse.can_pay(call) and purse.close() == list(call)
+    purse.paid(call, call)
+    assert (ceiling.spent, ceiling.reserved) == (SEARCH, 0)

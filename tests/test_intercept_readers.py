@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import json
+import pickle
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import anthropic
 import httpx2
+import pydantic
 import pytest
 from anthropic import _tracing
 from anthropic.lib.middleware import BetaRefusalFallbackMiddleware
@@ -267,6 +270,99 @@ def test_an_async_message_can_be_read_raw(messages_api: Any, brave_api: Any) -> 
                     assert json.loads(b"".join(pieces))["stop_reason"] == "end_turn"
 
     asyncio.run(run())
+
+
+# --- a message that is read as data ---------------------------------------------------------------------------------
+
+
+class Author(pydantic.BaseModel):
+    """What is asked for."""
+
+    name: str
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["raw", "parsed"])
+def test_an_answer_that_does_not_fit_its_format_comes_all_the_same(
+    messages_api: Any, brave_api: Any, kind: str, how: str
+) -> None:
+    """As natively: middleware sees a 200, a raw response has the text that was paid for, and who parses it hears why not."""
+    seen: list[int] = []
+
+    def blocking(request: Any, call_next: Any) -> Any:
+        response = call_next(request)
+        seen.append(response.status_code)
+        return response
+
+    async def not_blocking(request: Any, call_next: Any) -> Any:
+        response = await call_next(request)
+        seen.append(response.status_code)
+        return response
+
+    messages_api.reply(search())
+    messages_api.reply('{"name": "Ma', stop("max_tokens"))
+    client = client_with(kind, [blocking if kind == "blocking" else not_blocking])
+    beta = client.beta.messages
+
+    def call(method: Any) -> Any:
+        made = method(**ASKED, output_format=Author)
+        return asyncio.run(made) if kind == "async" else made
+
+    if how == "raw":
+        raw = call(beta.with_raw_response.parse)
+        assert json.loads(raw.http_response.text)["content"][-1]["text"] == '{"name": "Ma'
+        with pytest.raises(pydantic.ValidationError):
+            _ = asyncio.run(raw.parse()) if kind == "async" else raw.parse()
+    else:
+        with pytest.raises(pydantic.ValidationError):
+            call(beta.parse)
+    assert seen == [200] and len(messages_api.bodies) == 2
+
+
+def test_whoever_takes_the_json_gets_a_copy(messages_api: Any, brave_api: Any) -> None:
+    """A logger that cuts its own short leaves the next reader's whole, also where it is parsed as something else."""
+
+    def logged(request: Any, call_next: Any) -> Any:
+        response = call_next(request)
+        taken = response.http_response.json()
+        taken["content"].clear()
+        taken["usage"].clear()
+        return response
+
+    script(messages_api)
+    with client_with("blocking", [logged]) as client:
+        raw = client.messages.with_raw_response.create(**ASKED)
+    taken = raw.http_response.json()
+    assert len(taken["content"]) == 5 and taken["usage"]["input_tokens"] and json.loads(raw.text()) == taken
+    taken["content"].clear()
+    assert len(raw.json()["content"]) == len(raw.parse(to=anthropic.types.beta.BetaMessage).content) == 5
+
+
+def test_whoever_changes_a_message_leaves_its_text_as_it_was(messages_api: Any, brave_api: Any) -> None:
+    """The SDK's model of a raw response is the caller's own, down to what a call of theirs was given."""
+    messages_api.reply(search())
+    messages_api.reply(tool_use("save", {"to": {"names": ["Matz"]}}))
+    tools = [*ASKED["tools"], {"name": "save", "input_schema": {"type": "object"}}]
+    with client_with("blocking") as client:
+        raw = client.messages.with_raw_response.create(**{**ASKED, "tools": tools})
+    raw.parse().content[-1].input["to"]["names"].append("me")
+    assert json.loads(raw.text())["content"][-1]["input"] == {"to": {"names": ["Matz"]}}
+
+
+@pytest.mark.parametrize("when", ["unread", "half read", "read"])
+def test_a_streamed_response_is_copied_and_pickled_as_any_other(messages_api: Any, brave_api: Any, when: str) -> None:
+    """Its copy has the head and no body; the stream goes on."""
+    script(messages_api)
+    with client_with("blocking") as client:
+        stream = client.messages.create(**ASKED, stream=True)
+        types = [next(stream).type for _ in range({"unread": 0, "half read": 4, "read": 1}[when])]
+        types += [event.type for event in stream] if when == "read" else []
+        for copied in (pickle.loads(pickle.dumps(stream.response)), copy.deepcopy(stream.response)):
+            assert copied.status_code == 200 and copied.headers == stream.response.headers and copied.is_closed
+            with pytest.raises(httpx2.StreamError):
+                copied.read()
+        types += [event.type for event in stream]
+    assert types[0] == "message_start" and types[-1] == "message_stop" and rows().count(("model", "ok")) == 2
 
 
 # --- nobody ---------------------------------------------------------------------------------------------------------

@@ -54,12 +54,15 @@ def test_flags_that_a_platform_drops_are_not_sent() -> None:
         ("https://api.anthropic.com", "anthropic"),
         ("http://localhost:11434", "ollama"),
         ("http://127.0.0.1:1234/", "lmstudio"),
+        ("http://gpu.lan:11434/v1", "ollama"),
+        ("http://host.docker.internal:1234", "lmstudio"),
         ("http://127.0.0.1:8999", "anthropic"),
+        ("http://127.0.0.1:99999", "anthropic"),
         ("not an address", "anthropic"),
     ],
 )
 def test_the_platform_is_known_by_its_address(address: str | None, name: str) -> None:
-    """Local servers by their usual ports; anything else is taken to speak the whole API."""
+    """Servers of open models by their usual ports, on any machine; anything else is taken to speak the whole API."""
     assert platform_at(address).name == name
 
 

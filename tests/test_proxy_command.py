@@ -88,3 +88,73 @@ def test_a_server_that_breaks_off_leaves_one_line(wire: Wire) -> None:
     with Command("--upstream", wire.url) as command, pytest.raises(httpx2.RemoteProtocolError):
         httpx2.get(f"{command.url}/v1/models")
     assert command.said.count("\n") == 2 and "Traceback" not in command.said
+
+
+SEARCHES = {"type": "tool_use", "id": "toolu_1", "name": "ipy_web_search", "input": {"query": "ruby"}}
+
+
+def answered(*blocks: dict[str, str | dict[str, str]]) -> bytes:
+    """Return a message of these blocks."""
+    head = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": list(blocks), "usage": {}}
+    reason = "tool_use" if SEARCHES in blocks else "end_turn"
+    return raw_answer(json.dumps({**head, "stop_reason": reason}).encode(), "200 OK", "Content-Type: application/json")
+
+
+def forms(wire: Wire) -> list[list[str]]:
+    """Return the types of the blocks in the results of each request that has any."""
+    last = [json.loads(body)["messages"][-1]["content"] for body in wire.bodies]
+    return [[part["type"] for block in found for part in block["content"]] for found in last if isinstance(found, list)]
+
+
+@pytest.mark.parametrize("told", ["option", "setting", ""])
+def test_it_is_told_what_the_server_takes(wire: Wire, told: str) -> None:
+    """By `--platform` or the setting; a model with a name of Anthropic's may be somebody else's under an alias."""
+    replies = [answered(SEARCHES), answered({"type": "text", "text": "Matz."})]
+    wire.reply = lambda line: replies.pop(0)
+    given = ["--platform", "llamacpp"] if told == "option" else []
+    setting = {"IPY_WEBSEARCH_PLATFORM": "llamacpp"} if told == "setting" else {}
+    with Command("--upstream", wire.url, "--provider", "local", *given, **setting) as command:
+        assert httpx2.post(f"{command.url}/v1/messages", content=BODY).status_code == 200
+    (found,) = forms(wire)
+    assert set(found) == ({"text"} if told else {"search_result"})
+
+
+def test_a_server_that_refuses_results_as_blocks_is_asked_once_more_with_text(wire: Wire) -> None:
+    """And the next request of anybody begins with text."""
+    error = {"type": "invalid_request_error", "message": "messages.2.content.0.content.0.type: Input should be 'text'"}
+    refusal = raw_answer(json.dumps({"type": "error", "error": error}).encode(), "400 Bad Request")
+    done = answered({"type": "text", "text": "Matz."})
+    replies = [answered(SEARCHES), refusal, done, answered(SEARCHES), done]
+    wire.reply = lambda line: replies.pop(0)
+    with Command("--upstream", wire.url, "--provider", "local") as command:
+        for _ in range(2):
+            answer = httpx2.post(f"{command.url}/v1/messages", content=BODY).json()
+            assert [block["type"] for block in answer["content"]] == ["server_tool_use", "web_search_tool_result", "text"]
+    assert [set(found) for found in forms(wire)] == [{"search_result"}, {"text"}, {"text"}]
+
+
+@pytest.mark.parametrize("wrong", [["--port", "-1"], ["--port", "99999"], ["--port", "x"], ["--platform", "mainframe"]])
+def test_a_wrong_option_is_refused_at_once(capsys: pytest.CaptureFixture[str], wrong: list[str]) -> None:
+    """As all options are: with the usage and a line that says what may stand there."""
+    with pytest.raises(SystemExit):
+        main(["--upstream", "http://127.0.0.1:9", *wrong])
+    assert f"argument {wrong[0]}: " in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("SEARCH_TOOLS", "nosuch", "SEARCH_TOOLS"),
+        ("PLATFORM", "mainframe", "PLATFORM"),
+        ("PROVIDER", "tavily", "TAVILY_API_KEY"),
+    ],
+)
+def test_a_wrong_setting_is_told_at_the_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    """In one line, instead of an error for each who asks."""
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    monkeypatch.setenv(f"IPY_WEBSEARCH_{name}", value)
+    assert main(["--upstream", "http://127.0.0.1:9", "--port", "0"]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1 and said in told.err

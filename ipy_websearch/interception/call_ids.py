@@ -5,14 +5,17 @@ Small servers give every call the same id, or count anew in each reply; results 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
 class CallIds:
-    """Keeps the ids of the replies that were taken, and of the one that comes in."""
+    """Keeps the ids of the history `messages`, of the replies that were taken, and of the one that comes in."""
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
+    def __init__(self, messages: Iterable[Mapping[str, Any]] = ()) -> None:
+        contents = [content for message in messages if isinstance(content := message.get("content"), list | tuple)]
+        calls = [block for content in contents for block in content if isinstance(block, Mapping) and "id" in block]
+        self._taken = {str(block["id"]) for block in calls if block.get("type") in ("tool_use", "server_tool_use")}
         self._coming: set[str] = set()
 
     def begin(self) -> None:

@@ -32,7 +32,15 @@ def intercept(
     (one that is not there is the first there is). Where the platform has a search of its own, that one is used, unless
     an engine is named or `enabled_platforms` ("anthropic", "bedrock", "vertex", "foundry", …) lists the platform; listed
     platforms are the only ones then. `max_uses` bounds each call (None: the tool's own, or 10). What was searched is in the
-    ledger (`%cost`); the client that was given stays as it is.
+    ledger (`%cost`).
+
+    The client that was given searches nothing; it shares its connections with the new one, and closing either closes both.
+    An intercepted client may be given again: what is not given now is as it was.
+
+    At an address that may be anybody's, the setting `platform` says what the server takes; it is read at each call. Without
+    it, results go as blocks that can be cited to models with a name of Anthropic's and as plain text to others (and to Ollama
+    and LM Studio, known by their ports); a server that refuses the blocks gets the same request as text, and nothing is
+    searched again. A server that ignores the native tool instead of refusing it needs `provider` or `enabled_platforms`.
 
     >>> import anthropic
     >>> client = intercept(anthropic.Anthropic(api_key="…"), provider="local")
@@ -42,12 +50,15 @@ def intercept(
         ConfigError: an argument is wrong, or `client` is no client of the anthropic SDK.
         MissingKeyError: the engine asked for by name has no key.
     """
-    from ipy_websearch.model.intercepted import with_interception
+    from ipy_websearch.model.intercepted import interceptor_of, with_interception
 
-    interceptor = WebSearchInterceptor(
-        provider=provider, search_tool_name=search_tool_name, enabled_platforms=enabled_platforms, max_uses=max_uses
-    )
-    return with_interception(client, interceptor, _block)
+    given: dict[str, Any] = {"enabled_platforms": enabled_platforms, "max_uses": max_uses}
+    given |= {"provider": provider, "search_tool_name": search_tool_name}
+    if isinstance(earlier := interceptor_of(client), WebSearchInterceptor):
+        engine = ("provider", "search_tool_name")
+        kept = {n: v for n, v in earlier.given.items() if not (n in engine and (provider or search_tool_name))}
+        given = {name: kept.get(name) if value is None else value for name, value in given.items()}
+    return with_interception(client, WebSearchInterceptor(**given), _block)
 
 
 def _block(function: Callable[[], Coroutine[Any, Any, Any]], every_s: float) -> Generator[None, None, None]:

@@ -18,15 +18,9 @@ from ipy_websearch.interception.detection import EVERY_NAME, FETCH_NAME, SEARCH_
 from ipy_websearch.interception.reading import error_output, given_output, packed_facts
 from ipy_websearch.interception.references import renamed_edits
 from ipy_websearch.interception.rounds import after_last_call
-from ipy_websearch.interception.shape import (
-    Block,
-    result_block,
-    server_id,
-    server_tool_use,
-    summed,
-    upstream_result,
-)
+from ipy_websearch.interception.shape import Block, result_block, server_id, server_tool_use, summed, upstream_result
 from ipy_websearch.interception.sources import Sources
+from ipy_websearch.interception.thoughts import Thoughts
 from ipy_websearch.interception.url_sources import found_natively
 from ipy_websearch.loop.calls import Call, CallRunner
 from ipy_websearch.loop.history import Message, assistant_message, with_nudge, without_newest_results
@@ -77,12 +71,16 @@ class Conversation:
     done: bool = False
     container: Mapping[str, Any] | None = None
     results: dict[str, Block] = field(default_factory=dict)
-    ids: CallIds = field(default_factory=CallIds)
+    ids: CallIds = field(init=False)
+    thoughts: Thoughts = field(default_factory=Thoughts)
     _final: bool = False
     _refusals: int = 0
     _nudged: bool = False
     _reply: Reply = field(default_factory=Reply)
     _outputs: dict[str, ToolOutput] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ids = CallIds(self.messages)
 
     # --- what is sent -----------------------------------------------------------------------------------------------
 
@@ -175,6 +173,7 @@ class Conversation:
         self._reply, self.results = reply, {}
         self._end(tail)
         self.ids.take()
+        self.thoughts.note(self.messages, reply.content)
         self.usage = summed(self.usage, reply.usage_fields)
         if fetch := self.wanted.bounds.get("fetch"):  # the platform's own search may have found what is to be read
             self.runner.context.known_urls.update(found_natively(reply.content, fetch.sources))

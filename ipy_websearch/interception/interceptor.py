@@ -6,27 +6,31 @@ untouched where the API is. Naming an engine, or the platform, asks for ours.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from ipy_websearch.booking import add_money
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import Money
 from ipy_websearch.interception.conversation import Conversation, Grant
-from ipy_websearch.interception.detection import NATIVE_NAMES, UPSTREAM_NAMES, Bounds, Wanted, capped, wanted_tools
-from ipy_websearch.interception.replay import expanded, has_native, has_own
+from ipy_websearch.interception.detection import NATIVE_NAMES, UPSTREAM_NAMES, Bounds, Wanted, capped, kind_of, wanted_tools
+from ipy_websearch.interception.replay import called_here, expanded, has_native, has_own
 from ipy_websearch.interception.run import InterceptedRun, least_tokens
 from ipy_websearch.interception.shape import may_cite
+from ipy_websearch.interception.soundness import is_sound
 from ipy_websearch.interception.sources import Sources
+from ipy_websearch.interception.telling import tell_once
 from ipy_websearch.interception.tools import asked_count, bare_domains, fetch_tool, search_tool
 from ipy_websearch.interception.url_sources import known_addresses
 from ipy_websearch.loop.calls import CallRunner
 from ipy_websearch.loop.history import Message
 from ipy_websearch.loop.limits import Meter
-from ipy_websearch.model.platforms import PLATFORMS, Platform
-from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
+from ipy_websearch.model.requests import estimate_tokens, server_searches
+from ipy_websearch.options import at_least, texts
 from ipy_websearch.paid_tools import search_price
 from ipy_websearch.price_file import users_own
 from ipy_websearch.providers.chosen import engine_to_ask
@@ -67,13 +71,16 @@ class WebSearchInterceptor:
         max_uses: int | None = None,
         session: Session | None = None,
     ) -> None:
-        if max_uses is not None and not (type(max_uses) is int and max_uses >= 1):
-            raise ConfigError(f"max_uses is {max_uses!r}; it must be a whole number, 1 or more")
+        texts(provider=provider, search_tool_name=search_tool_name)
         self._session = session
-        self._max_uses = max_uses
+        self._max_uses = None if max_uses is None else _uses(max_uses)
         if isinstance(enabled_platforms, str | Enum):
             enabled_platforms = (enabled_platforms,)
+        if not (enabled_platforms is None or isinstance(enabled_platforms, Iterable)):
+            raise ConfigError(f"enabled_platforms is {enabled_platforms!r}; it must be a list of: {', '.join(PLATFORMS)}")
         self._enabled = None if enabled_platforms is None else frozenset(map(_platform_name, enabled_platforms))
+        self.given: dict[str, Any] = {"provider": provider, "search_tool_name": search_tool_name}
+        self.given |= {"enabled_platforms": self._enabled, "max_uses": self._max_uses}
         self._named = bool(provider or search_tool_name)
         self._searches: dict[tuple[Any, ...] | None, Tool] = {}
         self._provider = provider or self._search_tool(search_tool_name)
@@ -99,11 +106,13 @@ class WebSearchInterceptor:
                 is wrong (said once); nothing was sent.
         """
         messages = body.get("messages")
-        if not isinstance(messages, list) or not all(map(_is_sound, messages)):
+        if not isinstance(messages, list) or not all(map(is_sound, messages)):
             return None  # the API says what is wrong with it
+        if platform.assumed and (_wants_web(body.get("tools")) or has_native(messages)):
+            platform = settled(platform, self.session.settings.platform, body.get("model"))
         wanted = self._wanted(body, platform, forced)
         if wanted is None:
-            wanted = _for_history(body, messages, platform)
+            wanted = _for_history(body, messages, platform.server_tools and not forced)
             if wanted is None:
                 return None
             if not wanted.others:
@@ -135,7 +144,7 @@ class WebSearchInterceptor:
         session = self.session
         users_own()  # a price file that is wrong is said once, and before anything is paid for
         bounds = {kind: capped(b, self._max_uses) for kind, b in wanted.bounds.items()}
-        purse = session.budgets.purse(str(body.get("model")), None, least=least_tokens(body))
+        purse = session.budgets.purse(str(body.get("model")), None, least=least_tokens(body), body=body)
         tools = [
             fetch_tool(session.reader, bound) if kind == "fetch" else self._search(session, bound, purse.bounded)
             for kind, bound in bounds.items()
@@ -145,7 +154,7 @@ class WebSearchInterceptor:
         meter = Meter(Limits(max_searches=_most(bounds.get("search")), timeout_s=TOOLS_TIMEOUT_S))
         runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), PanelShelf(), purse, meter)
         fetch = bounds.get("fetch", Bounds())
-        grant = _grant(purse, body) if purse.bounded else None
+        grant = _grant(purse, body, wanted) if purse.bounded else None
         conversation = Conversation(body, wanted, messages, platform, runner, fetch, sources, cited, grant)
         return InterceptedRun(conversation, session.booking(_question(body["messages"])), purse, self._spent)
 
@@ -156,12 +165,15 @@ class WebSearchInterceptor:
     def _search(self, session: Session, bounds: Bounds, bounded: bool) -> Tool:
         """Return the search; without a ceiling, that of a named engine is made once for the same bounds and settings."""
         settings, router = session.settings, session.router
-        provider, _ = engine_to_ask(self._provider, settings.provider, settings.search_tools)
+        provider, said = engine_to_ask(self._provider, settings.provider, settings.search_tools)
+        for notice in said:
+            tell_once(session, notice)
+        if searches := bounds.max_uses != 0:
+            router.check(provider)  # its key may be gone
         key = None
         if provider and not bounded:
             chosen = (settings.count, settings.country, settings.language, settings.safe_search)
             key = (bounds, provider, router, *chosen, str(settings.search_tools.get(provider)))
-            router.check(provider)  # its key may be gone
         if key in self._searches:
             return self._searches[key]
         allowed, blocked = bare_domains(bounds)
@@ -172,8 +184,8 @@ class WebSearchInterceptor:
         async def search(request: Any) -> Any:
             return await router.search(request, provider=provider, held=True)
 
-        price = search_price(router, provider, count, worst=bounded)
-        tool = search_tool(search, defaults, bounds, price, settings.count)
+        price = search_price(router, provider, count, worst=bounded) if searches else ()
+        tool = search_tool(search, defaults, bounds, price, settings.count, partial(tell_once, session))
         if key is not None:
             if len(self._searches) >= _KEPT_SEARCHES:
                 self._searches.clear()
@@ -192,34 +204,38 @@ class WebSearchInterceptor:
         return next(iter(named), None)
 
 
+def _uses(given: Any) -> int:
+    """Return a number of uses as Python's own; NumPy's are taken too."""
+    try:
+        return at_least(1, "max_uses", given, 1)
+    except ConfigError:
+        raise ConfigError(f"max_uses is {given!r}; it must be a whole number, 1 or more") from None
+
+
+def _wants_web(tools: Any) -> bool:
+    return isinstance(tools, list) and any(map(kind_of, tools))
+
+
 def _most(bounds: Bounds | None) -> int:
     return MAX_USES if bounds is None or bounds.max_uses is None else bounds.max_uses
 
 
-def _for_history(body: Mapping[str, Any], messages: Sequence[Any], platform: Platform) -> Wanted | None:
+def _for_history(body: Mapping[str, Any], messages: Sequence[Any], native: bool) -> Wanted | None:
     """Return what it takes to send a history with native calls although no web tool is wanted, None for any other.
 
-    The tools that the history calls have to be defined; they may not be used.
+    The tools that the history calls have to be defined; they may not be used. `native` says that the platform reads its own.
     """
-    own = has_own(messages)
-    if not own and (platform.server_tools or not has_native(messages)):
+    own, tools = has_own(messages), body.get("tools") or ()
+    if not isinstance(tools, list | tuple) or (not own and (native or not has_native(messages))):
         return None
-    used = {kind for kind, name in NATIVE_NAMES.items() if own and f"'name': '{name}'" in str(messages)}
-    others = tuple(body.get("tools") or ())
-    return Wanted({kind: Bounds(max_uses=0) for kind in sorted(used, reverse=True)}, {}, others)
+    called = called_here(messages)
+    used = {kind for kind, name in NATIVE_NAMES.items() if name in called}
+    return Wanted({kind: Bounds(max_uses=0) for kind in sorted(used, reverse=True)}, {}, tuple(tools))
 
 
-def _is_sound(message: Any) -> bool:
-    """Say whether a message of the caller has the form that all of this relies on."""
-    content = message.get("content") if isinstance(message, Mapping) else None
-    if not isinstance(content, list | tuple):
-        return isinstance(content, str)
-    texts = [block for block in content if isinstance(block, Mapping) and block.get("type") == "text"]
-    cited = [text.get("citations") or () for text in texts]
-    return all(isinstance(found, list | tuple) and all(isinstance(c, Mapping) for c in found) for found in cited)
+def _grant(purse: CeilingPurse, body: Mapping[str, Any], wanted: Wanted) -> Grant:
+    purse.server_searches = server_searches(wanted.others)
 
-
-def _grant(purse: CeilingPurse, body: Mapping[str, Any]) -> Grant:
     def grant(draft: Mapping[str, Any], final: bool) -> int | None:
         return purse.grant(str(body.get("model")), estimate_tokens(draft), int(body.get("max_tokens") or 0), final=final)
 

@@ -10,7 +10,7 @@ does not see, and could not send back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -24,6 +24,9 @@ Block = Mapping[str, Any]
 
 NOTHING_FOUND, NO_TEXT = "No results.", "content: empty"
 _TOLD_HITS, _TOLD_WIDTH = 20, 200
+OVER = "search_over"
+"""The error code of a search that failed so that no other in the same call will work; for the caller it is `unavailable`."""
+
 _SEARCHED = "Search unavailable. Please answer from your knowledge."
 _ERRORS = {
     "max_uses_exceeded": "Not run: the tool was used as often as it may be. Answer from what there is.",
@@ -32,6 +35,7 @@ _ERRORS = {
     "too_many_requests": f"{_SEARCHED} (too many requests)",
     "request_too_large": f"{_SEARCHED} (the request was too large)",
     "unavailable": f"{_SEARCHED} (no engine answered)",
+    OVER: f"{_SEARCHED} (searching does not work in this conversation now; do not try again)",
     "url_not_in_prior_context": "Not read: only addresses that the user gave, or that results or pages contained, can be read.",
     "url_not_allowed": "Not read: this address is not allowed.",
     "url_not_accessible": "Not read: the page could not be had.",
@@ -66,8 +70,8 @@ def repeat_output(first: str) -> ToolOutput:
 
 def given_output(output: ToolOutput, native: Block, same_as: str) -> ToolOutput:
     """Return what the model is given for an output whose native block has the content `native`."""
-    if isinstance(native.get("content"), Mapping) and (code := native["content"].get("error_code")):
-        return error_output(str(code))
+    if isinstance(native.get("content"), Mapping) and native["content"].get("error_code"):
+        return error_output(_code(native))
     passages = tuple(kept for passage in output.passages if (kept := _filled(passage)).paragraphs)
     if same_as and passages:
         return repeat_output(same_as)
@@ -111,13 +115,13 @@ def packed_page(url: str, text: str, passage: Passage | None, facts: Mapping[str
     return pack({**facts, "v": passage.url, "t": passage.title, "n": [len(p) for p in passage.paragraphs if p.strip()]})
 
 
-def read_result(call: Block, block: Block) -> Read:
-    """Return what the model is given for a native result."""
+def read_result(call: Block, block: Block, there: Container[str]) -> Read:
+    """Return what the model is given for a native result; `there` has the ids of the calls whose results stand before it."""
     content = block.get("content")
     if isinstance(content, Mapping):
         if content.get("error_code"):
-            return Read(error_output(str(content["error_code"])), True, _rest(unpack(content.get("signature"))))
-        return _read_page(content) or Read(_in_words(call, block), False)
+            return Read(error_output(_code(block)), True, _rest(unpack(content.get("signature"))))
+        return _read_page(content, there) or Read(_unproved(content) or _in_words(call, block), False)
     hits = [hit for hit in content or () if isinstance(hit, Mapping)]
     read = [_packed(hit) for hit in hits]
     known = [packed for packed in read if packed is not None]
@@ -126,10 +130,17 @@ def read_result(call: Block, block: Block) -> Read:
     rest = _rest(known[0] if known else unpack(block.get("signature")))
     whole = len(known) == len(hits)
     passages = tuple(passage for packed in known if (passage := _passage(packed)).paragraphs)
-    if passages and (first := known[0].get("s")) and whole:
-        return Read(repeat_output(str(first)), True, rest)
+    first = str(known[0].get("s") or "") if passages and whole else ""
+    if first and first in there:
+        return Read(repeat_output(first), True, rest)
     cited = not known or "f" not in known[0]
-    return Read(ToolOutput(summary="", passages=passages, text="" if passages else NOTHING_FOUND), whole, rest, cited)
+    output = ToolOutput(summary="", passages=passages, text="" if passages else NOTHING_FOUND)
+    return Read(output, whole and not first, rest, cited)
+
+
+def _code(block: Block) -> str:
+    """Return why a call failed, in the API's word or as `OVER`, which only the opaque text says."""
+    return OVER if (unpack(block.get("signature")) or {}).get("o") else str(block["content"]["error_code"])
 
 
 def _rest(packed: Mapping[str, Any] | None) -> tuple[str, ...] | None:
@@ -146,16 +157,32 @@ def _passage(packed: Mapping[str, Any]) -> Passage:
     return Passage(str(packed["u"]), str(packed.get("t") or ""), tuple(str(p) for p in packed["p"] if str(p).strip()))
 
 
-def _read_page(content: Block) -> Read | None:
+def _page_text(content: Block) -> str:
     document = content.get("content")
     source = document.get("source") if isinstance(document, Mapping) else None
-    text = str(source.get("data") or "") if isinstance(source, Mapping) else ""
+    return str(source.get("data") or "") if isinstance(source, Mapping) and source.get("type") == "text" else ""
+
+
+def _unproved(content: Block) -> ToolOutput | None:
+    """Return a page as plain text where nothing says that it was read here; None for one that was, and is another now."""
+    if unpack(content.get("signature")) is not None:
+        return None
+    document = content.get("content")
+    title = document.get("title") if isinstance(document, Mapping) else None
+    text = _page_text(content)
+    page = Passage(_line(content.get("url")), _line(title), (text,))
+    return _uncited(ToolOutput(summary="", passages=(page,))) if text.strip() else None
+
+
+def _read_page(content: Block, there: Container[str]) -> Read | None:
+    text = _page_text(content)
     packed = unpack(content.get("signature"))
     if packed is None or packed.get("h") != _hash(text) or packed.get("u") != content.get("url"):
         return None
     rest = _rest(packed)
-    if packed.get("s") and packed["n"]:
-        return Read(repeat_output(str(packed["s"])), True, rest)
+    first = str(packed.get("s") or "") if packed["n"] else ""
+    if first and first in there:
+        return Read(repeat_output(first), True, rest)
     paragraphs, at = [], 0
     for length in packed["n"]:
         paragraphs.append(text[at : at + length])
@@ -163,7 +190,7 @@ def _read_page(content: Block) -> Read | None:
     if not paragraphs:
         return Read(ToolOutput(summary="", text=NO_TEXT), True, rest)
     output = ToolOutput(summary="", passages=(Passage(str(packed.get("v")), str(packed.get("t") or ""), tuple(paragraphs)),))
-    return Read(_uncited(output) if packed.get("w") else output, True, rest, "f" not in packed)
+    return Read(_uncited(output) if packed.get("w") else output, not first, rest, "f" not in packed)
 
 
 def _in_words(call: Block, block: Block) -> ToolOutput:

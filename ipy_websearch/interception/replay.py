@@ -2,15 +2,15 @@
 
 What was searched here comes back as it was: real calls with real results, in the rounds in which they were made, so that
 nothing is searched twice and thinking stays where it was. Results that only look like ours (made up, altered, or from
-another installation) are none: what was asked and the titles that were named are all the model is told. Calls that the API
-itself once ran are told as text, since their results cannot be read by anybody else. Calls of the caller's own tools stay
-open for the results that the caller sends. Cache breakpoints stay on what they were set on.
+another installation) are none: what was asked and the titles that were named are all the model is told; a page, whose text
+comes in the clear, is plain text then. Calls that the API itself once ran are told as text, since their results cannot be
+read by anybody else. Calls of the caller's own tools stay open for the results that the caller sends. Cache breakpoints stay
+on what they were set on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ipy_websearch.interception.breakpoints import in_order, of_block
@@ -21,13 +21,14 @@ from ipy_websearch.interception.references import renamed_in
 from ipy_websearch.interception.rounds import rest_after
 from ipy_websearch.interception.shape import own_call, upstream_result
 from ipy_websearch.interception.sources import Sources
+from ipy_websearch.interception.thoughts import THINKING, thought
+from ipy_websearch.interception.upstream_history import UpstreamHistory, content_of
 from ipy_websearch.loop.history import Message, sendable
 from ipy_websearch.model.platforms import Platform
 
 Block = Mapping[str, Any]
 _NAMES = ("web_search", "web_fetch")
 _RESULTS = ("web_search_tool_result", "web_fetch_tool_result")
-_THINKING = ("thinking", "redacted_thinking")
 
 
 def has_native(messages: Sequence[Block]) -> bool:
@@ -36,12 +37,18 @@ def has_native(messages: Sequence[Block]) -> bool:
 
 
 def has_own(messages: Sequence[Block]) -> bool:
-    """Say whether a history holds calls that were made here."""
+    """Say whether a history holds calls that were made here, or citations of what was found here."""
     return any(
-        block.get("type") == "server_tool_use" and own_call(block.get("id"))
+        own_call(block.get("id")) if block.get("type") == "server_tool_use" else _cites_own(block)
         for message in messages
         for block in _assistant_blocks(message)
     )
+
+
+def called_here(messages: Sequence[Block]) -> set[str]:
+    """Return the names, as the caller has them, of the web tools whose calls in a history were made here."""
+    calls = (block for message in messages for block in _assistant_blocks(message) if block.get("type") == "server_tool_use")
+    return {str(block.get("name")) for block in calls if own_call(block.get("id"))}
 
 
 def expanded(
@@ -60,12 +67,16 @@ def expanded(
     them (see `references`) are given ours.
     """
     messages = [renamed_in(message, names) for message in messages] if names else messages
-    history = _History(platform, keep_foreign, sources, cited)
+    history = UpstreamHistory(platform, keep_foreign, sources, cited)
     if not has_native(messages) and not any(_cites(block) for m in messages for block in _assistant_blocks(m)):
         history.add([dict(message) for message in messages])
         return history.messages
     pending: list[dict[str, Any]] = []
-    for message in _joined(messages):
+    joined = _joined(messages)
+    latest = max((n for n, message in enumerate(joined) if _asks(message)), default=0)
+    for n, message in enumerate(joined):
+        if n == latest:
+            history.begin_latest()
         if pending:
             message = history.with_results(message, pending)
         parts = _assistant_blocks(message)
@@ -74,31 +85,8 @@ def expanded(
             history.add([dict(message)])
     if pending:
         history.add([{"role": "user", "content": pending}])
+    history.end_with_what_was_told()
     return history.messages
-
-
-@dataclass(slots=True)
-class _History:
-    """The history as far as it is taken apart. `altered` says that it is no longer what the model was sent."""
-
-    platform: Platform
-    keep_foreign: bool
-    sources: Sources
-    cited: bool = True
-    altered: bool = False
-    messages: list[Message] = field(default_factory=list)
-
-    def add(self, messages: list[Message]) -> None:
-        """Add messages, and count what can be cited in them."""
-        self.sources.count(messages)
-        self.messages += messages
-
-    def with_results(self, message: Block, pending: Sequence[Block]) -> Message:
-        """Return the turn after calls with their results at its head; one that is no user's turn leaves them their own."""
-        if message.get("role") != "user":
-            self.add([{"role": "user", "content": list(pending)}])
-            return dict(message)
-        return {**message, "content": [*pending, *_content(message)]}
 
 
 def _assistant_blocks(message: Block) -> Sequence[Block]:
@@ -116,14 +104,9 @@ def _joined(messages: Sequence[Block]) -> list[Block]:
     joined: list[Block] = []
     for message in messages:
         if joined and message.get("role") == joined[-1].get("role") == "assistant":
-            message = {**message, "content": [*_content(joined.pop()), *_content(message)]}
+            message = {**message, "content": [*content_of(joined.pop()), *content_of(message)]}
         joined.append(message)
     return joined
-
-
-def _content(message: Block) -> list[Any]:
-    content = message.get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
 
 
 def _is_native(block: Block) -> bool:
@@ -137,21 +120,31 @@ def _cites(block: Block) -> bool:
     return block.get("type") == "text" and bool(block.get("citations"))
 
 
+def _cites_own(block: Block) -> bool:
+    return _cites(block) and any(str(citation.get("encrypted_index")).startswith(MARK) for citation in block["citations"])
+
+
+def _asks(message: Block) -> bool:
+    """Say whether a message is a question of the user's, and not what the user's tools gave."""
+    kinds = [block.get("type") for block in content_of(message) if isinstance(block, Mapping)]
+    return message.get("role") == "user" and "tool_result" not in kinds
+
+
 class _Turns:
     """Takes one message apart into the turns that it was made of; they are added to the history.
 
     A turn ends where the model's reply ended: behind its last call and what followed that in the same reply.
     """
 
-    def __init__(self, history: _History) -> None:
+    def __init__(self, history: UpstreamHistory) -> None:
         self._history = history
         self._turn: list[Block] = []
         self._results: list[dict[str, Any]] = []
         self._open = 0
         self._round: int | None = None
         self._rest: tuple[str, ...] | None = None
+        self._said: tuple[str, ...] = ()
         self._silent = False
-        self._asked: dict[str, Block] = {}
         self._answered: set[int] = set()
         self._last: dict[int, int] = {}
 
@@ -166,7 +159,7 @@ class _Turns:
             if kind == "server_tool_use" and block.get("name") in _NAMES:
                 self._call(block, n in self._answered)
             elif kind in _RESULTS:
-                self._give(block, n in self._answered)
+                self._give(n, block)
             elif kind == "tool_use":
                 self._turn.append(block)
             else:
@@ -186,24 +179,27 @@ class _Turns:
             return rest is not None
         if n <= self._last.get(self._round or 0, -1):
             return True
-        return self._silent and block.get("type") == "tool_use"
+        if block.get("type") != "tool_use" or n < max(self._last.values(), default=-1):
+            return False  # the reply with a call for the caller ends its message
+        # Nothing says so. Torn off the thinking before it, a call would be refused.
+        return self._silent or any(b.get("type") in THINKING for b in self._turn)
 
     def _flush(self) -> None:
         results = in_order(self._results, self._turn)
         self._history.add([{"role": "assistant", "content": self._turn}, {"role": "user", "content": results}])
-        self._turn, self._results, self._round, self._rest = [], [], None, None
+        self._turn, self._results, self._round, self._rest, self._said = [], [], None, None, ()
 
     def _call(self, block: Block, answered: bool) -> None:
         own = own_call(block.get("id"))
         if own is None:
-            self._asked[str(block.get("id"))] = block
+            self._history.asked[str(block.get("id"))] = block
             if self._history.keep_foreign:
                 self._plain(block)
             return
         if not answered:
-            self._history.altered = True
+            self._history.alter()
             return
-        self._asked[str(block.get("id"))] = block
+        self._history.asked[str(block.get("id"))] = block
         self._round, self._open = own[0], self._open + 1
         name = SEARCH_NAME if block.get("name") == "web_search" else FETCH_NAME
         call = {"type": "tool_use", "id": own[1], "name": name, "input": block.get("input") or {}}
@@ -211,29 +207,35 @@ class _Turns:
             call["caller"] = caller
         self._turn.append({**call, **of_block(block)})
 
-    def _give(self, block: Block, asked_for: bool) -> None:
-        call_id = str(block.get("tool_use_id"))
-        asked, own = self._asked.get(call_id, {}), own_call(call_id)
-        if own is not None and not asked_for:
-            self._history.altered = True
+    def _give(self, n: int, block: Block) -> None:
+        history, call_id = self._history, str(block.get("tool_use_id"))
+        asked, own = history.asked.get(call_id, {}), own_call(call_id)
+        if own is not None and n not in self._answered:
+            history.alter()
         elif own is not None:
-            read, cited = read_result(asked, block), self._history.cited
-            citable = bool(read.output.passages) and self._history.platform.search_results
-            changed = not read.same or (citable and read.cited != cited)
-            self._history.altered = self._history.altered or changed
-            result = upstream_result(own[1], read.output, self._history.platform, cited=cited)
+            read, cited = read_result(asked, block, history.given), history.cited
+            history.given.add(own[1])
+            citable = bool(read.output.passages) and history.platform.search_results
+            history.alter(not read.same or (citable and read.cited != cited))
+            result = upstream_result(own[1], read.output, history.platform, cited=cited)
             self._results.append({**result, **of_block(block)})
             self._open, self._rest, self._silent = self._open - 1, read.rest, _is_silent(block, read.rest)
-        elif self._history.keep_foreign:
+            if read.rest is None and n >= self._last.get(self._round or 0, n):
+                self._rest = rest_after({"type": "tool_use", "id": own[1]}, self._said)
+        elif history.keep_foreign:
             self._plain(block)
         else:
-            self._history.altered = True
-            self._plain({"type": "text", "text": told(asked, block), **of_block(block)})
+            history.alter()
+            history.told.append({"type": "text", "text": told(asked, block), **of_block(asked), **of_block(block)})
+            self._plain(history.told[-1])
 
     def _plain(self, block: Block) -> None:
         kind = block.get("type")
-        if kind in _THINKING and self._history.altered:
-            return  # the API ties it to what stood before it
+        if kind in THINKING:  # the API ties it to what stood before it
+            made = thought(block)
+            self._said = made.rest if made else ()
+            if not self._history.takes(made.before if made else None, self._turn):
+                return
         if kind == "text":
             if not str(block.get("text") or "").strip():
                 return
@@ -253,7 +255,7 @@ class _Turns:
         if index is not None and not own:
             return citation if self._history.keep_foreign else None
         found = None if own and not self._history.cited else self._history.sources.upstream(citation)
-        self._history.altered = self._history.altered or found is None or found.moved
+        self._history.alter(found is None or found.moved)
         return None if found is None else found.citation
 
 

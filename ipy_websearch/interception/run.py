@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -19,10 +20,17 @@ from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.events import Event as Happening
 from ipy_websearch.events import ModelResponded, Money
 from ipy_websearch.interception.conversation import Conversation
+from ipy_websearch.interception.plain_results import in_text, refuses_blocks
+from ipy_websearch.interception.replay import has_native
 from ipy_websearch.interception.stream import Event, EventWriter
+from ipy_websearch.interception.thoughts import forget, refuses_thinking
 from ipy_websearch.interception.waiting import Rows
 from ipy_websearch.loop.counting import counted
+from ipy_websearch.loop.history import without_thinking
+from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.reply import Reply
+from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.pricing import billed_model
 from ipy_websearch.purse import MIN_ANSWER_TOKENS, CeilingPurse
 
 _lock = forking.rlock()  # what happened is booked in one thread at a time; what is collected meanwhile may end calls of its own
@@ -41,6 +49,7 @@ class InterceptedRun:
         self.booking = booking
         self._rows = booking.ledger = Rows(booking.ledger)  # type: ignore[assignment]
         booking.traces = False  # the caller has the message, and never the booking
+        self._asked = str(conversation.body.get("model"))
         self._purse = purse
         self._spent = spent
         self._told: Money = Decimal(0)
@@ -74,6 +83,41 @@ class InterceptedRun:
         """Return what the next request would be; nothing is reserved for it."""
         return self.conversation.draft()
 
+    @property
+    def platform(self) -> Platform:
+        """What the model's server takes, as far as that is known."""
+        return self.conversation.platform
+
+    def in_text(self, status: int, said: str) -> bool:
+        """Give the refused request its results as text; say whether that was done, which is once, and where it may help."""
+        platform = self.conversation.platform
+        if not (self._pending and platform.assumed and platform.search_results and refuses_blocks(status, said)):
+            return False
+        if (messages := in_text(self._pending["messages"])) is None:
+            return False
+        self._pending = self._sent = {**self._pending, "messages": messages}
+        self.conversation.messages = in_text(self.conversation.messages) or self.conversation.messages
+        self.conversation.platform = replace(platform, assumed=False, search_results=False)
+        self.attempts = 0
+        return True
+
+    def without_thinking(self, status: int, said: str) -> bool:
+        """Leave the thinking out of a refused first request whose history was taken apart; say whether that was done.
+
+        Another process made it, behind results in another form, and nobody here can tell.
+        """
+        conversation = self.conversation
+        if self.begun or not self._pending or not refuses_thinking(status, said):
+            return False
+        left = without_thinking(conversation.messages)
+        if left == conversation.messages or not has_native(conversation.body["messages"]):
+            return False
+        forget(conversation.messages)
+        conversation.messages = left
+        self._pending = self._sent = {**self._pending, "messages": left}
+        self.attempts = 0
+        return True
+
     def next_body(self) -> dict[str, Any] | None:
         """Return the request to send: the same one until its reply was taken; None when the message has to end here.
 
@@ -85,6 +129,7 @@ class InterceptedRun:
         """
         if self.done:
             return None
+        self._closed = False  # a call that was given up may be taken up again
         if self._pending is None:
             self.attempts = 0
         elif not self._held:
@@ -95,7 +140,7 @@ class InterceptedRun:
         if not self._pending:
             self._pending = None
             if not self.conversation.content:
-                raise BudgetExceededError(self._purse.refusal(str(self.conversation.body.get("model")), 0))
+                raise BudgetExceededError(self._purse.refusal(self._asked, estimate_tokens(self.draft())))
             return None
         self._held, self._start = True, time.perf_counter()
         self.attempts += 1
@@ -187,13 +232,15 @@ class InterceptedRun:
         reply = self._reply
         self._open = False
         usage, estimated = counted(reply.usage_fields, self._sent, reply.content)
+        model = reply.model or self._asked
         if bounded := self._purse.bounded:
-            self._purse.settle(usage, lost=lost)
+            model = billed_model(self._asked, model)
+            self._purse.settle(usage, lost=lost, model=model)
             self._held = False
         self._happened(
             ModelResponded(
                 step=self.conversation.requests,
-                model=reply.model or str(self.conversation.body.get("model")),
+                model=model,
                 usage=usage,
                 stop_reason=reply.stop_reason,
                 seconds=time.perf_counter() - self._start,
@@ -215,6 +262,8 @@ class InterceptedRun:
         with _lock:
             while self._unbooked:
                 at, event, settled = self._unbooked.popleft()
+                if isinstance(event, ModelResponded):  # looked up only now: without a ceiling, a call does not wait for prices
+                    event = replace(event, model=billed_model(self._asked, event.model))
                 before = self.booking.cost_usd
                 self.booking.take(event, at)
                 after = self.booking.cost_usd

@@ -13,7 +13,7 @@ from typing import Any
 
 from ipy_websearch.interception.detection import NATIVE_NAMES, UPSTREAM_NAMES, Bounds, Kind
 from ipy_websearch.interception.opaque import pack
-from ipy_websearch.interception.reading import packed_hit, packed_page
+from ipy_websearch.interception.reading import OVER, packed_hit, packed_page
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import tool_result
 from ipy_websearch.tools.base import Passage, ToolOutput
@@ -98,6 +98,8 @@ def result_block(kind: Kind, tool_use_id: str, output: ToolOutput, bounds: Bound
     else:
         content = [_hit(passage, facts) for passage in _hits(output)] if kind == "search" else _page(output, bounds, facts)
     block = {"type": f"web_{kind}_tool_result", "tool_use_id": tool_use_id, "content": content}
+    if output.error_code == OVER:
+        block["signature"] = pack({"o": 1})
     if facts.get("e") and (output.is_error or not content):
         # Not one of the API's fields: there is no opaque text here to say it in.
         (content if isinstance(content, dict) else block)["signature"] = pack(facts)

@@ -8,7 +8,7 @@ and engines do not. In the lists of a fetch a domain with a path fits no page, a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError, ProviderError, WebSearchError
 from ipy_websearch.interception.detection import FETCH_NAME, NATIVE_NAMES, SEARCH_NAME, Bounds
+from ipy_websearch.interception.reading import OVER
+from ipy_websearch.providers.attempts import lasts, stood_in
 from ipy_websearch.providers.base import SearchRequest, clean_domain
 from ipy_websearch.providers.parsing import host_matches
 from ipy_websearch.results import Page, SearchResults
@@ -48,20 +50,38 @@ _DESCRIPTION = DESCRIPTION + _UNTRUSTED
 _LITERAL = re.compile(r"[?\[]")  # what `fnmatch` takes for patterns beside the star
 
 
-def search_tool(search: Search, defaults: SearchRequest, bounds: Bounds, price: tuple[Charge, ...], count: int) -> Tool:
-    """Return the search, for `count` results; `defaults` carry the bare domains of `bounds` and the results to ask for."""
+def search_tool(
+    search: Search, defaults: SearchRequest, bounds: Bounds, price: tuple[Charge, ...], count: int, tell: Callable[[str], None]
+) -> Tool:
+    """Return the search, for `count` results; `defaults` carry the bare domains of `bounds` and the results to ask for.
+
+    `tell` is given what the user should know of engines that failed. Where one refuses the key or the plan, it is not asked
+    again in the same call.
+    """
 
     async def call(value: WebSearchInput, context: ToolContext) -> ToolOutput:
         if len(value.query) > MAX_QUERY_CHARACTERS:
             text = f"The query has {len(value.query)} characters; {MAX_QUERY_CHARACTERS} are the most."
             return _failed(text, text, "query_too_long")
+        if context.search_over is not None:
+            return context.search_over
         try:
-            found = search_output(_inside(await search(narrowed(defaults, value)), bounds, count))
-            return found if bounds.sources.server.takes(NATIVE_NAMES["search"]) else replace(found, urls=())
+            request = narrowed(defaults, value)
         except ConfigError as exc:
             return _failed(str(exc), str(exc), "invalid_tool_input")
-        except ProviderError as exc:
-            return replace(_failed(str(exc), f"{UNAVAILABLE} ({exc})", _search_code(exc)), charges=exc.charges)
+        try:
+            results = await search(request)
+        except (ConfigError, ProviderError) as exc:
+            tell(f"{str(exc).rstrip('.')}; nothing was searched")
+            output = _failed(str(exc), f"{UNAVAILABLE} ({exc})", _search_code(exc))
+            if output.error_code == OVER:
+                context.search_over = output
+            return replace(output, charges=exc.charges) if isinstance(exc, ProviderError) else output
+        for attempt in results.attempts:
+            if lasts(attempt.status, attempt.error):
+                tell(stood_in(attempt, results.provider))
+        found = search_output(_inside(results, bounds, count))
+        return found if bounds.sources.server.takes(NATIVE_NAMES["search"]) else replace(found, urls=())
 
     return Tool(SEARCH_NAME, _DESCRIPTION, WebSearchInput, call, counts_as_search=True, price=price)
 
@@ -70,8 +90,10 @@ def _failed(summary: str, text: str, code: str) -> ToolOutput:
     return replace(failed(summary, text), error_code=code)
 
 
-def _search_code(error: ProviderError) -> str:
-    """Return the API's name for an engine's failure."""
+def _search_code(error: ConfigError | ProviderError) -> str:
+    """Return the API's name for an engine's failure, `OVER` for one that lasts."""
+    if isinstance(error, ConfigError) or lasts(error.status, str(error)):
+        return OVER
     match error.status:
         case 429:
             return "too_many_requests"

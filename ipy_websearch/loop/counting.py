@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ipy_websearch.model.requests import estimate_tokens, prompt_tokens
-from ipy_websearch.usage import Usage, reported
+from ipy_websearch.model.requests import billed_tokens, prompt_tokens
+from ipy_websearch.usage import USUAL, Terms, Usage, reported
 
 CHARS_PER_TOKEN = 4
+_TERMS = ("speed", "inference_geo")
 
 
 def counted(fields: Any, body: Mapping[str, Any], content: Any) -> tuple[Usage, bool]:
     """Return what a request used by the reply's `usage` object, and whether any of it had to be estimated.
 
-    `body` is the request, `content` the blocks of its reply.
+    `body` is the request, `content` the blocks of its reply. Terms of which the reply says nothing are those asked for.
 
     >>> counted({"input_tokens": 9, "output_tokens": None}, {"messages": []}, [{"type": "text", "text": "Matz wrote Ruby."}])
     (Usage(input_tokens=9, output_tokens=4, ...), True)
@@ -29,10 +30,13 @@ def counted(fields: Any, body: Mapping[str, Any], content: Any) -> tuple[Usage, 
     if not read:
         cached = replace(usage, input_tokens=0).total_input_tokens
         # What the API's own tools may add is counted where they were used: cut off before that, the prompt alone was read.
-        sent = estimate_tokens(body) if _searched(content) else prompt_tokens(body)
+        sent = billed_tokens(body) if _searched(content) else prompt_tokens(body)
         usage = replace(usage, input_tokens=max(0, sent - cached))
     if not written:
         usage = replace(usage, output_tokens=written_tokens(content))
+    if Terms.of(body) is not USUAL:
+        told = fields if isinstance(fields, Mapping) else {}
+        usage = replace(usage, terms=Terms.of({**body, **{name: told[name] for name in _TERMS if told.get(name)}}))
     return usage, not (read and written)
 
 

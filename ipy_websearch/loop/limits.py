@@ -36,10 +36,11 @@ class Purse(Protocol):
         """
         ...
 
-    def settle(self, usage: Usage, *, lost: bool = False) -> None:
+    def settle(self, usage: Usage, *, lost: bool = False, model: str = "") -> None:
         """Say what the granted request used; the reservation is void, unless the request is `lost`.
 
-        What is lost went out and was never accounted for: all that was reserved for it counts as spent.
+        `model` is what it is billed as, "" for the one it was granted for. What is lost went out and was never accounted
+        for: all that was reserved for it counts as spent.
         """
         ...
 
@@ -64,7 +65,7 @@ class OpenPurse:
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int:
         return wanted
 
-    def settle(self, usage: Usage, *, lost: bool = False) -> None: ...
+    def settle(self, usage: Usage, *, lost: bool = False, model: str = "") -> None: ...
 
     def can_pay(self, charges: Sequence[Charge]) -> bool:
         return True

@@ -34,6 +34,7 @@ from ipy_websearch.loop.text import AnswerText
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.model.retry import retry_wait_s
+from ipy_websearch.pricing import billed_model
 from ipy_websearch.usage import Usage
 
 _SENT = ("connection_lost", "truncated", "timeout_error", "")
@@ -117,12 +118,13 @@ class Turn:
         elif reply.blocks:
             usage += Usage(output_tokens=max(0, written_tokens(reply.content) - usage.output_tokens))
         self._open = False
-        self.purse.settle(usage, lost=lost)
+        billed = billed_model(model, reply.model)
+        self.purse.settle(usage, lost=lost, model=billed)
         self.usage += usage
         self.model = reply.model or self.model
         return ModelResponded(
             step=self.meter.steps,
-            model=reply.model or model,
+            model=billed,
             usage=usage,
             stop_reason=reply.stop_reason,
             seconds=time.perf_counter() - self._start,

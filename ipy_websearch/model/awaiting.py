@@ -12,11 +12,15 @@ from contextlib import suppress
 from typing import Any
 
 import anthropic
+import httpx2
 
 from ipy_websearch.background import elsewhere
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.model import driving
 from ipy_websearch.model.arriving import arriving_async
 from ipy_websearch.model.driving import LOST, PING, Driver, error_event
+from ipy_websearch.model.passing import cut_off
+from ipy_websearch.model.runs import Run
 from ipy_websearch.model.streamed import DROPPED_S, AsyncBody, Written
 
 
@@ -28,6 +32,14 @@ class Awaiting(Driver):
 
     _task: asyncio.Future[None] | None = None
     _loop: asyncio.AbstractEventLoop
+
+    def __init__(self, run: Run, request: Any, call_next: Any, retries: int | None) -> None:
+        if not _in_asyncio():
+            raise ConfigError(
+                "an intercepted async client needs asyncio, and this call runs in another event loop (trio has its own): "
+                "call it from asyncio, or use the blocking client in a thread"
+            )
+        super().__init__(run, request, call_next, retries)
 
     async def answer(self) -> Any:
         """Return the response for the caller, or the error response of a request that failed."""
@@ -46,6 +58,7 @@ class Awaiting(Driver):
             self.run.close()
             return response
         self._loop = asyncio.get_running_loop()
+        self.begin()
         return self.streamed(response, AsyncBody)
 
     async def _shut(self, events: Any) -> None:
@@ -82,7 +95,6 @@ class Awaiting(Driver):
                 break
             if self.refused(response):
                 return response
-            self.run.begin()
             self.run.message(self.whole(response, await response.http_response.aread()))
             if self.take(response):
                 await self.run.run_calls()
@@ -92,13 +104,12 @@ class Awaiting(Driver):
         """Send a request until it is answered; return the response, None when there is no money to send it again."""
         while request is not None:
             try:
-                response, text = await self.call_next(request), ""
+                response = await self._once(request)
                 if response.status_code < 400:
                     return response
                 text = str((await response.http_response.aread())[:1_000])
-            except anthropic.APIConnectionError as exc:
-                self.given_up(exc)
-                if (wait := self.wait(None, str(exc))) is None:
+            except Exception as exc:
+                if (wait := self.wait_after(exc)) is None:
                     raise
             except (asyncio.CancelledError, KeyboardInterrupt) as exc:
                 self.given_up(exc)
@@ -110,10 +121,22 @@ class Awaiting(Driver):
             request = self.next_request()
         return None
 
+    async def _once(self, request: Any) -> Any:
+        """Send a request. What is not to be streamed is read here: some callers' clients leave that to later."""
+        response = await self.call_next(request)
+        if self.request.stream and response.status_code < 400:
+            return response
+        if response.status_code < 400:
+            self.run.begin()
+        try:
+            await response.http_response.aread()
+        except httpx2.HTTPError as exc:
+            cut_off(response, exc)
+        return response
+
     async def _events(self, written: Written) -> AsyncGenerator[Any, None]:
         try:
             while self._response is not None:
-                self.begin()
                 try:
                     async for raws in arriving_async(self._response):
                         for item in written(self.feed(raws)):
@@ -135,6 +158,7 @@ class Awaiting(Driver):
             for item in written(self.closing()):
                 yield item
         finally:
+            self.left()
             await self._close()
 
     async def _ended(self) -> bool:
@@ -145,7 +169,8 @@ class Awaiting(Driver):
         if not self._task.done():
             return False
         task, self._task = self._task, None
-        self.going()
+        if task.cancelled() or task.exception():  # an answer that came all the same goes on to where it is booked
+            self.going()
         task.result()
         return True
 
@@ -179,3 +204,13 @@ class Awaiting(Driver):
             self.failed(response, await response.http_response.aread())
             return
         self._response = response
+        if response is not None:
+            self.begin()  # from here on it is booked, whether or not anybody comes to read it
+
+
+def _in_asyncio() -> bool:
+    """Say whether the caller is a task of asyncio; a loop beside it may be another's host (trio's guest mode)."""
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False

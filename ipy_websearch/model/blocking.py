@@ -13,13 +13,18 @@ from contextlib import closing
 from typing import Any
 
 import anthropic
+import httpx2
 
 from ipy_websearch.background import elsewhere
 from ipy_websearch.model import driving
 from ipy_websearch.model.arriving import arriving
 from ipy_websearch.model.driving import LOST, PING, Block, Driver, error_event
+from ipy_websearch.model.passing import cut_off
 from ipy_websearch.model.runs import Run
 from ipy_websearch.model.streamed import DROPPED_S, Body, Written
+
+_TRIES = 10
+"""How often a stream that is closed looks whether another thread is still reading it, in `DROPPED_S` seconds."""
 
 
 class Blocking(Driver):
@@ -49,14 +54,18 @@ class Blocking(Driver):
     def _shut(self, events: Any) -> None:
         """End the stream. Where another thread is reading it, that thread ends it as soon as it comes to it."""
         self.stopped = True
-        if events is not None and events.gi_running:
-            self._hang_up()
-            return
         if events is None:
             self._unread()
-        else:
-            events.close()
-            self._end()  # one that was never begun has not done that itself
+            return
+        for _ in range(_TRIES):
+            try:
+                events.close()
+            except ValueError:  # that thread is in the generator just now; it may be out in a moment, and never come back
+                self._hang_up()
+                time.sleep(DROPPED_S / _TRIES)
+            else:
+                self._end()  # one that was never begun has not done that itself
+                return
 
     def _dropped(self) -> None:
         elsewhere(self._unread, DROPPED_S)
@@ -81,7 +90,6 @@ class Blocking(Driver):
                 break
             if self.refused(response):
                 return response
-            self.run.begin()
             self.run.message(self.whole(response, response.http_response.read()))
             if self.take(response):
                 for _ in self._block(self.run.run_calls, driving.PING_S):
@@ -104,13 +112,12 @@ class Blocking(Driver):
         """
         while request is not None:
             try:
-                response, text = self.call_next(request), ""
+                response = self._once(request)
                 if response.status_code < 400:
                     return response
                 text = str(response.http_response.read()[:1_000])
-            except anthropic.APIConnectionError as exc:
-                self.given_up(exc)
-                if (wait := self.wait(None, str(exc))) is None:
+            except Exception as exc:
+                if (wait := self.wait_after(exc)) is None:
                     raise
             except KeyboardInterrupt as exc:
                 self.given_up(exc)
@@ -121,6 +128,19 @@ class Blocking(Driver):
             yield wait
             request = self.next_request()
         return None
+
+    def _once(self, request: Any) -> Any:
+        """Send a request. What is not to be streamed is read here: some callers' clients leave that to later."""
+        response = self.call_next(request)
+        if self.request.stream and response.status_code < 400:
+            return response
+        if response.status_code < 400:
+            self.run.begin()
+        try:
+            response.http_response.read()
+        except httpx2.HTTPError as exc:
+            cut_off(response, exc)
+        return response
 
     def _events(self, written: Written) -> Generator[Any, None, None]:
         try:
@@ -142,6 +162,7 @@ class Blocking(Driver):
                 self._response = yield from self._next(written)
             yield from written(self.closing())
         finally:
+            self.left()
             self._end()
 
     def _silences(self, looks: Iterator[None], written: Written) -> Iterator[Any]:

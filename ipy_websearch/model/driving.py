@@ -18,9 +18,11 @@ import httpx2
 from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.http.response import retry_after
 from ipy_websearch.model.arriving import message_in
-from ipy_websearch.model.attempts import Attempts, went_out
+from ipy_websearch.model.attempts import Attempts, failure_behind
 from ipy_websearch.model.finished import WholeResponse, parse_now
 from ipy_websearch.model.frames import EventClient
+from ipy_websearch.model.passing import settle, with_body
+from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.runs import Run
 from ipy_websearch.model.streamed import StreamedResponse, Written
 
@@ -40,7 +42,8 @@ LOOK_S = 0.25
 _EMPTY = (204, 205)
 _OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
 
-LOST = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError)
+_ODD = (TypeError, AttributeError, LookupError, RecursionError)  # events of another form than the API's
+LOST = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError, *_ODD)
 """What is raised when a connection breaks in the middle of a reply, or when what comes is no JSON."""
 
 
@@ -54,16 +57,20 @@ class Driver:
         self.call_next = call_next
         self.first: Any = None
         self.attempts = Attempts(run, request, retries)
+        self.learn: Callable[[object, Platform], None] | None = None
         self.problem: Event | None = None
         self.stopped = False
         self._since = time.perf_counter()
         self._streaming = False
+        self._in_text = False
         self._response: Any = None
         self._broken: Event | None = None
+        self._coming = False
 
     def go_on_from(self, earlier: Driver) -> None:
         """Take over from the driver that had the same run before."""
         self.first, self.attempts.client = earlier.first, earlier.attempts.client
+        self._in_text = earlier._in_text
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -86,8 +93,13 @@ class Driver:
     def wait(self, failure: Any, text: str) -> float | None:
         """Return the seconds until a failed later request is sent again, None when it is not (or was the first one).
 
-        `failure` is the response, or None when none came.
+        `failure` is the response, or None when none came. Results that the server does not take go up at once in another form.
         """
+        if failure is not None and self.run.without_thinking(failure.status_code, text):
+            return 0.0
+        if failure is not None and self.run.in_text(failure.status_code, text):
+            self._in_text = True
+            return 0.0
         if not self.run.begun:
             return None
         if failure is None:
@@ -96,13 +108,29 @@ class Driver:
             error = ModelError(text, kind="connection_error")
         else:
             error = ModelError(text, status=failure.status_code, retry_after=retry_after(failure.headers))
-            if failure.headers.get("x-should-retry") == "false":
+            told = failure.headers.get("x-should-retry")
+            if (failure.status_code == 401 and self.attempts.renew()) or (told == "true" and failure.status_code != 429):
+                error.status, error.kind = None, "api_error"
+            elif told == "false":
                 error.kind = "do_not_retry"
         return self.attempts.wait_s(error)
 
+    def wait_after(self, exc: Exception) -> float | None:
+        """Return the same for a request that raised `exc`: its connection was lost, or other middleware inside ours did it."""
+        self.given_up(exc)
+        failure = failure_behind(exc)
+        if failure is None:
+            return None
+        if not isinstance(failure, anthropic.APIStatusError):
+            return self.wait(None, str(exc))
+        wait = self.wait(failure.response, str(exc))
+        if wait is None and self.run.begun:
+            settle(failure.response)
+        return wait
+
     def given_up(self, exc: BaseException) -> None:
         """Say that no answer to a request is waited for any more, and why: what went out is booked."""
-        if went_out(exc):
+        if self.attempts.may_be_billed(exc):
             self.run.lost()
 
     def refused(self, response: Any) -> bool:
@@ -112,7 +140,7 @@ class Driver:
                 self.first, self.attempts.client = response, getattr(response, "_client", None)
             return False
         if self.run.begun:
-            response.http_response.headers["x-should-retry"] = "false"
+            settle(response.http_response)
         return True
 
     def whole(self, response: Any, data: bytes) -> dict[str, Any]:
@@ -129,14 +157,15 @@ class Driver:
     def take(self, response: Any) -> bool:
         """Take a reply that is complete; return whether calls are to be run."""
         self.attempts.answered()
+        if self._in_text and self.learn:
+            self.learn(self.request.options.json_data.get("model"), self.run.platform)
         return self.run.taken(response.headers.get("request-id"))
 
     # --- a streamed reply -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Say that a reply begins."""
-        self._broken = None
-        self.run.begin()
+        """Say that a reply is waited for; it begins with its first event, and an error in that place is a refusal."""
+        self._broken, self._coming = None, False
 
     def feed(self, raws: Iterable[Event]) -> list[Event]:
         """Take the next events of a reply; return the events for the caller."""
@@ -146,8 +175,21 @@ class Driver:
                 self._broken = self._broken or dict(raw)
             if self._broken:
                 break
+            if not self._coming:
+                if raw.get("type") == "ping":
+                    events.append(raw)
+                    continue
+                self._coming = True
+                self.run.begin()
             events += self.run.event(raw)
         return events
+
+    def left(self) -> None:
+        """Say that nobody waits for the reply any more. If nothing of it came, not even a refusal, it may be billed."""
+        if not self._coming and self._broken is None:
+            self._coming = True
+            self.run.begin()
+            self.run.lost()
 
     def going(self) -> None:
         """Look whether the stream is still wanted.
@@ -156,20 +198,24 @@ class Driver:
             httpx2.ReadError: the caller has closed it, which ends a reader in the SDK's own streams in the same way.
         """
         if self.stopped:
-            raise httpx2.ReadError("the stream was closed")
+            raise httpx2.ReadError("the stream was closed", request=self.first.http_response.request)
 
     def lost(self, exc: BaseException) -> None:
         """Say that the reply broke off."""
+        self.left()
         self.going()
         self._broken = self._broken or error_event(str(exc) or type(exc).__name__)
 
     def taken(self, response: Any) -> tuple[float | None, bool]:
         """Take the reply, or what there is of it; return the seconds to wait before it is asked for again, and whether
         calls are to be run."""
+        self.left()
         if self._broken is None and self.run.complete:
             return None, self.take(response)
-        self.run.drop()
-        wait = None if self.run.written else self.attempts.wait_s(ModelError("", kind="truncated"))
+        if self._coming:
+            self.run.drop()
+        written = self._coming and self.run.written
+        wait = None if written else self.attempts.wait_s(ModelError("", kind="truncated"))
         if wait is None:
             self.problem = self._broken or error_event("the model's answer ended too soon")
         return wait, False
@@ -239,27 +285,6 @@ class Driver:
             options=self.first._options,
             retries_taken=self.request.retries_taken,
         )
-
-
-def with_body(request: Any, body: dict[str, Any]) -> Any:
-    """Return the SDK's request with another body; its own `copy` would copy the old one deeply first.
-
-    A caller who wants the bare response (`cast_to=httpx2.Response`) gets it in the end; on the way, there is one of the SDK's.
-    """
-    options = request.options.model_copy()
-    options.json_data = body
-    return anthropic.APIRequest(
-        options=options,
-        cast_to=object if request.cast_to is httpx2.Response else request.cast_to,
-        stream=request.stream,
-        stream_cls=request.stream_cls,
-        retries_taken=request.retries_taken,
-    )
-
-
-def raw_response(response: Any) -> Any:
-    """Return what a response of the SDK is of; one that was asked for bare is itself."""
-    return getattr(response, "http_response", response)
 
 
 def error_event(message: str) -> Event:

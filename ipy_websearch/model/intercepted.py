@@ -2,22 +2,26 @@
 
 It runs inside the SDK's own retrying, so nothing may be lost or done twice there: the first request is left to the SDK; each
 later one is sent again here, by itself; and where the SDK begins anew after all (a lost connection), the run is found by the
-call's idempotency key and goes on where it was. Facts: anthropic 2.11 `_middleware.py`, `_base_client.py`, read 2026-11.
+call's idempotency key and goes on where it was. It is the same where other middleware calls again. Facts: anthropic 2.11
+`_middleware.py`, `_base_client.py`, read 2026-11.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import anthropic
 import httpx2
 
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.model.attempts import OwnMiddleware
 from ipy_websearch.model.awaiting import Awaiting
 from ipy_websearch.model.blocking import Blocking
-from ipy_websearch.model.driving import Block, Driver, raw_response, with_body
+from ipy_websearch.model.driving import Block, Driver
+from ipy_websearch.model.passing import raw_response, with_body
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
 from ipy_websearch.model.runs import Run
 
@@ -55,18 +59,26 @@ def with_interception(client: ClientT, interceptor: Any, block: Block) -> Client
     return cast(ClientT, copy)
 
 
+def interceptor_of(client: Any) -> Interceptor | None:
+    """Return the interceptor of a client that has one."""
+    entries = getattr(client, "middleware", None)
+    own = [entry for entry in entries if isinstance(entry, SearchMiddleware)] if isinstance(entries, list | tuple) else []
+    return own[-1].interceptor if own else None
+
+
 def platform_of(client: Any) -> tuple[Platform, bool]:
     """Return the platform behind an SDK client, and whether that is known for sure (an address may be anybody's)."""
     names = " ".join(kind.__name__ for kind in type(client).__mro__)
     for word, name in (("Bedrock", "bedrock"), ("Vertex", "vertex"), ("Foundry", "foundry")):
         if word in names:
             return PLATFORMS[name], True
-    platform = platform_at(str(client.base_url))
     host = client.base_url.host
-    return platform, platform is not ANTHROPIC or host == "anthropic.com" or host.endswith(".anthropic.com")
+    if host == "anthropic.com" or host.endswith(".anthropic.com"):
+        return ANTHROPIC, True
+    return replace(platform_at(str(client.base_url)), assumed=True), False
 
 
-class SearchMiddleware(anthropic.Middleware):
+class SearchMiddleware(OwnMiddleware):
     """Answers requests that want the web; all others pass untouched.
 
     `known` says that the platform is what it seems, `retries` how often a later request may be sent again (None: as often
@@ -88,6 +100,7 @@ class SearchMiddleware(anthropic.Middleware):
         self._block = block
         self._known = known
         self._lacks_search = False
+        self._plain: dict[str, Platform] = {}
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     def handle(self, request: Any, call_next: Any) -> Any:
@@ -103,14 +116,15 @@ class SearchMiddleware(anthropic.Middleware):
         if _path(request) == COUNT:
             return call_next(with_body(request, _count_body(run)))
         driver = Blocking(run, request, call_next, self._retries, self._block)
+        driver.learn = self._takes_text
         if kept:
             driver.go_on_from(kept.driver)
         try:
             response = driver.answer()
-        except anthropic.APIConnectionError as exc:
+        except Exception as exc:
             self._keep(driver, exc)
             raise
-        self._learn(response, forced)
+        self._learn(driver, response, forced)
         return response
 
     async def handle_async(self, request: Any, call_next: Any) -> Any:
@@ -126,15 +140,30 @@ class SearchMiddleware(anthropic.Middleware):
         if _path(request) == COUNT:
             return await call_next(with_body(request, _count_body(run)))
         driver = Awaiting(run, request, call_next, self._retries)
+        driver.learn = self._takes_text
         if kept:
             driver.go_on_from(kept.driver)
         try:
             response = await driver.answer()
-        except anthropic.APIConnectionError as exc:
+        except Exception as exc:
             self._keep(driver, exc)
             raise
-        self._learn(response, forced)
+        self._learn(driver, response, forced)
         return response
+
+    @property
+    def interceptor(self) -> Interceptor:
+        """Who decides what is run here."""
+        return self._interceptor
+
+    def platform_for(self, model: object) -> Platform:
+        """Return the platform for a model's requests: as the client seems to have it, or as the server has shown it."""
+        return self._plain.get(str(model), self._platform)
+
+    def _takes_text(self, model: object, platform: Platform) -> None:
+        """Learn that results for a model have to be text: the server refused them otherwise, and took them so."""
+        if len(self._plain) < _KEPT_RUNS:
+            self._plain[str(model)] = platform
 
     def _begin(self, request: Any) -> Run | None:
         body = request.options.json_data
@@ -146,7 +175,7 @@ class SearchMiddleware(anthropic.Middleware):
         return run
 
     def _begun(self, body: Mapping[str, Any]) -> Run | None:
-        return self._interceptor.begin(body, self._platform, forced=self._lacks_search)
+        return self._interceptor.begin(body, self.platform_for(body.get("model")), forced=self._lacks_search)
 
     def _refused(self, response: Any, request: Any) -> bool:
         """Say whether a server that nobody knows may have refused the API's own tools."""
@@ -157,16 +186,19 @@ class SearchMiddleware(anthropic.Middleware):
         tools = body.get("tools") if isinstance(body, dict) else None
         named = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
         native = any(str(tool.get("type", "")).startswith(("web_search_", "web_fetch_")) for tool in named)
-        return self._interceptor.begin(body, self._platform, forced=True) if native else None
+        return self._interceptor.begin(body, self.platform_for(body.get("model")), forced=True) if native else None
 
-    def _learn(self, response: Any, forced: bool) -> None:
-        self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
+    def _learn(self, driver: Driver, response: Any, forced: bool) -> None:
+        if response.status_code >= 400:
+            self._keep(driver, response)
+        elif forced:
+            self._lacks_search = True
 
-    def _keep(self, driver: Driver, exc: anthropic.APIConnectionError) -> None:
-        """Keep a run whose connection was lost: the SDK may call again with the same key."""
+    def _keep(self, driver: Driver, ended: Any) -> None:
+        """Keep a run whose later request failed: the SDK or other middleware may call again with the same key."""
         key = driver.request.options.idempotency_key
         if driver.run.begun and key is not None:
-            self._kept[key] = _Kept(driver, exc)
+            self._kept[key] = _Kept(driver, ended)
             while len(self._kept) > _KEPT_RUNS:
                 self._kept.popitem(last=False)
 
@@ -175,7 +207,7 @@ class SearchMiddleware(anthropic.Middleware):
         the same key (another model): that is another call.
 
         Raises:
-            anthropic.APIConnectionError: that of the earlier attempt, where the request was sent as often as it may be.
+            Exception: that of the earlier attempt, where the request was sent as often as it may be.
         """
         key = request.options.idempotency_key
         kept = self._kept.get(key)
@@ -183,14 +215,24 @@ class SearchMiddleware(anthropic.Middleware):
             return None
         if kept.driver.attempts.used_up:
             if request.retries_taken:
-                raise kept.lost
+                raise kept.error
             kept.driver.run.attempts = 0  # it is not the SDK who calls again, but somebody with a count of his own
         return self._kept.pop(key, None)
 
 
 class _Kept(NamedTuple):
+    """A run that may be gone on with, and the error or the error response with which its attempt ended."""
+
     driver: Driver
-    lost: anthropic.APIConnectionError
+    ended: Any
+
+    @property
+    def error(self) -> Exception:
+        """The error that the attempt ended with, or its response as the SDK raises it."""
+        if isinstance(self.ended, Exception):
+            return self.ended
+        made: Exception = self.driver.attempts.client._make_status_error_from_response(raw_response(self.ended))
+        return made
 
 
 def thread_refusal(request: Any) -> anthropic.BadRequestError:

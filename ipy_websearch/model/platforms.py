@@ -7,7 +7,8 @@ Sources: platform.claude.com/docs (search results, server tools, prompt caching)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 
@@ -17,7 +18,7 @@ class Platform:
 
     `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none"
     for a last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself.
-    `other_models`: it serves models that are not Anthropic's.
+    `other_models`: it serves models that are not Anthropic's. `assumed`: nobody knows that it is this one (see `settled`).
     """
 
     name: str
@@ -27,6 +28,7 @@ class Platform:
     caching: bool = True
     server_tools: bool = False
     other_models: bool = False
+    assumed: bool = False
 
 
 def _small(name: str) -> Platform:
@@ -51,17 +53,32 @@ PLATFORMS = {
         Platform("litellm", other_models=True),
     )
 }
-_LOCAL_PORTS = {11434: "ollama", 1234: "lmstudio"}
+_PORTS = {11434: "ollama", 1234: "lmstudio"}
+_CITING = re.compile(r"claude|sonnet|opus|haiku|fable|mythos|^offline$", re.IGNORECASE)
+"""Names of models that read `search_result` blocks and cite them: Anthropic's, and the built-in one."""
 
 
 def platform_at(base_url: str | None) -> Platform:
     """Return the platform behind a base address; an unknown server is taken to speak the whole Messages API.
 
-    Ollama and LM Studio are known by their default ports on this machine.
+    Ollama and LM Studio are known by their ports, on any machine (a container's, the one under the desk).
     """
-    parts = urlsplit(base_url or "")
     try:
-        local = parts.hostname in ("localhost", "127.0.0.1", "::1") and _LOCAL_PORTS.get(parts.port or 0)
+        port = urlsplit(base_url or "").port
     except ValueError:
-        local = None
-    return PLATFORMS[local] if local else ANTHROPIC
+        port = None
+    return PLATFORMS[_PORTS[port]] if port in _PORTS else ANTHROPIC
+
+
+def settled(found: Platform, setting: str, model: object) -> Platform:
+    """Return the platform to build a request for at an address that may be anybody's; one that is known stays as it is.
+
+    `setting` counts where there is one ("": none). Otherwise a server that nothing is known of gets results as blocks that
+    can be cited for the models that cite, and as plain text for all others: many servers of open models drop such blocks
+    without a word, and nobody would see that the model got nothing.
+    """
+    if not found.assumed:
+        return found
+    if setting:
+        return replace(PLATFORMS[setting], assumed=True)
+    return found if not found.search_results or _CITING.search(str(model)) else replace(found, search_results=False)

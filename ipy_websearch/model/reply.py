@@ -56,7 +56,7 @@ class Reply:
         match event.get("type"):
             case "message_start":
                 message = event.get("message") or {}
-                self.model = message.get("model") or ""
+                self.model = str(message.get("model") or "")
                 self._merge_usage(message.get("usage"))
                 self.container = container_in(message)
             case "content_block_start":

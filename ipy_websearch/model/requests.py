@@ -9,9 +9,12 @@ cache breakpoints.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
+from ipy_websearch.model.media import IMAGE_TOKENS, names_more, without_images
 from ipy_websearch.model.platforms import Platform
+from ipy_websearch.tariffs import context_window
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
 
@@ -113,9 +116,22 @@ def estimate_tokens(body: Mapping[str, Any]) -> int:
     """Return the most input tokens that a request is to be expected to be billed for.
 
     Where the API itself searches, it reads the prompt again after each use: that is counted for all uses that the request
-    allows (see `native_tokens`).
+    allows (see `native_tokens`). What the request only names counts as all that the model can read, and what is compacted
+    is read once more for that.
     """
     tokens = prompt_tokens(body)
+    if names_more(body):
+        tokens = max(tokens, context_window(str(body.get("model"))))
+    total = _with_native(tokens, body)
+    return 2 * total if total >= compacts_from(body) else total
+
+
+def billed_tokens(body: Mapping[str, Any]) -> int:
+    """Return `estimate_tokens` without what the request only names: for booking, where the most is not the likely."""
+    return _with_native(prompt_tokens(body), body)
+
+
+def _with_native(tokens: int, body: Mapping[str, Any]) -> int:
     if (body.get("tool_choice") or {}).get("type") == "none":
         return tokens
     return tokens + native_tokens(tokens, body.get("tools") or ())
@@ -125,13 +141,17 @@ def prompt_tokens(body: Mapping[str, Any]) -> int:
     """Return the most tokens that what a request sends is to be expected to have, by the kinds of its characters.
 
     A ceiling needs a figure that the API does not pass: every kind of character counts what its dearest common use takes,
-    and the prompts that the API adds count too.
+    and the prompts that the API adds count too. An image counts as the largest there is. What the request only names (a
+    document by its address, a file) does not count: see `names_more`.
     """
     import json
 
     visible = {name: body[name] for name in ("system", "messages", "tools") if name in body}
+    images = 0
+    if "messages" in visible:
+        visible["messages"], images = without_images(visible["messages"])
     text = json.dumps(visible, ensure_ascii=False)
-    tokens = text_tokens(text) + (_TOOL_PROMPT if body.get("tools") else _PLAIN_PROMPT)
+    tokens = text_tokens(text) + images * IMAGE_TOKENS + (_TOOL_PROMPT if body.get("tools") else _PLAIN_PROMPT)
     return tokens + (_CITING_PROMPT if '"citations"' in text else 0)
 
 
@@ -149,6 +169,33 @@ def text_tokens(text: str) -> int:
     unbroken = sum([b" " not in words[at : at + _RUN] for at in range(0, len(words) - _RUN + 1, _RUN)])
     hundredths += unbroken * _RUN * _LETTER
     return -(-hundredths // 100)
+
+
+def compacts_from(body: Mapping[str, Any]) -> float:
+    """Return the input tokens from which on the API compacts the history of a request; infinite where it never does."""
+    management = body.get("context_management")
+    edits = management.get("edits") if isinstance(management, Mapping) else None
+    for edit in edits if isinstance(edits, list | tuple) else ():
+        if isinstance(edit, Mapping) and str(edit.get("type")).startswith("compact_"):
+            trigger = edit.get("trigger")
+            value = trigger.get("value") if isinstance(trigger, Mapping) else None
+            return value if isinstance(value, int) else _COMPACTED_FROM
+    return inf
+
+
+def caches_for_an_hour(body: Mapping[str, Any]) -> bool:
+    """Say whether a request writes to the prompt cache for longer than five minutes, which costs more."""
+    places: list[Any] = [body]
+    while places:
+        place = places.pop()
+        if isinstance(place, Mapping):
+            mark = place.get("cache_control")
+            if isinstance(mark, Mapping) and mark.get("ttl") not in (None, "5m"):
+                return True
+            places += place.values()
+        elif isinstance(place, list | tuple):
+            places += place
+    return False
 
 
 def native_tokens(tokens: int, tools: Sequence[Mapping[str, Any]]) -> int:
@@ -171,12 +218,19 @@ def native_tokens(tokens: int, tools: Sequence[Mapping[str, Any]]) -> int:
     return total
 
 
+def server_searches(tools: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many searches the API itself may make in one request with these tools."""
+    native = [tool for tool in tools if str(tool.get("type", "")).startswith("web_search_")]
+    return sum(int(tool.get("max_uses") or _API_USES) for tool in native)
+
+
 SEARCH_RESULT_TOKENS = 12_000
 """What the results of one of the API's own searches may have; about 7,800 were recorded."""
 
 USUAL_NATIVE_TOKENS = 7_800
 """What the results of one of the API's own searches usually have."""
 
+_COMPACTED_FROM = 150_000  # the default (anthropic 2.12 `types/beta/beta_compact_20260112_edit_param.py`, read 2026-11)
 _API_USES = 10  # how often the API uses a tool in one request before it pauses, when no bound is set
 _PAGE_TOKENS = 50_000
 

@@ -9,12 +9,12 @@ A user and a password in the server's address go along as Basic authorization, i
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import anthropic
@@ -22,19 +22,28 @@ import httpx2
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.intercepted import COUNT, MESSAGES, Interceptor, SearchMiddleware, platform_of
+from ipy_websearch.model.passing import with_body
 from ipy_websearch.model.runs import Run
 from ipy_websearch.model.upstream_address import address_and_login
-
-_HOP_BY_HOP = frozenset(
-    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade".split()
+from ipy_websearch.model.upstream_failures import Discreet, not_asked, tell_why
+from ipy_websearch.model.upstream_headers import (
+    HOP_BY_HOP,
+    OF_THE_CONNECTION,
+    OF_THE_FIRST,
+    OURS,
+    Headers,
+    joined,
+    passed_on,
+    patience_s,
+    read_headers,
+    written_headers,
 )
-_OF_THE_CONNECTION = _HOP_BY_HOP | {"host", "expect"}
-_OURS = _OF_THE_CONNECTION | {"accept-encoding", "content-type", "content-encoding", "content-length"}
+
 _RAW = "X-Stainless-Raw-Response"  # anthropic._constants.RAW_RESPONSE_HEADER: gives the response instead of a model
 _CALLERS = "X-Headers-Of-The-Caller"  # in which they go through the SDK; never sent
 _TOO_ODD = (UnicodeEncodeError, RecursionError)
-
-Headers = list[tuple[str, str]]
+# The caller's patience is the limit, and its leaving is noticed (but for one whose body the server does not take).
+_LIMITS_S = {"connect": 5.0, "write": 600.0, "pool": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +78,24 @@ _under_way: ContextVar[Run] = ContextVar("_under_way")
 class _Begun(SearchMiddleware):
     """Goes on with the run that was begun when the request was looked at."""
 
+    async def handle_async(self, request: Any, call_next: Any) -> Any:
+        """Answer a request; those that follow on the first are not the caller's, and failures say why."""
+        run = _under_way.get()
+
+        async def sent(each: Any) -> Any:
+            try:
+                return await call_next(_following(each) if run.begun else each)
+            except anthropic.APIConnectionError as exc:
+                tell_why(exc)
+                raise
+
+        return await super().handle_async(request, sent)
+
     def _begun(self, body: Mapping[str, Any]) -> Run | None:
         return _under_way.get()
+
+    def _keep(self, driver: Any, ended: Any) -> None:
+        """Keep nothing of a run that failed: here nobody calls again, since the client has no retries."""
 
 
 class _Wire(anthropic.DefaultAsyncHttpxClient):
@@ -80,9 +105,10 @@ class _Wire(anthropic.DefaultAsyncHttpxClient):
         """Send a request of the SDK."""
         heads = json.loads(request.headers[_CALLERS])
         heads |= {"Content-Type": "application/json", "Accept-Encoding": self.headers["accept-encoding"]}
-        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in heads.items()]
+        raw = written_headers(heads.items())
         sent = httpx2.Request(request.method, request.url, headers=raw, content=request.content, extensions=request.extensions)
         response = await super().send(sent, **options)
+        response.stream = Discreet(cast(httpx2.AsyncByteStream, response.stream))
         response.request = request  # the SDK looks for its own marks in it
         return response
 
@@ -103,7 +129,7 @@ class Upstream:
         self._interceptor = interceptor
         # One caller's cookies must not go along with another's requests.
         no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
-        self._http = _Wire(follow_redirects=False, cookies=no_cookies, auth=login)
+        self._http = _Wire(follow_redirects=False, cookies=no_cookies, auth=login, timeout=httpx2.Timeout(None, **_LIMITS_S))
         self._base = httpx2.URL(self.url).raw_path.rstrip(b"/")
         # The key is the caller's: one in this process's environment must not stand in for it, nor may its settings for
         # traces write down what is asked.
@@ -116,8 +142,8 @@ class Upstream:
         )
         platform, known = platform_of(plain)
         self.platform = platform if known else replace(platform, server_tools=False)
-        own = _Begun(interceptor, self.platform, _no_blocking, retries=2)
-        self._client = plain.with_options(middleware=[own])
+        self._own = _Begun(interceptor, self.platform, _no_blocking, retries=2)
+        self._client = plain.with_options(middleware=[self._own])
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -132,16 +158,21 @@ class Upstream:
         """Say whether a path stays below the server's own: what is beside it is nobody's who was given this proxy."""
         return not self._base or not (_climbs(path) or _climbs(unquote(path)) or _climbs(unquote(unquote(path))))
 
-    @asynccontextmanager
-    async def answer(self, asked: Asked) -> AsyncIterator[Answered]:
-        """Give the answer to a request.
+    def begin(self, asked: Asked) -> Run | None:
+        """Return the run that answers a request, None when it goes on as it came.
 
         Raises:
-            ConfigError: a web tool is not defined as the API would take it; nothing was sent.
-            httpx2.HTTPError: the server could not be reached.
-            ModelError: what it answered is no message, or breaks off.
+            ConfigError: a web tool is not defined as the API would take it.
         """
-        run = self._begun(asked.body) if self.reads(asked.method, asked.path) else None
+        return self._begun(asked.body) if self.reads(asked.method, asked.path) else None
+
+    @asynccontextmanager
+    async def answer(self, asked: Asked, run: Run | None) -> AsyncIterator[Answered]:
+        """Give the answer to a request. Once its run has `begun`, an error must not make the caller ask again.
+
+        Raises:
+            ModelError: the server could not be reached, or what it answered is no message, or breaks off.
+        """
         try:
             response = await (self._intercepted(asked, run) if run else self._forwarded(asked))
         except _TOO_ODD:  # half of a surrogate pair, a hundred levels: the server shall say what is wrong with it
@@ -151,34 +182,40 @@ class Upstream:
         try:
             if not 200 <= response.status_code < 600:
                 raise ModelError(f"the upstream server's answer has the status {response.status_code}, which is none")
-            yield Answered(response.status_code, _passed_on(response.headers.multi_items(), _HOP_BY_HOP), _raw(response))
+            yield Answered(response.status_code, passed_on(read_headers(response.headers.raw), HOP_BY_HOP), _raw(response))
         finally:
             await response.aclose()
 
     def _begun(self, body: Any) -> Run | None:
         try:
-            return self._interceptor.begin(body, self.platform) if isinstance(body, Mapping) else None
+            if not isinstance(body, Mapping):
+                return None
+            return self._interceptor.begin(body, self._own.platform_for(body.get("model")))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             return None  # what is not of the API's form is for the server to refuse, in its own words
 
     async def _forwarded(self, asked: Asked) -> httpx2.Response:
         # A request of its own making: the client would add its headers, and would tidy up the address.
-        heads = _passed_on(asked.headers, _OF_THE_CONNECTION)
+        heads = passed_on(asked.headers, OF_THE_CONNECTION)
         has_body = any(name.lower() in ("content-length", "transfer-encoding") for name, _ in asked.headers)
         request = httpx2.Request(
             asked.method,
             self.url,
-            headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in heads],
+            headers=written_headers(heads),
             content=asked.content if has_body else b"",
             extensions={"target": self._base + asked.target.encode("latin-1"), "timeout": self._http.timeout.as_dict()},
         )
-        return await self._http.pass_on(request)
+        try:
+            return await self._http.pass_on(request)
+        except httpx2.HTTPError as exc:
+            raise not_asked(exc) from exc
 
     async def _intercepted(self, asked: Asked, run: Run) -> httpx2.Response:
         _under_way.set(run)
         streamed = bool(asked.body.get("stream"))
-        given = json.dumps(_joined(_passed_on(asked.headers, _OURS)))
-        options = anthropic.RequestOptions(headers={_CALLERS: given, _RAW: "stream"})
+        given = json.dumps(joined(passed_on(asked.headers, OURS)))
+        waits = httpx2.Timeout(read=patience_s(asked.headers), **_LIMITS_S)
+        options = anthropic.RequestOptions(headers={_CALLERS: given, _RAW: "stream"}, timeout=waits)
         try:
             response = await self._client.post(
                 asked.target,
@@ -190,6 +227,8 @@ class Upstream:
             )
         except anthropic.APIStatusError as exc:
             return _as_read(exc.response)
+        except anthropic.APIConnectionError as exc:
+            raise not_asked(exc.__cause__ or exc) from exc
         except anthropic.APIResponseValidationError as exc:
             raise ModelError(str(exc)) from exc
         raw: httpx2.Response = response.http_response  # type: ignore[attr-defined]
@@ -198,24 +237,13 @@ class Upstream:
         return _as_read(raw)
 
 
-def _passed_on(headers: Headers, without: Collection[str]) -> Headers:
-    """Return headers without some, and without those that `Connection` says are for the next server alone.
-
-    A length beside chunks is untrue, or could be taken for true by the next server.
-    """
-    if any(name.lower() == "transfer-encoding" for name, _ in headers):
-        without = {*without, "content-length"}
-    named = {word.strip().lower() for name, value in headers if name.lower() == "connection" for word in value.split(",")}
-    return [(name, value) for name, value in headers if name.lower() not in without and name.lower() not in named]
-
-
-def _joined(headers: Headers) -> dict[str, str]:
-    """Return headers by name; one that came several times (`anthropic-beta`) is one with all values."""
-    found: dict[str, str] = {}
-    for name, value in headers:
-        name = "Authorization" if name.lower() == "authorization" else name.lower()
-        found[name] = f"{found[name]}{'; ' if name == 'cookie' else ','}{value}" if name in found else value
-    return found
+def _following(request: Any) -> Any:
+    """Return a request of the SDK without what holds for the first one of a call alone."""
+    following = with_body(request, request.options.json_data)
+    heads = json.loads(following.options.headers[_CALLERS])
+    heads.pop(OF_THE_FIRST, None)
+    following.options.headers = {**following.options.headers, _CALLERS: json.dumps(heads)}
+    return following
 
 
 def _as_read(response: httpx2.Response) -> httpx2.Response:

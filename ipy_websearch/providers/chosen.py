@@ -21,9 +21,21 @@ def engine_to_ask(
     if asked or not configured:
         return asked or None, ()
     tool = search_tools.get(configured)
-    engine = configured if tool is None else str(tool.get("provider", ""))
     try:
-        provider_info(engine)
+        provider_info(configured if tool is None else engine_of(configured, tool))
     except ConfigError as exc:
         return None, (f"WebSearch.provider is {configured!r}, but {exc}; the first available engine was asked instead",)
     return configured, ()
+
+
+def engine_of(name: str, tool: Any) -> str:
+    """Return the name of the engine that a named search tool asks.
+
+    Raises:
+        ConfigError: the tool is no table, or names no engine.
+    """
+    engine = tool.get("provider") if isinstance(tool, Mapping) else None
+    if not isinstance(engine, str) or not engine.strip():
+        said = "names no engine" if isinstance(tool, Mapping) else f"is {tool!r}"
+        raise ConfigError(f"search_tools: {name!r} {said}; write it as {{'{name}': {{'provider': 'brave'}}}}")
+    return engine

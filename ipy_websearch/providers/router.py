@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.http.cache import Cache
+from ipy_websearch.providers.attempts import all_failed, with_attempts
 from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest
-from ipy_websearch.providers.billed import also_charged, cost_of, free, price_of
+from ipy_websearch.providers.billed import cost_of, free, price_of
+from ipy_websearch.providers.chosen import engine_of
 from ipy_websearch.providers.engine import permitted
 from ipy_websearch.providers.flights import Flights
 from ipy_websearch.providers.registry import (
@@ -81,6 +83,7 @@ class SearchRouter:
         self._clock = clock
         self._search_tools = search_tools
         self._engines: dict[str, Provider] = {}
+        self._made_for: dict[str, _Asked] = {}
         self._down_until: dict[str, float] = {}
         self._back_at: dict[str, str] = {}
         self._flights: Flights[SearchResults] = Flights()
@@ -105,7 +108,7 @@ class SearchRouter:
         charges: list[Charge] = []
         empty: SearchResults | None = None
         for engine in self._available():
-            if self._down_for(engine.name) > 0:
+            if not self._is_up(engine):
                 attempts.append(
                     Attempt(engine.name, f"{engine.name} is not asked again before {self._back(engine.name)}: {_DOWN}")
                 )
@@ -121,10 +124,10 @@ class SearchRouter:
                 continue
             if results and empty is not None:
                 results = replace(results, notices=(f"{empty.provider} found nothing", *results.notices))
-            return _with_attempts(results if results or empty is None else empty, attempts, charges)
+            return with_attempts(results if results or empty is None else empty, attempts, charges)
         if empty is None:
-            raise _all_failed(attempts, charges)
-        return _with_attempts(empty, attempts, charges)
+            raise all_failed(attempts, charges)
+        return with_attempts(empty, attempts, charges)
 
     def chain(self) -> list[tuple[str, bool, str]]:
         """Return (name, whether it can be used, why) for every engine in the order of the chain."""
@@ -136,20 +139,23 @@ class SearchRouter:
             rows.append((name, available, why))
         return rows + [(warning, False, "broken plug-in") for warning in plugin_warnings()]
 
-    def check(self, provider: str) -> None:
-        """Check that an engine can be asked for by name; nothing is sent.
+    def check(self, provider: str | None) -> None:
+        """Check that an engine can be asked, with its options and at its address; nothing is sent. None: the chain's first.
 
         Raises:
             MissingKeyError: it has no key.
-            ConfigError: there is no such engine, or it has no address.
+            ConfigError: there is no such engine, or it has no address, a wrong one, or no such option.
         """
-        self._by_name(provider)
+        engine = self._by_name(provider) if provider else next(filter(self._is_up, self._available()), None)
+        if engine is not None:
+            engine.info.address()
+            self._engine(engine)
 
     def first(self) -> str:
         """Return the name of the engine that a search goes to first, "" when none can be used."""
         down = ""
         for engine in self._available():
-            if self._down_for(engine.name) <= 0:
+            if self._is_up(engine):
                 return engine.name
             down = down or engine.name
         return down
@@ -196,8 +202,8 @@ class SearchRouter:
             info = provider_info(provider)
             engine = _Asked(info.name, info, {})
         else:
-            options = {name: value for name, value in tool.items() if name != "provider"}
-            engine = _Asked(provider, provider_info(str(tool.get("provider", ""))), options)
+            info = provider_info(engine_of(provider, tool))
+            engine = _Asked(provider, info, {name: value for name, value in tool.items() if name != "provider"})
         available, why = availability(engine.info, self._context.credentials)
         if not available:
             for key in engine.info.keys:
@@ -246,10 +252,16 @@ class SearchRouter:
         return replace(results, cost_usd=cost_of(results))
 
     def _engine(self, engine: _Asked) -> Provider:
-        if engine.options:
-            return create(engine.info.name, replace(self._context, options=engine.options))
-        if engine.name not in self._engines:
-            self._engines[engine.name] = create(engine.info.name, self._context)
+        """Return an engine, made once for the same options.
+
+        Raises:
+            ConfigError: its code cannot be loaded, or it has no such option.
+        """
+        if engine.name not in self._engines or self._made_for.get(engine.name, engine) != engine:
+            made = create(engine.info.name, replace(self._context, options=engine.options))
+            if engine.options and (checked := getattr(made, "chosen_options", None)):  # engines of others may not have it
+                checked()
+            self._engines[engine.name], self._made_for[engine.name] = made, engine
         return self._engines[engine.name]
 
     def _read(self, key: str) -> SearchResults | None:
@@ -258,6 +270,9 @@ class SearchRouter:
         if found is None or stored is None:
             return None
         return free(replace(stored, extra={**stored.extra, "cache_age_s": found[1]}))
+
+    def _is_up(self, engine: _Asked) -> bool:
+        return self._down_for(engine.name) <= 0
 
     def _down_for(self, name: str) -> float:
         """Return for how many more seconds an engine is left out (0 or less: it is not)."""
@@ -271,24 +286,3 @@ class SearchRouter:
 def _key(engine: _Asked, request: SearchRequest) -> str:
     """Return what an engine's answer is kept under."""
     return _encode([engine.name, engine.info.address(), engine.options, request_key(request)])
-
-
-def _with_attempts(results: SearchResults, attempts: list[Attempt], charges: Sequence[Charge]) -> SearchResults:
-    if not attempts:
-        return results
-    notices = [f"{attempt.error}; {results.provider} was asked instead" for attempt in attempts]
-    results = replace(results, attempts=tuple(attempts), notices=(*notices, *results.notices))
-    return also_charged(results, charges)
-
-
-def _all_failed(attempts: list[Attempt], charges: Sequence[Charge]) -> ProviderError:
-    """Return the one error for a chain in which nothing answered."""
-    said = "; ".join(attempt.error for attempt in attempts) or "no search engine can be used"
-    last = attempts[-1] if attempts else None
-    error = ProviderError(
-        f"no search engine answered: {said}",
-        provider=last.provider if last else "",
-        status=last.status if last else None,
-    )
-    error.charges = tuple(charges)
-    return error

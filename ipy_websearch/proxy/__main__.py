@@ -7,12 +7,17 @@ import logging
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, WebSearchError
+from ipy_websearch.model.platforms import PLATFORMS
+
+if TYPE_CHECKING:
+    from ipy_websearch.session import Session
 
 PORT = 8787
+_LAST_PORT = 65_535
 # No access log: addresses may hold keys, and what people ask is theirs. `date` and `server` are the upstream's own. One reader
 # of HTTP, whatever else is installed: the strict one.
 SERVER: dict[str, Any] = {
@@ -65,6 +70,7 @@ def serve(options: argparse.Namespace) -> None:
     interceptor = WebSearchInterceptor(
         provider=options.provider, search_tool_name=options.search_tool, max_uses=options.max_uses
     )
+    _check(interceptor.session, options)
     app = build_app(options.upstream, interceptor, local_only=local)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listener = socket.create_server((options.host, options.port), family=family)
@@ -87,11 +93,41 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--upstream", required=True, help=upstream)
     parser.add_argument("--provider", help="search engine (default: those with a key, then Wikipedia, then local)")
     parser.add_argument("--search-tool", help="a named engine of the setting search_tools")
+    parser.add_argument(
+        "--platform",
+        choices=[name for name in PLATFORMS if name != "offline"],
+        metavar="NAME",
+        help="what the server is, where its address does not say it: vllm, llamacpp, ollama, … (default: the setting platform)",
+    )
     parser.add_argument("--max-uses", type=int, help="most searches in one request (default: the request's, or 10)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    parser.add_argument("--port", type=int, default=PORT, help=f"port (default: {PORT}; 0: any free one)")
+    parser.add_argument("--port", type=_port, default=PORT, help=f"port (default: {PORT}; 0: any free one)")
     parser.add_argument("--allow-remote", action="store_true", help="let --host be an address that others can reach")
     return parser
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= _LAST_PORT):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; it must be from 0 (any free one) to {_LAST_PORT}")
+    return int(text)
+
+
+def _check(session: Session, options: argparse.Namespace) -> None:
+    """Look at the settings now: what is wrong with them shall be told here, and not to whoever asks first.
+
+    Raises:
+        ConfigError: a setting is wrong, or the engine that it names cannot be asked.
+    """
+    from ipy_websearch.providers.chosen import engine_to_ask
+
+    settings = session.settings
+    if options.platform:
+        settings.platform = options.platform
+    if not (options.provider or options.search_tool):
+        engine, notes = engine_to_ask(None, settings.provider, settings.search_tools)
+        session.router.check(engine)
+        for note in notes:
+            print(f"ipy_websearch.proxy: {note}", file=sys.stderr)
 
 
 def _keep_quiet() -> None:

@@ -8,28 +8,27 @@ larger than `bodies.MAX_BYTES`, and none is waited for longer than `PIECE_S` fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.interception.interceptor import WebSearchInterceptor
-from ipy_websearch.model.upstream import Answered, Asked, Upstream
+from ipy_websearch.model.upstream import Asked, Upstream
+from ipy_websearch.model.upstream_headers import read_headers
 from ipy_websearch.proxy.bodies import MAX_BYTES, json_in, readable, unread
 from ipy_websearch.proxy.callers import may_ask
+from ipy_websearch.proxy.passing import CLIENT_GONE, Answers, Passing, error, while_here
 from ipy_websearch.text import plain, shorten
 
 PIECE_S = 60.0
 """Seconds in which the next piece of a request's body must come."""
-
-CLIENT_GONE = 499
-"""The status that is answered to nobody, as nginx has it."""
 
 
 class _Refused(Exception):
@@ -50,10 +49,12 @@ def build_app(upstream: str, interceptor: WebSearchInterceptor, *, local_only: b
         ConfigError: `upstream` is no http or https address.
     """
     server = Upstream(upstream, interceptor)
+    answers = Answers()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
+        await answers.ended()
         await server.aclose()
         await interceptor.session.aclose()
         interceptor.session.ledger.write_held()
@@ -66,35 +67,47 @@ def build_app(upstream: str, interceptor: WebSearchInterceptor, *, local_only: b
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close"})
         else:
-            response = await _answer(server, Request(scope, receive), local_only)
-            await response(scope, receive, send)
+            with answers.one():
+                response = await _answer(server, Request(scope, receive), local_only)
+                await response(scope, receive, send)
 
     return application
 
 
 async def _answer(server: Upstream, request: Request, local_only: bool) -> Response:
-    stack = AsyncExitStack()
+    stack, run = AsyncExitStack(), None
     try:
-        path = _path(request, server, local_only)
+        path, read = _path(request, server, local_only), asyncio.Event()
         if server.reads(request.method, path):
-            asked = _read(request, path, await _body(request))
-            answered = await _while_here(request, stack.enter_async_context(server.answer(asked)))
+            asked = _read(request, path, await _body(request, read))
         else:
-            answered = await stack.enter_async_context(server.answer(_asked(request, path, _pieces(request))))
-    except ClientDisconnect:
-        return Response(status_code=CLIENT_GONE)
-    except _Refused as exc:
-        return exc.response
-    except BudgetExceededError as exc:
-        return error(402, "billing_error", str(exc))
-    except ModelError as exc:
-        return error(502, "api_error", str(exc))
-    except WebSearchError as exc:
-        return error(400, "invalid_request_error", str(exc))
-    except Exception as exc:  # what the connection or a plug-in raises becomes an answer that the client understands
-        kind = type(exc).__name__
-        return error(502, "api_error", f"the upstream server could not be asked ({kind}: {shorten(plain(str(exc)), 200)})")
-    return Passing(answered, stack)
+            asked = _asked(request, path, _pieces(request, read))
+        run = server.begin(asked)
+        return Passing(await while_here(request, read, stack.enter_async_context(server.answer(asked, run))), stack)
+    except (Exception, asyncio.CancelledError) as exc:
+        await stack.aclose()
+        return _told(exc, final=run is not None and run.begun)
+
+
+def _told(exc: BaseException, *, final: bool) -> Response:
+    """Return what the client is told of an error; `final` says that it must not ask again: it would pay again."""
+    again = {"x-should-retry": "false"} if final else {}
+    match exc:
+        case ClientDisconnect():
+            return Response(status_code=CLIENT_GONE)
+        case asyncio.CancelledError():  # only the server's end does that
+            return error(503, "api_error", "the proxy is being stopped", {"x-should-retry": "false", "connection": "close"})
+        case _Refused():
+            return exc.response
+        case BudgetExceededError():
+            return error(402, "billing_error", str(exc), again)
+        case ModelError():
+            return error(502, "api_error", str(exc), again)
+        case WebSearchError():
+            return error(400, "invalid_request_error", str(exc), again)
+        case _:  # what a plug-in raises becomes an answer that the client understands
+            said = f"the request could not be answered ({type(exc).__name__}: {shorten(plain(str(exc)), 200)})"
+            return error(502, "api_error", said, again)
 
 
 # --- what is asked --------------------------------------------------------------------------------------------------
@@ -119,8 +132,8 @@ def _path(request: Request, server: Upstream, local_only: bool) -> str:
 
 
 def _asked(request: Request, path: str, content: bytes | AsyncIterator[bytes], body: Any = None) -> Asked:
-    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
-    return Asked(request.method, path, request.scope["query_string"].decode("latin-1"), headers, content, body)
+    query = request.scope["query_string"].decode("latin-1")
+    return Asked(request.method, path, query, read_headers(request.headers.raw), content, body)
 
 
 def _read(request: Request, path: str, content: bytes) -> Asked:
@@ -133,7 +146,7 @@ def _read(request: Request, path: str, content: bytes) -> Asked:
     return _asked(request, path, content, json_in(content, encoding))
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, read: asyncio.Event) -> bytes:
     """Return a body that is held whole.
 
     Raises:
@@ -143,7 +156,7 @@ async def _body(request: Request) -> bytes:
     if int(request.headers.get("content-length") or 0) > MAX_BYTES:
         raise too_large
     found, size = [], 0
-    async for piece in _pieces(request):
+    async for piece in _pieces(request, read):
         found.append(piece)
         size += len(piece)
         if size > MAX_BYTES:
@@ -151,8 +164,8 @@ async def _body(request: Request) -> bytes:
     return b"".join(found)
 
 
-async def _pieces(request: Request) -> AsyncIterator[bytes]:
-    """Give a body as it comes.
+async def _pieces(request: Request, read: asyncio.Event) -> AsyncIterator[bytes]:
+    """Give a body as it comes; `read` is set once all of it was given.
 
     Raises:
         _Refused: the rest does not come.
@@ -166,52 +179,6 @@ async def _pieces(request: Request) -> AsyncIterator[bytes]:
             said = f"no more of the request's body came within {PIECE_S:.0f} seconds"
             raise _Refused(408, "invalid_request_error", said, {"connection": "close"}) from None
         if piece is None:
+            read.set()
             return
         yield piece
-
-
-# --- what is answered -----------------------------------------------------------------------------------------------
-
-
-async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]) -> Answered:
-    """Return the answer, unless the client goes away before it has begun; what runs for it is stopped then.
-
-    Raises:
-        ClientDisconnect: it went away.
-    """
-    answer, gone = asyncio.ensure_future(answering), asyncio.ensure_future(_gone(request))
-    try:
-        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        raise ClientDisconnect
-    finally:
-        for task in (answer, gone):
-            task.cancel()
-        await asyncio.gather(answer, gone, return_exceptions=True)
-
-
-async def _gone(request: Request) -> None:
-    """Wait until the client goes away; its body has been read."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-class Passing(StreamingResponse):
-    """An answer that goes on as it comes; whatever ends it, the upstream request is closed and what it cost is booked."""
-
-    def __init__(self, answered: Answered, stack: AsyncExitStack) -> None:
-        super().__init__(answered.body, status_code=answered.status)
-        self.raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answered.headers]
-        self._stack = stack
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer. One that breaks off is left without its end, so that the connection breaks off too."""
-        async with self._stack:
-            with suppress(ModelError):
-                await super().__call__(scope, receive, send)
-
-
-def error(status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Return an error in the form of the Messages API."""
-    return JSONResponse({"type": "error", "error": {"type": kind, "message": message}}, status_code=status, headers=headers)

@@ -1,6 +1,7 @@
 """Connections that say nothing are closed: uvicorn itself waits for the head of a request as long as the client likes.
 
-Whoever can reach the port could otherwise hold every connection that the process may have with a byte a minute. Facts:
+Whoever can reach the port could otherwise hold every connection that the process may have with a byte a minute. A client that
+closes its half after the request counts as gone: nothing tells it from one that has left, whose request must end. Facts:
 uvicorn 0.54 `protocols/http/h11_impl.py`, read 2026-11.
 """
 

@@ -63,10 +63,14 @@ ToolCallable = Callable[[Any, "ToolContext"], Awaitable[ToolOutput]]
 
 @dataclass(slots=True)
 class ToolContext:
-    """What one answer lends to its tools: the addresses that may be fetched, and the searches already made or under way."""
+    """What one answer lends to its tools: the addresses that may be fetched, and the searches already made or under way.
+
+    `search_over` is what each further search is given, once it is known that none will work in this answer.
+    """
 
     known_urls: set[str] = field(default_factory=set)
     shared: dict[Any, asyncio.Task[ToolOutput]] = field(default_factory=dict)
+    search_over: ToolOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
