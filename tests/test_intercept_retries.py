@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -12,71 +11,12 @@ import pytest
 
 from ipy_websearch import api
 from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.interception import intercept
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.pricing import worst_case
-from tests.fakes.replies import delay, error, hang_up, tool_use, truncated, usage
+from tests.fakes.replies import delay, error, hang_up, truncated, usage
+from tests.intercepting import ASKED, PAIR, WAYS, ask, at_once, kinds, made, search, statuses  # noqa: F401
 
 MODEL = "claude-sonnet-5-5"
-ASKED: dict[str, Any] = {
-    "model": MODEL,
-    "max_tokens": 500,
-    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
-    "tools": [{"type": "web_search_20250305", "name": "web_search"}],
-}
-PAIR = ["server_tool_use", "web_search_tool_result"]
-WAYS = pytest.mark.parametrize("way", ["blocking", "async", "blocking stream", "async stream"])
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for long before a request is sent again."""
-    monkeypatch.setattr("ipy_websearch.model.retry._LONGEST_S", 0.01)
-    monkeypatch.setattr("anthropic._base_client.MAX_RETRY_DELAY", 0.01)
-
-
-def search(query: str = "ruby author") -> Any:
-    """Return the part of a reply that searches."""
-    return tool_use("ipy_web_search", {"query": query})
-
-
-def made(way: str, **options: Any) -> Any:
-    """Return an intercepted client."""
-    kind: Any = anthropic.AsyncAnthropic if "async" in way else anthropic.Anthropic
-    return intercept(kind(**{"timeout": 20, **options}), provider="brave")
-
-
-def ask(way: str, client: Any, **more: Any) -> Any:
-    """Return the message, streamed or not; a failure raises the SDK's error."""
-    request = {**ASKED, **more}
-    if "async" in way:
-        return asyncio.run(_ask(way, client, request))
-    with client:
-        if "stream" not in way:
-            return client.messages.create(**request)
-        with client.messages.stream(**request) as stream:
-            return stream.get_final_message()
-
-
-async def _ask(way: str, client: Any, request: dict[str, Any]) -> Any:
-    async with client:
-        if "stream" not in way:
-            return await client.messages.create(**request)
-        async with client.messages.stream(**request) as stream:
-            return await stream.get_final_message()
-
-
-def statuses() -> list[str]:
-    """Return how the model's requests ended, as they are booked."""
-    api.session().ledger.write_held()
-    frame = api.session().ledger.frame(session=api.session().id)
-    return list(frame.status[frame.kind == "model"])
-
-
-def kinds(message: Any) -> list[str]:
-    """Return the types of a message's blocks."""
-    return [block.type for block in message.content]
-
 
 # --- how often ------------------------------------------------------------------------------------------------------
 

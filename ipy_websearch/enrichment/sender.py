@@ -25,7 +25,7 @@ from ipy_websearch.loop.counting import counted
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.model.retry import retry_wait_s
-from ipy_websearch.pricing import charge_cost, model_cost
+from ipy_websearch.pricing import billed_model, charge_cost, model_cost
 from ipy_websearch.usage import Charge, Usage
 
 PATIENCE_S = 120.0
@@ -184,7 +184,7 @@ class Sender:
         self.succeeded += 1
         account.seconds += time.perf_counter() - start
         usage, estimated = counted(message.get("usage"), body, message.get("content"))
-        cost = account.model(str(message.get("model") or name), usage, estimated=estimated)
+        cost = account.model(billed_model(str(name), str(message.get("model") or "")), usage, estimated=estimated)
         if self.funds.bounded:
             self.funds.learn(tokens, int(body["max_tokens"]), cost)
         await self.turns.take()

@@ -22,7 +22,7 @@ from ipy_websearch.enrichment.sender import Books
 from ipy_websearch.enrichment.store import Stored
 from ipy_websearch.events import Money
 from ipy_websearch.model import batches
-from ipy_websearch.pricing import model_cost
+from ipy_websearch.pricing import billed_model, model_cost
 from ipy_websearch.usage import Usage, reported
 
 Result = Mapping[str, Any]
@@ -113,7 +113,8 @@ class Batched(Enrichment):
         message = result.get("message")
         if result.get("type") != "succeeded" or not isinstance(message, Mapping):
             return Answer(number, request, meaning, Decimal(0), None, "")
-        model, usage = str(message.get("model") or self._bench.model), Usage.from_api(message.get("usage"))
+        model = billed_model(self._bench.model, str(message.get("model") or ""))
+        usage = Usage.from_api(message.get("usage"))
         told = all(reported(message.get("usage"), name) for name in ("input_tokens", "output_tokens"))
         return Answer(number, request, meaning, model_cost(model, usage, batch=True) if told else None, usage, model)
 
