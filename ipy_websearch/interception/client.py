@@ -32,7 +32,7 @@ def intercept(
     (one that is not there is the first there is). Where the platform has a search of its own, that one is used, unless
     an engine is named or `enabled_platforms` ("anthropic", "bedrock", "vertex", "foundry", …) lists the platform; listed
     platforms are the only ones then. `max_uses` bounds each call (None: the tool's own, or 10). What was searched is in the
-    ledger (`%cost`).
+    ledger (`%cost`); the session's and the day's ceiling hold.
 
     The client that was given searches nothing; it shares its connections with the new one, and closing either closes both.
     An intercepted client may be given again: what is not given now is as it was.
