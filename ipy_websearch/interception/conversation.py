@@ -23,7 +23,7 @@ from ipy_websearch.interception.sources import Sources
 from ipy_websearch.interception.thoughts import Thoughts
 from ipy_websearch.interception.url_sources import found_natively
 from ipy_websearch.loop.calls import Call, CallRunner
-from ipy_websearch.loop.history import Message, assistant_message, with_nudge, without_newest_results
+from ipy_websearch.loop.history import THINKING, Message, assistant_message, with_nudge, without_newest_results
 from ipy_websearch.loop.prompts import FINAL_NUDGE
 from ipy_websearch.model.containers import container_in, wanted_container, with_container
 from ipy_websearch.model.platforms import Platform
@@ -38,7 +38,6 @@ PATIENCE = 3
 """Refused calls of a tool that is only defined for the history's sake, after which all tools are taken away."""
 
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
-_THINKING = ("thinking", "redacted_thinking")
 
 Grant = Callable[[Mapping[str, Any], bool], int | None]
 
@@ -258,7 +257,7 @@ class Conversation:
 
     def _ask_for_words(self) -> bool:
         """Ask once more when results were followed by nothing at all; say whether that was done."""
-        empty = not any(b.get("type") not in _THINKING for b in self._reply.content)
+        empty = not any(b.get("type") not in THINKING for b in self._reply.content)
         if not (empty and self._reply.stop_reason == "end_turn" and self.results_given) or self._nudged:
             return False
         self._nudged = True
@@ -270,7 +269,7 @@ class Conversation:
 
         The API ties thinking to all that stood before it, and would refuse it where that request is missing.
         """
-        return self._nudged and block.get("type") in _THINKING
+        return self._nudged and block.get("type") in THINKING
 
     @property
     def results_given(self) -> bool:

@@ -21,9 +21,9 @@ from ipy_websearch.interception.references import renamed_in
 from ipy_websearch.interception.rounds import rest_after
 from ipy_websearch.interception.shape import own_call, upstream_result
 from ipy_websearch.interception.sources import Sources
-from ipy_websearch.interception.thoughts import THINKING, thought
-from ipy_websearch.interception.upstream_history import UpstreamHistory, content_of
-from ipy_websearch.loop.history import Message, sendable
+from ipy_websearch.interception.thoughts import thought
+from ipy_websearch.interception.upstream_history import UpstreamHistory
+from ipy_websearch.loop.history import THINKING, Message, content_of, is_question, sendable
 from ipy_websearch.model.platforms import Platform
 
 Block = Mapping[str, Any]
@@ -73,7 +73,7 @@ def expanded(
         return history.messages
     pending: list[dict[str, Any]] = []
     joined = _joined(messages)
-    latest = max((n for n, message in enumerate(joined) if _asks(message)), default=0)
+    latest = max((n for n, message in enumerate(joined) if is_question(message)), default=0)
     for n, message in enumerate(joined):
         if n == latest:
             history.begin_latest()
@@ -122,12 +122,6 @@ def _cites(block: Block) -> bool:
 
 def _cites_own(block: Block) -> bool:
     return _cites(block) and any(str(citation.get("encrypted_index")).startswith(MARK) for citation in block["citations"])
-
-
-def _asks(message: Block) -> bool:
-    """Say whether a message is a question of the user's, and not what the user's tools gave."""
-    kinds = [block.get("type") for block in content_of(message) if isinstance(block, Mapping)]
-    return message.get("role") == "user" and "tool_result" not in kinds
 
 
 class _Turns:

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 from ipy_websearch import forking
 from ipy_websearch.interception.rounds import mark_of
-from ipy_websearch.loop.history import sendable
+from ipy_websearch.loop.history import THINKING, content_of, sendable
 
 Block = Mapping[str, Any]
 
-THINKING = ("thinking", "redacted_thinking")
 KEPT = 4_096
 """Thinking blocks that are remembered, some hundred bytes each."""
 
@@ -57,10 +56,7 @@ class Trail:
         if len(taken) > len(messages) or any(old is not new for old, new in zip(taken, messages, strict=False)):
             self._state, self._role, self._taken = blake2b(digest_size=16), "", []
         for message in messages[len(self._taken) :]:
-            content = message.get("content")
-            self.add(
-                str(message.get("role")), [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
-            )
+            self.add(str(message.get("role")), content_of(message))
             self._taken.append(message)
         copy = Trail()
         copy._state, copy._role = self._state.copy(), self._role

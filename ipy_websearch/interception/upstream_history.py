@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ipy_websearch.interception.sources import Sources
-from ipy_websearch.interception.thoughts import FITS_NOWHERE, THINKING, Trail
-from ipy_websearch.loop.history import Message
+from ipy_websearch.interception.thoughts import FITS_NOWHERE, Trail
+from ipy_websearch.loop.history import THINKING, Message, content_of
 from ipy_websearch.model.platforms import Platform
 
 Block = Mapping[str, Any]
@@ -69,7 +69,7 @@ class UpstreamHistory:
             return False
         trail = self._trail.at(self.messages)
         trail.add("assistant", turn)
-        ours = self.altered or not (self.latest or not (self.given or self.told))  # else the caller's own doing
+        ours = self.altered or (not self.latest and bool(self.given or self.told))  # else the caller's own doing
         return made_after == trail.digest() or not ours
 
     def end_with_what_was_told(self) -> None:
@@ -83,9 +83,3 @@ class UpstreamHistory:
         while left and left[-1].get("type") in THINKING:
             left.pop()
         self.messages[-1:] = [*([{**last, "content": left}] if left else []), {"role": "user", "content": told}]
-
-
-def content_of(message: Block) -> list[Any]:
-    """Return a message's blocks; words alone are one."""
-    content = message.get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())

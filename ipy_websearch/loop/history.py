@@ -11,6 +11,19 @@ from typing import Any
 from ipy_websearch.model.requests import without_marks
 
 Message = dict[str, Any]
+THINKING = ("thinking", "redacted_thinking")
+
+
+def content_of(message: Mapping[str, Any]) -> list[Any]:
+    """Return a message's blocks; words alone are one."""
+    content = message.get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+
+
+def is_question(message: Mapping[str, Any]) -> bool:
+    """Say whether a message is a question of the user's, and not what tools gave."""
+    kinds = [block.get("type") for block in content_of(message) if isinstance(block, Mapping)]
+    return message.get("role") == "user" and "tool_result" not in kinds
 
 
 def user_message(text: str) -> Message:
@@ -48,7 +61,7 @@ def closed(messages: Sequence[Message]) -> list[Message]:
     if history and history[-1]["role"] == "assistant" and isinstance(history[-1]["content"], list):
         answered = {b.get("tool_use_id") for b in history[-1]["content"] if str(b.get("type")).endswith("_tool_result")}
         kept = [b for b in history[-1]["content"] if not _unanswered(b, answered)]
-        if any(b.get("type") not in ("thinking", "redacted_thinking") for b in kept):
+        if any(b.get("type") not in THINKING for b in kept):
             history[-1] = {**history[-1], "content": kept}
         else:
             history.pop()
@@ -71,8 +84,7 @@ def ended_by(messages: Sequence[Message], text: str) -> list[Message]:
 def with_nudge(messages: Sequence[Message], text: str) -> list[Message]:
     """Return the history with `text` at the end of the last user turn, after its results; once, however often it is asked."""
     last = messages[-1]
-    content = last["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    blocks = content_of(last)
     nudge = {"type": "text", "text": text}
     return list(messages) if blocks[-1:] == [nudge] else [*messages[:-1], {**last, "content": [*blocks, nudge]}]
 
@@ -91,7 +103,7 @@ def without_thinking(messages: Sequence[Message]) -> list[Message]:
     kept = []
     for message in messages:
         if message["role"] == "assistant" and not isinstance(message["content"], str):
-            blocks = [b for b in message["content"] if b.get("type") not in ("thinking", "redacted_thinking")]
+            blocks = [b for b in message["content"] if b.get("type") not in THINKING]
             message = {**message, "content": blocks}
         if message["content"]:
             kept.append(message)
@@ -113,16 +125,10 @@ def turns(messages: Sequence[Message]) -> list[list[Message]]:
     """Return the history in whole turns: each begins with a question and ends before the next one."""
     found: list[list[Message]] = []
     for message in messages:
-        if not found or _is_question(message):
+        if not found or is_question(message):
             found.append([])
         found[-1].append(message)
     return found
-
-
-def _is_question(message: Message) -> bool:
-    content = message["content"]
-    results = not isinstance(content, str) and any(b.get("type") == "tool_result" for b in content)
-    return message["role"] == "user" and not results
 
 
 def trimmed(
