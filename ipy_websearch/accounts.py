@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.booking import Booking
 from ipy_websearch.budgets import Budgets
-from ipy_websearch.config import WebSearch
 from ipy_websearch.events import Money
 from ipy_websearch.notebook import notebook_name
 from ipy_websearch.options import moment
 from ipy_websearch.parts import Parts
+from ipy_websearch.settings import WebSearch
 
 if TYPE_CHECKING:
     from ipy_websearch.frames import CostFrame

@@ -13,17 +13,17 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
-from ipy_websearch import background, forking
+from ipy_websearch import background
 from ipy_websearch.ask_run import AskRun
-from ipy_websearch.config import WebSearch, settings_in_force
 from ipy_websearch.events import Event
 from ipy_websearch.results import Answer, Page, SearchResults
 from ipy_websearch.session import Session
+from ipy_websearch.settings import WebSearch, settings_in_force
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_lock = forking.lock()
+_lock = threading.Lock()
 _session: Session | None = None
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import _thread
 import asyncio
 import atexit
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-from ipy_websearch import forking
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -29,7 +28,7 @@ GRACE_S = 1.0
 POLL_S = 0.25
 """Seconds of waiting at a time: a bare wait cannot be interrupted on Windows."""
 
-_lock, _starting = forking.lock(), forking.lock()
+_lock, _starting = threading.Lock(), threading.Lock()
 _portal: BlockingPortal | None = None
 _loop: asyncio.AbstractEventLoop | None = None
 _begun: Future[None] | None = None
@@ -71,14 +70,6 @@ def _begin(begun: Future[None]) -> None:
         begun.set_exception(exc)
     else:
         begun.set_result(None)
-
-
-@forking.in_child
-def _forget() -> None:
-    """Leave the parent's loop to it: whoever waits for it here waits for ever."""
-    global _portal, _loop, _ending, _begun
-    forking.keep(_portal, _loop, _ending, _begun)
-    _portal, _loop, _ending, _begun = None, None, ExitStack(), None
 
 
 def _stop() -> None:

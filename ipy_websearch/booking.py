@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.config import OFFLINE_MODEL
 from ipy_websearch.events import Event, ModelRequested, ModelResponded, Money, ToolFinished, ToolStarted
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.pricing import caching_saved, charge_cost, model_cost
 from ipy_websearch.results import Step
+from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import shorten
 from ipy_websearch.usage import Charge, Usage
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.config import WebSearch
 from ipy_websearch.day_ceiling import DayCeiling
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.requests import caches_for_an_hour
 from ipy_websearch.purse import MIN_ANSWER_TOKENS, Ceiling, CeilingPurse
+from ipy_websearch.settings import WebSearch
 from ipy_websearch.usage import Terms
 
 

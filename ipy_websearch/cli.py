@@ -180,12 +180,12 @@ def _fault(value: Any, schema: JSON) -> str:
 async def _search(engine: str, given: JSON) -> JSON:
     """Return the results of one search in the seed's form; `count`, country, language and filter are the settings'."""
     from ipy_websearch import __version__
-    from ipy_websearch.config import data_dir, load_settings, settings_dir
-    from ipy_websearch.credentials import Credentials
     from ipy_websearch.http.client import HttpClient
+    from ipy_websearch.keys import Credentials
     from ipy_websearch.providers.base import ProviderContext, SearchRequest, clean_domain
     from ipy_websearch.providers.engine import permitted
     from ipy_websearch.providers.registry import create
+    from ipy_websearch.settings import data_dir, load_settings, settings_dir
 
     settings = load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr))
     allowed, blocked = (tuple(map(clean_domain, given.get(f"{kind}_domains", ()))) for kind in ("allowed", "blocked"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import sqlite3
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -17,8 +18,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
-
-from ipy_websearch.forking import SqliteFile
 
 BUSY_TIMEOUT_S = 10.0
 """Seconds to wait for another kernel's write; a write takes well under a millisecond, a stalled disk can take longer."""
@@ -30,6 +29,19 @@ T = TypeVar("T")
 
 class ForeignFileError(Exception):
     """The file is a database, but another program's; never leaves this module."""
+
+
+class SqliteFile:
+    """Base of what has a connection to a file of SQLite (`path` None: to memory), and uses it under `_lock` alone."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._connection: sqlite3.Connection | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def _on_disk(self) -> bool:
+        return self.path is not None
 
 
 class Database(SqliteFile):

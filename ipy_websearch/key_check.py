@@ -5,8 +5,8 @@ A model's key is tried on the list of models, which is free; an engine's on one 
 
 from __future__ import annotations
 
-from ipy_websearch.credentials import KeySpec
 from ipy_websearch.errors import ModelError, ProviderError
+from ipy_websearch.keys import KeySpec
 from ipy_websearch.providers.registry import PROVIDERS
 from ipy_websearch.session import Session
 

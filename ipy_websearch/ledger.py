@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -16,8 +17,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ipy_websearch import forking
-from ipy_websearch.config import did_you_mean
 from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.ledger_report import (
@@ -35,6 +34,7 @@ from ipy_websearch.ledger_report import (
 )
 from ipy_websearch.ledger_rows import LedgerRow, RowWriter
 from ipy_websearch.ledger_tables import APPLICATION_ID, NANO, migrate
+from ipy_websearch.settings import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,13 +58,12 @@ class Ledger:
         self._overflow: Database | None = None
         self._unwritten: list[LedgerRow] = []
         self._retry_at = 0.0
-        self._lock = forking.lock()
+        self._lock = threading.Lock()
         self._warnings: list[str] = []
         self._held: list[LedgerRow] = []
         self.on_write: OnWrite | None = None
         self._held_since = 0.0
-        self._holding = forking.lock()
-        forking.inherits(self)
+        self._holding = threading.Lock()
 
     @property
     def path(self) -> Path | None:
@@ -205,10 +204,6 @@ class Ledger:
             with self._lock:
                 self._fail(exc)
             return None
-
-    def after_fork(self) -> None:
-        """In a forked process: what waits, or could not be written yet, is the parent's to write."""
-        self._held, self._unwritten, self._overflow = [], [], None
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import zlib
 from typing import IO, Any
-
-from ipy_websearch import forking
 
 _SMALL = 512  # bytes that are not worth the compressor's own overhead
 _LEVEL = 1  # a third of the time of the default for about the same size
@@ -24,12 +23,7 @@ class Attic:
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
         self._size = 0
-        self._lock = forking.lock()
-        forking.inherits(self)
-
-    def after_fork(self) -> None:
-        """In a forked process: the old file is the parent's to write, and here to read."""
-        self._file = None
+        self._lock = threading.Lock()
 
     def __del__(self) -> None:
         if self._file is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.credentials import Credentials
+from ipy_websearch.keys import Credentials
 from ipy_websearch.loop.prompts import STANDARD
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens

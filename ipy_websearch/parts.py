@@ -8,10 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.config import WebSearch, data_dir, load_settings, settings_dir
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
+from ipy_websearch.keys import Credentials
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.options import at_least, money, positive
@@ -20,6 +19,7 @@ from ipy_websearch.pricing import price_table
 from ipy_websearch.providers.base import ProviderContext
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.results import PanelShelf
+from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
 from ipy_websearch.usage import Limits
 

@@ -7,6 +7,7 @@ is wrong. A user's file that is refused says so once; until it is changed, the p
 from __future__ import annotations
 
 import os
+import threading
 import time
 import tomllib
 from collections.abc import Mapping
@@ -18,9 +19,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ipy_websearch import forking
-from ipy_websearch.config import did_you_mean, settings_dir
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.settings import did_you_mean, settings_dir
 
 FILE_NAME = "prices.toml"
 KINDS = ("search", "fetch", "context", "map", "*")
@@ -55,7 +55,7 @@ _PLACES = ("HOME", "XDG_CONFIG_HOME")  # what, without a folder of our own, the 
 LOOK_S = 0.02
 """Seconds for which the file is taken to be as it was: a question asks for half a dozen prices within one of them."""
 
-_lock = forking.lock()
+_lock = threading.Lock()
 _looked: dict[str, tuple[float, PriceFile]] = {}
 _read: dict[str, tuple[tuple[int, int], PriceFile]] = {}
 _NONE = PriceFile()

@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime
 from importlib.metadata import distribution
 from pathlib import Path
 
-from ipy_websearch.config import base_url
 from ipy_websearch.errors import ProviderError
 from ipy_websearch.pricing import forget_prices
+from ipy_websearch.settings import base_url
 from ipy_websearch.text import plain, shorten
 
 ADDRESS = "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main"

@@ -12,8 +12,8 @@ from datetime import UTC, date, datetime
 from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache
 
-from ipy_websearch.config import OFFLINE_MODEL
 from ipy_websearch.price_file import PriceRow, built_in, users_own
+from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.tariffs import FREE, Rates, forget, listed, was_looked_up, with_own
 from ipy_websearch.usage import USUAL, Charge, Terms, Usage
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from ipy_websearch import forking
 from ipy_websearch.pricing import charge_cost, model_cost, worst_case
 from ipy_websearch.usage import USUAL, Charge, Terms, Usage
 
@@ -46,7 +45,7 @@ class Ceiling:
     spent: Decimal = Decimal(0)
     reserved: Decimal = Decimal(0)
     cut_off: Decimal = Decimal(0)
-    _lock: threading.Lock = field(default_factory=forking.lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def room(self) -> Decimal | None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.ask_run import AskRun, paid_sleep
 from ipy_websearch.booking import Booking, add_money
-from ipy_websearch.config import OFFLINE_MODEL, WebSearch
 from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchError
 from ipy_websearch.estimate import Estimate, estimate_of
 from ipy_websearch.loop.history import trimmed
@@ -32,6 +31,7 @@ from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.providers.goggle_catalogue import resolve
 from ipy_websearch.results import Answer, Page, SearchResults
+from ipy_websearch.settings import OFFLINE_MODEL, WebSearch
 from ipy_websearch.taping import Tapes
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.base import Tool

@@ -208,7 +208,7 @@ def _path(path: str | Path) -> Path:
 
 def _set_names(session: Accounts) -> list[str]:
     """Return the names of the keys that are set, and of the addresses that engines need."""
-    from ipy_websearch.credentials import KEYS
+    from ipy_websearch.keys import KEYS
     from ipy_websearch.providers.registry import provider_infos
 
     names = dict.fromkeys((*KEYS, *(key for info in provider_infos().values() for key in info.keys)))

@@ -31,13 +31,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ipy_websearch import api
-from ipy_websearch.config import settings_in_force
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import FetchError, ModelError, ProviderError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.keys import Credentials
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.offline.brain import Reply, reply_to
@@ -48,6 +47,7 @@ from ipy_websearch.providers.registry import provider_info
 from ipy_websearch.providers.router import SearchRouter, _Asked
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.session import Session
+from ipy_websearch.settings import settings_in_force
 from ipy_websearch.text import fold
 from ipy_websearch.usage import Charge
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import stat
 import subprocess
@@ -207,20 +206,6 @@ def test_many_threads_share_it(path: Path) -> None:
     for thread in threads:
         thread.join()
     assert cache.stats()["entries"] == 120
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_it_survives_a_fork(path: Path) -> None:
-    """A child process opens the file for itself."""
-    cache = Cache(path)
-    cache.put("search", "parent", 1)
-    child = os.fork()
-    if child == 0:
-        ok = cache.get("search", "parent", 900) is not None
-        cache.put("search", "child", 2)
-        os._exit(0 if ok else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert cache.get("search", "child", 900) is not None
 
 
 def test_looking_something_up_is_quick(path: Path) -> None:

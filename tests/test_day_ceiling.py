@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from ipy_websearch import database, ledger_day
-from ipy_websearch.config import data_dir
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.session import Session
+from ipy_websearch.settings import data_dir
 from tests.fakes.notebook import subprocess_environment
 from tests.fakes.replies import delay, tool_use, usage
 from tests.test_ceilings import SEARCH, greedy, served
@@ -156,26 +156,6 @@ def test_what_a_killed_kernel_held_is_let_go(brave_api: Any, session: Any) -> No
     another = Session()
     another.settings.day_budget_usd = 0.1
     assert room(another) == Decimal("0.095") and held() == []
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_a_forked_process_has_a_line_of_its_own(session: Any) -> None:
-    """What the parent has reserved counts in the child, which has reserved nothing itself and takes nothing away from it."""
-    session.settings.day_budget_usd = 0.1
-    day = session.budgets.ceilings()[2]
-    assert day.reserve(Decimal("0.04"))
-    child = os.fork()
-    if child == 0:
-        try:
-            seen = room(session), day.reserved, day.reserve(Decimal("0.07")), day.reserve(Decimal("0.06")), len(held())
-            os._exit(0 if seen == (Decimal("0.06"), 0, False, True, 2) else 1)
-        finally:
-            os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
-    assert day.reserved == Decimal("0.04") and room(session) == Decimal("0.06")
-    day.settle(Decimal("0.04"), Decimal(0))
-    assert room(session) == Decimal("0.1")
 
 
 # --- each amount counts once -------------------------------------------------------------------------------------------

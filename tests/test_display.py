@@ -734,7 +734,7 @@ def test_an_answer_that_is_on_the_page_is_not_shown_again_as_the_value_of_its_ce
 
 def test_settings_in_force_decide_how_much_is_shown(ip: Any) -> None:
     """`max_rows` and `feedback` apply to values that are shown later."""
-    from ipy_websearch.config import WebSearch, use_settings
+    from ipy_websearch.settings import WebSearch, use_settings
 
     use_settings(WebSearch(max_rows=1, feedback=0))
     try:

@@ -20,7 +20,7 @@ from ipy_websearch.testing import FakeWeb
 CEO = {"ceo": "Who is the CEO of {company}?"}
 WRITER = """
 import sys
-from ipy_websearch.config import data_dir
+from ipy_websearch.settings import data_dir
 from ipy_websearch.enrichment.columns import parse_columns
 from ipy_websearch.enrichment.outcome import Cell
 from ipy_websearch.enrichment.store import Store

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from ipy_websearch.config import base_url
 from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
 from ipy_websearch.http import pool
 from ipy_websearch.http.client import HttpClient, HttpResponse
 from ipy_websearch.http.environment import proxy_for
 from ipy_websearch.http.response import retry_after
+from ipy_websearch.settings import base_url
 from tests.fakes.raw_http import Handler, RawServer, answer
 
 KEY = "AIza/Sy+key~12"

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 
 from ipy_websearch import api
-from ipy_websearch.config import settings_dir
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from ipy_websearch.interception import intercept
+from ipy_websearch.settings import settings_dir
 from tests.fakes.engine import hit
 from tests.fakes.replies import block, text, thinking, tool_use, usage
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ipy_websearch.config import settings_dir
 from ipy_websearch.errors import ConfigError, ModelError, ProviderError
+from ipy_websearch.settings import settings_dir
 from tests.fakes.replies import error, text, tool_use
 
 SECRET = "BSA-typed-very-secret-key"

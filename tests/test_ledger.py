@@ -279,23 +279,6 @@ def test_several_kernels_book_at_once(tmp_path: Path) -> None:
     assert len(ledger.frame()) == 400 and list(ledger.frame(by="session")["calls"]) == [200, 200]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_books_through_its_own_connection(tmp_path: Path) -> None:
-    """Parent and child both go on booking after a fork."""
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.book(row())
-    child = os.fork()
-    if child == 0:
-        try:
-            ledger.book(row(session="child"))
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    ledger.book(row())
-    assert ledger.total() == (Decimal("0.03"), 0) and ledger.total("child")[0] == Decimal("0.01")
-
-
 @pytest.mark.parametrize("content", [b"no database " * 100, b"SQLite format 3\0" + b"\x07" * 5000])
 def test_a_broken_ledger_is_moved_aside(tmp_path: Path, content: bytes) -> None:
     """The file is kept under another name, a line says so, and booking goes on in a new one."""
@@ -430,28 +413,6 @@ def test_a_row_does_not_wait_where_no_event_loop_runs(tmp_path: Path) -> None:
     """An interrupt is booked outside of it."""
     Ledger(tmp_path / "ledger.sqlite").hold(row())
     assert len(Ledger(tmp_path / "ledger.sqlite").frame()) == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_process_books_its_own_rows_alone(tmp_path: Path) -> None:
-    """What waits when a process forks is the parent's to write."""
-    path = tmp_path / "ledger.sqlite"
-
-    async def held() -> int:
-        ledger = Ledger(path)
-        ledger.hold(row(question_id="parent"))
-        child = os.fork()
-        if not child:
-            try:
-                ledger.book(row(question_id="child"))
-                ledger.write_held()
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-        ledger.write_held()
-        return len(Ledger(path).frame())
-
-    assert asyncio.run(held()) == 2
 
 
 def test_a_thread_that_writes_while_python_ends_is_waited_for(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import pickle
 import tempfile
 from typing import Any
@@ -73,24 +72,6 @@ def test_without_a_place_for_the_file_panels_stay_in_memory(monkeypatch: pytest.
     packed = Packed(BODY.encode())
     packed.pack(Attic())
     assert packed.value == json.loads(BODY) and isinstance(packed._kept[0], bytes) and len(packed._kept[0]) < len(BODY) / 3
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_process_does_not_write_into_its_parents_file() -> None:
-    """Both read what was there before, and each finds its own."""
-    attic = Attic()
-    before = attic.put(b"before")
-    assert before is not None
-    child = os.fork()
-    if not child:
-        try:
-            place = attic.put(b"child's")
-            os._exit(0 if place and (attic.get(before), attic.get(place)) == (b"before", b"child's") else 1)
-        finally:
-            os._exit(2)
-    place = attic.put(b"parent's")
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert place is not None and (attic.get(before), attic.get(place)) == (b"before", b"parent's")
 
 
 def test_any_structure_can_be_written_as_yaml() -> None:

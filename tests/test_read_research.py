@@ -20,9 +20,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.http.client import HttpClient
+from ipy_websearch.keys import Credentials
 from ipy_websearch.providers import folder
 from ipy_websearch.providers.documents import MAX_BYTES, Failure
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput

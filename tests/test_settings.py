@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
-from ipy_websearch.config import DISPLAY_SETTINGS, load_settings, setting_names
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.settings import DISPLAY_SETTINGS, load_settings, setting_names
 from tests.fakes.shell import Shell
 
 

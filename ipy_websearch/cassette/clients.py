@@ -13,11 +13,11 @@ from urllib.parse import parse_qsl
 
 from ipy_websearch.cassette.player import Player
 from ipy_websearch.cassette.recorder import Recorder
-from ipy_websearch.credentials import Credentials, KeySpec
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from ipy_websearch.http.client import HttpClient, Params, call_address
 from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.keys import Credentials, KeySpec
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import PLATFORMS, Platform
 

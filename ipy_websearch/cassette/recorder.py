@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
@@ -15,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ipy_websearch import forking
 from ipy_websearch.cassette.exchange import Exchange, Kind, body_fields, error_fields, kept_headers
 from ipy_websearch.cassette.redaction import Redactor, sent_secrets
 from ipy_websearch.cassette.repeats import Repeats
@@ -56,7 +56,7 @@ class Recorder:
         self._redactor = redactor
         self._keys = keys
         self._known_keys = list(keys())
-        self._lock = forking.rlock()
+        self._lock = threading.RLock()
         self._repeats = Repeats()
         exists = path.exists() and path.stat().st_size > 0
         if exists and not (append or force):

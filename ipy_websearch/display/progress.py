@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ipy_websearch import events as ev
-from ipy_websearch.config import OFFLINE_MODEL
 from ipy_websearch.display import money
 from ipy_websearch.display.links import host_of, short_address
 from ipy_websearch.display.words import one_line
 from ipy_websearch.results import Answer, Citation, Panel
+from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import shorten
 from ipy_websearch.usage import LimitName
 

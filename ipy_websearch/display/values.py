@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from ipy_websearch.config import WebSearch, settings_in_force
 from ipy_websearch.display import costs, pages, panels, tables
 from ipy_websearch.display.answer_text import answer_markdown, answer_text
 from ipy_websearch.display.answers import answer_html
 from ipy_websearch.frames import FROM_WEB
+from ipy_websearch.settings import WebSearch, settings_in_force
 
 Renderer = Callable[[Any, WebSearch], str | None]
 

@@ -10,10 +10,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_origin
 
-from ipy_websearch.config import did_you_mean
 from ipy_websearch.enrichment.fitting import fit, number, says_nothing
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.loop.table import SCHEMAS, TYPES
+from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import plain, shorten
 
 MAX_COLUMNS = 16

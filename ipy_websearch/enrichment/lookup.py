@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.config import did_you_mean
 from ipy_websearch.enrichment.assemble import joined
 from ipy_websearch.enrichment.bar import Tally
 from ipy_websearch.enrichment.columns import NOTED, fill, template_fields
 from ipy_websearch.enrichment.plan import distinct_texts, inputs_of, names_of
 from ipy_websearch.errors import ConfigError, WebSearchError
 from ipy_websearch.results import SearchResults
+from ipy_websearch.settings import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,8 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.budgets import Budgets
-from ipy_websearch.config import OFFLINE_MODEL, WebSearch, did_you_mean
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.enrichment.bar import Bar
 from ipy_websearch.enrichment.bench import Bench, Options
 from ipy_websearch.enrichment.clusters.dask_frame import is_dask, start_on_dask
@@ -26,12 +24,14 @@ from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.http.client import HttpClient
+from ipy_websearch.keys import Credentials
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import model_id
 from ipy_websearch.options import at_least, money
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter
+from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd

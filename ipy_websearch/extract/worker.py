@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ipy_websearch import forking
 from ipy_websearch.errors import FetchError
 from ipy_websearch.extract.extracted import Extracted
 from ipy_websearch.extract.html import Mode
@@ -79,7 +78,6 @@ class _Desk:
     """The queue before the process, and the thread that serves it; the thread ends with the process."""
 
     def __init__(self, timeout_s: float, memory_mb: int, idle_s: float) -> None:
-        forking.inherits(self)
         self._limits: dict[str, Any] = {"timeout_s": timeout_s, "memory_mb": memory_mb, "idle_s": 1.5 * idle_s}
         self._idle_s = idle_s
         self._fresh()
@@ -90,11 +88,6 @@ class _Desk:
         self._thread: threading.Thread | None = None
         self.process: Process | None = None
         self._current: _Job | None = None
-
-    def after_fork(self) -> None:
-        """In a forked process: thread and process stayed with the parent, and so does what was on its way to it."""
-        forking.keep(self._jobs, self._thread, self.process, self._current)
-        self._fresh()
 
     def submit(self, job: _Job | None | str) -> None:
         with self._lock:

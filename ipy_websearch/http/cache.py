@@ -22,8 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ipy_websearch import forking
-from ipy_websearch.forking import SqliteFile
+from ipy_websearch.database import SqliteFile
 
 T = TypeVar("T")
 
@@ -94,9 +93,7 @@ class Cache(SqliteFile):
         except RuntimeError:
             self.write_held()
             return
-        if forking.is_child():
-            self.write_held()
-        elif is_first:
+        if is_first:
             self._held_since = time.monotonic()
             loop.call_later(HELD_S, self.write_held)
             _holding.add(self)

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ipy_websearch.credentials import SHORTEST_SECRET
 from ipy_websearch.errors import ProviderError, RateLimitedError
 from ipy_websearch.http.environment import proxy_for
 from ipy_websearch.http.exchange import (
@@ -41,6 +40,7 @@ from ipy_websearch.http.exchange import (
 from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.http.pool import Pool, Progress, close_all, close_dropped, progress
 from ipy_websearch.http.response import Explain, HttpResponse, JsonObject, Reason, explain_any
+from ipy_websearch.keys import SHORTEST_SECRET
 from ipy_websearch.text import plain, shorten
 
 __all__ = ["HttpClient", "HttpResponse", "Params", "Reason", "call_address"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
-from ipy_websearch.config import server_address
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.settings import server_address
 
 
 def proxy_for(url: str) -> str | None:

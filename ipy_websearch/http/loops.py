@@ -8,10 +8,9 @@ forked process, everything is its parent's: it is forgotten there, and not disca
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
-
-from ipy_websearch import forking
 
 T = TypeVar("T")
 
@@ -23,8 +22,7 @@ class PerLoop(Generic[T]):
         self._make = make
         self._discard = discard
         self._values: dict[asyncio.AbstractEventLoop, T] = {}
-        self._lock = forking.lock()
-        forking.inherits(self)
+        self._lock = threading.Lock()
 
     def get(self) -> T:
         """Return the value of the running loop."""
@@ -41,11 +39,6 @@ class PerLoop(Generic[T]):
         with self._lock:
             values, self._values = self._values, {}
         return list(values.items())
-
-    def after_fork(self) -> None:
-        """In a forked process: leave all of it to the parent."""
-        forking.keep(*self._values.items())
-        self._values = {}
 
     def _forget_closed(self) -> None:
         for loop in [known for known in self._values if known.is_closed()]:

@@ -12,7 +12,7 @@ import re
 import secrets
 from pathlib import Path
 
-from ipy_websearch.config import settings_dir
+from ipy_websearch.settings import settings_dir
 
 FILE_NAME = "interception-key"
 _BYTES = 32

@@ -6,6 +6,7 @@ and nothing here knows how a request is sent.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -14,7 +15,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch import forking
 from ipy_websearch.booking import Booking
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.events import Event as Happening
@@ -33,7 +33,9 @@ from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.pricing import billed_model
 from ipy_websearch.purse import MIN_ANSWER_TOKENS, CeilingPurse
 
-_lock = forking.rlock()  # what happened is booked in one thread at a time; what is collected meanwhile may end calls of its own
+_lock = (
+    threading.RLock()
+)  # what happened is booked in one thread at a time; what is collected meanwhile may end calls of its own
 
 
 class InterceptedRun:

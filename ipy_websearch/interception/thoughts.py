@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from ipy_websearch import forking
 from ipy_websearch.interception.rounds import mark_of
 from ipy_websearch.loop.history import THINKING, content_of, sendable
 
@@ -31,7 +31,7 @@ FITS_NOWHERE = b""
 
 _REFUSED = re.compile(r"thinking\W{0,3} block|\bsignature\b")
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str).encode
-_lock = forking.lock()
+_lock = threading.Lock()
 _known: OrderedDict[bytes, Thought | None] = OrderedDict()
 
 

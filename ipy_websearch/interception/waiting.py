@@ -12,7 +12,6 @@ import weakref
 from collections import deque
 from typing import Protocol
 
-from ipy_websearch import forking
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.ledger_rows import LedgerRow
 
@@ -36,10 +35,7 @@ class Rows:
     def book(self, row: LedgerRow) -> None:
         """Have a row written soon; in a forked process, now."""
         self._ledger.keep((row,))
-        if forking.is_child():
-            self._ledger.write_held()
-        else:
-            self._soon()
+        self._soon()
 
     def wait(self, call: Happened) -> None:
         """Have what happened in a call booked soon, unless it has ended by then."""
@@ -80,10 +76,3 @@ def _write_held() -> None:
     _book_waiting()
     for ledger in list(_timers):
         ledger.write_held()
-
-
-@forking.in_child
-def _forget() -> None:
-    """Leave it to the parent."""
-    _timers.clear()
-    _waiting.clear()

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from ipy_websearch.config import did_you_mean
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.options import as_tuple
+from ipy_websearch.settings import did_you_mean
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 
 TABLE_TOOL = "answer_table"

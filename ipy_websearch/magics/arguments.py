@@ -15,7 +15,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ipy_websearch.config import did_you_mean
+from ipy_websearch.settings import did_you_mean
 
 _WORD = re.compile(r"\S+")
 _LONG = re.compile(r"--[A-Za-z][\w-]*(=.*)?", re.DOTALL)

@@ -145,7 +145,7 @@ def _websearch(text: str) -> Found:
         return typed, _SUBCOMMANDS
     known = list(_AFTER_COMMAND.get(before[0], ()))
     if before[0] == "key":
-        from ipy_websearch.credentials import KEYS
+        from ipy_websearch.keys import KEYS
 
         known += [name for spec in KEYS.values() for name in spec.names]
     elif before[0] == "goggles":
@@ -165,16 +165,16 @@ def _order(name: str) -> tuple[bool, str]:
 
 
 def _engines() -> list[str]:
-    from ipy_websearch.config import settings_in_force
     from ipy_websearch.providers.registry import provider_infos
+    from ipy_websearch.settings import settings_in_force
 
     settings = settings_in_force()
     return [*provider_infos(), *(settings.search_tools if settings is not None else ())]
 
 
 def _models() -> list[str]:
-    from ipy_websearch.config import OFFLINE_MODEL
     from ipy_websearch.model.names import ALIASES
+    from ipy_websearch.settings import OFFLINE_MODEL
 
     return [OFFLINE_MODEL, *ALIASES, *ALIASES.values()]
 

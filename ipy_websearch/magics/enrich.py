@@ -9,9 +9,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand, output_can_be_silenced
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.config import did_you_mean
 from ipy_websearch.magics.arguments import parse_line
 from ipy_websearch.magics.common import HELP, OUTPUT, PROVIDER, Interrupted, assign, check_output, shows_help
+from ipy_websearch.settings import did_you_mean
 
 _KIND = r"(?:(?P<kind>[A-Za-z]+(?:\[str\])?(?=\s*=)|\[[^\]]*\](?=\s*[=:]))\s*[=:]\s*)?"
 _LINE = re.compile(rf"(?P<name>[^:=]+?)\s*:\s*{_KIND}(?P<question>.+)", re.DOTALL)

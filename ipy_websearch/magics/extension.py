@@ -11,12 +11,12 @@ from typing import Any
 
 from traitlets import TraitError
 
-from ipy_websearch.config import WebSearch, load_settings, use_settings
 from ipy_websearch.display.formatters import register, unregister
 from ipy_websearch.magics.completion import Completion
 from ipy_websearch.magics.deferred import DeferredMagic
 from ipy_websearch.magics.raw_line import RawLineMagic
 from ipy_websearch.next_cell import use_cell_writer
+from ipy_websearch.settings import WebSearch, load_settings, use_settings
 
 _ATTRIBUTE = "_ipy_websearch_loaded"
 

@@ -6,12 +6,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.config import settings_dir
 from ipy_websearch.display.money import count
 from ipy_websearch.model.names import model_id
 from ipy_websearch.price_file import FILE_NAME, users_own
 from ipy_websearch.price_update import PriceSource, price_source, update_model_prices
 from ipy_websearch.pricing import PriceRow, Rates, price_table, tariff
+from ipy_websearch.settings import settings_dir
 
 OWN = "* your own price"
 _MILLION = 1_000_000

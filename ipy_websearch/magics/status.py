@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipy_websearch.config import OFFLINE_MODEL, data_dir, settings_dir
-from ipy_websearch.credentials import KEYS
 from ipy_websearch.display.money import usd
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.keys import KEYS
 from ipy_websearch.magics.record import tape_lines
 from ipy_websearch.model.names import model_id
+from ipy_websearch.settings import OFFLINE_MODEL, data_dir, settings_dir
 
 
 def status_lines(session: Any) -> list[str]:

@@ -13,8 +13,8 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
-from ipy_websearch.config import did_you_mean
-from ipy_websearch.credentials import KeySpec
+from ipy_websearch.keys import KeySpec
+from ipy_websearch.settings import did_you_mean
 
 USAGE = """\
 %websearch status               engines, keys, model, folders, index

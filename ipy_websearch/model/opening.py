@@ -9,8 +9,8 @@ import importlib
 import os
 from typing import Any
 
-from ipy_websearch.config import OFFLINE_MODEL
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.settings import OFFLINE_MODEL
 
 CLOUDS = {
     "bedrock": ("AsyncAnthropicBedrock", "AWS credentials and AWS_REGION", "bedrock"),

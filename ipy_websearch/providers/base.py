@@ -14,12 +14,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from ipy_websearch.config import base_url
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.http.client import HttpClient
+from ipy_websearch.keys import Credentials
 from ipy_websearch.providers.place import NOWHERE, Place
 from ipy_websearch.results import SearchResults
+from ipy_websearch.settings import base_url
 
 SafeSearch = Literal["off", "moderate", "strict"]
 

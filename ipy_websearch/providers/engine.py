@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ipy_websearch.config import did_you_mean
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse, JsonObject, Reason, explain_any
+from ipy_websearch.keys import Credentials
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest
 from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.settings import did_you_mean
 from ipy_websearch.usage import Charge
 
 

@@ -14,12 +14,12 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-from ipy_websearch.config import base_url
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse, Reason, explain_any
+from ipy_websearch.keys import Credentials
 from ipy_websearch.providers.documents import MAX_BYTES, Outcome, document, failed, not_a_file, not_found, too_large
+from ipy_websearch.settings import base_url
 
 TIMEOUT_S = 10.0
 PREFIX = "github:"

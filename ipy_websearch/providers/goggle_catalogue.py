@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ipy_websearch.config import did_you_mean
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.providers.goggles import check_rules, is_address
+from ipy_websearch.settings import did_you_mean
 
 DISCOVER = "https://search.brave.com/goggles/discover"
 """Where Brave lists the goggles that people have made public (github.com/brave/goggles-quickstart, README, read 2026-11)."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ipy_websearch.config import did_you_mean
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.settings import did_you_mean
 
 ACTIONS = ("boost", "downrank", "discard")
 OPTIONS = (*ACTIONS, "site", "inurl", "intitle", "indescription", "incontent")

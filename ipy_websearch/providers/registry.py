@@ -10,10 +10,10 @@ from __future__ import annotations
 import importlib
 from functools import cache
 
-from ipy_websearch.config import did_you_mean
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.keys import Credentials
 from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo
+from ipy_websearch.settings import did_you_mean
 
 ENTRY_POINT_GROUP = "ipy_websearch.providers"
 

@@ -22,7 +22,6 @@ from typing import Any
 
 from ipy_websearch.ask_run import AskRun, paid_sleep
 from ipy_websearch.booking import Booking, add_money
-from ipy_websearch.config import OFFLINE_MODEL
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.outcome import Cell
 from ipy_websearch.enrichment.schedule import Gate
@@ -40,6 +39,7 @@ from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.purse import Ceiling, CeilingPurse
 from ipy_websearch.results import Answer, PanelShelf
 from ipy_websearch.session import Session
+from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.sql.desk import Outcome, Row
 from ipy_websearch.sql.pacing import PacedClient
 from ipy_websearch.text import plain, shorten

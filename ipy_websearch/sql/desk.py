@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ipy_websearch import background, forking
+from ipy_websearch import background
 from ipy_websearch.enrichment.report import alike
 from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.providers.flights import Flights
@@ -69,7 +69,7 @@ class Desk:
         self._flights: Flights[Outcome] = Flights()
         self._recent: dict[Row, tuple[Place, Outcome]] = {}
         self._stopped: Place | None = None
-        self._lock = forking.lock()
+        self._lock = threading.Lock()
         _desks.add(self)
 
     def serve(self, rows: Iterable[Row], place: Place | None) -> tuple[dict[Row, Outcome], dict[Row, Outcome]]:

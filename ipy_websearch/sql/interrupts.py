@@ -18,8 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
-from ipy_websearch import forking
-
 KEPT_S = 5.0
 """Seconds after which a place is given up, so that its frame, with the caller's variables, is not kept alive for long."""
 
@@ -73,8 +71,7 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._lock = forking.lock()
-        forking.inherits(self)
+        self._lock = threading.Lock()
         self._heard = 0
         self._ends: tuple[socket.socket, socket.socket] | None = None
 
@@ -94,12 +91,6 @@ class Watch:
                 signal.set_wakeup_fd(before)
         except ValueError:  # a subinterpreter, or a descriptor that is gone: then only the main thread hears of it
             return
-
-    def after_fork(self) -> None:
-        """In a forked process: what is heard here is none of the parent's business, which reads at the other end."""
-        ends, self._ends = self._ends, None
-        if ends is not None:
-            _stop_listening(ends[1])
 
     def _close(self, *ends: socket.socket) -> None:
         with self._lock:

@@ -13,8 +13,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.http.client import HttpClient
+from ipy_websearch.keys import Credentials
 from ipy_websearch.providers.documents import Document, Documents, Failure
 from ipy_websearch.providers.folder import Folder
 from ipy_websearch.providers.github import PREFIX, GitHubFolder

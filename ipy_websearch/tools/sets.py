@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ipy_websearch.config import did_you_mean
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.keys import Credentials
 from ipy_websearch.providers.registry import availability, provider_info
+from ipy_websearch.settings import did_you_mean
 from ipy_websearch.tools.base import Tool
 
 TOOL_SETS: dict[str, tuple[str, ...]] = {

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.http.client import HttpClient
+from ipy_websearch.keys import Credentials
 from ipy_websearch.providers.base import Provider, ProviderContext, SearchRequest
 from ipy_websearch.providers.registry import create
 from ipy_websearch.results import SearchResults

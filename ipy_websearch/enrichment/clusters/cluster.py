@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ipy_websearch.credentials import KEYS, Credentials
 from ipy_websearch.enrichment.clusters.desk import Desk, Row
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.keys import KEYS, Credentials
 
 WAIT_S = 30
 """Seconds that a cluster may take until its first worker is there."""

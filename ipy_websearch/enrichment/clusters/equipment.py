@@ -16,17 +16,17 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
-from ipy_websearch.config import data_dir, settings_dir
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.enrichment.bench import Bench
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.places import Places
+from ipy_websearch.keys import Credentials
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.providers import wikipedia
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.router import SearchRouter
+from ipy_websearch.settings import data_dir, settings_dir
 
 NAME = "ipy_websearch-enrichment"
 

@@ -16,8 +16,6 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from ipy_websearch.config import WebSearch
-from ipy_websearch.credentials import Credentials
 from ipy_websearch.enrichment.clusters.cluster import Cluster
 from ipy_websearch.enrichment.clusters.desk import Finished, Row
 from ipy_websearch.enrichment.clusters.equipment import Job
@@ -29,8 +27,10 @@ from ipy_websearch.enrichment.run import Enrichment
 from ipy_websearch.enrichment.searching import WIKIPEDIA
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
+from ipy_websearch.keys import Credentials
 from ipy_websearch.providers.wikipedia import AT_ONCE
 from ipy_websearch.purse import reserve_all
+from ipy_websearch.settings import WebSearch
 
 FRUITLESS = 4
 """Rounds in a row without a single finished row after which the cluster is given up."""
