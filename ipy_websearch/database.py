@@ -53,9 +53,16 @@ class Database(SqliteFile):
     """
 
     def __init__(
-        self, path: Path | None, *, application_id: int, prepare: Callable[[sqlite3.Connection], None], purpose: str
+        self,
+        path: Path | None,
+        *,
+        application_id: int,
+        prepare: Callable[[sqlite3.Connection], None],
+        purpose: str,
+        busy_timeout_s: float | None = None,
     ) -> None:
         super().__init__(path)
+        self._busy_timeout_s = BUSY_TIMEOUT_S if busy_timeout_s is None else busy_timeout_s
         self.warnings: list[str] = []
         self.in_memory = path is None
         self._application_id = application_id
@@ -140,10 +147,10 @@ class Database(SqliteFile):
             return self._connect(":memory:")
 
     def _connect(self, target: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(target, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(target, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA temp_store = MEMORY")
-            _use_write_ahead_log(connection)
+            _use_write_ahead_log(connection, self._busy_timeout_s)
             with _transaction(connection):
                 self._claim(connection)
                 self._prepare(connection)
@@ -213,13 +220,13 @@ def _close(connection: sqlite3.Connection, pid: int) -> None:
         connection.close()
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+def _use_write_ahead_log(connection: sqlite3.Connection, timeout_s: float) -> None:
     """Turn on the write-ahead log, in which readers and a writer do not wait for each other and a commit needs no sync.
 
     SQLite does not wait while another kernel switches the same file, hence the loop; a file system without shared memory
     keeps the ordinary journal, which is slower and as safe (https://www.sqlite.org/wal.html, read 2026-11).
     """
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()

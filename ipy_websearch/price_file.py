@@ -64,7 +64,7 @@ _NONE = PriceFile()
 @cache
 def built_in() -> PriceFile:
     """Return the prices that come with the package."""
-    return parse((files("ipy_websearch") / FILE_NAME).read_text(encoding="utf-8"), FILE_NAME)
+    return parse((files("ipy_websearch.money") / FILE_NAME).read_text(encoding="utf-8"), FILE_NAME)
 
 
 def users_own() -> PriceFile:

@@ -1,0 +1,244 @@
+"""Budgets: reserved before anything is sent, over questions, sessions and days; what a refusal says is true."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipy_websearch.errors import BudgetExceededError
+from ipy_websearch.money.booking import Booking
+from ipy_websearch.money.budget import Budgets, RunBudget
+from ipy_websearch.money.ledger import DAY_US, Ledger, LedgerRow
+from ipy_websearch.money.prices import model_cost, worst_case
+from ipy_websearch.money.report import total
+from ipy_websearch.settings import WebSearch
+from ipy_websearch.usage import Charge, Usage
+from tests.money.test_ledger import Clock
+
+SONNET = "claude-sonnet-5-5"
+SEARCH = (Charge("brave"),)
+DAY_S = DAY_US / 1_000_000
+
+
+def budgets(ledger: Ledger, **limits: float | None) -> Budgets:
+    """Return the budgets of session "s"."""
+    wanted = WebSearch()
+    for name, usd in limits.items():
+        setattr(wanted, f"{name}_budget_usd", usd)
+    return Budgets(lambda: wanted, lambda: ledger, "s")
+
+
+def paid(ledger: Ledger, usd: str, *, session: str = "s", question: str = "q") -> LedgerRow:
+    """Return a row that was paid just now."""
+    now = datetime.fromtimestamp(ledger.clock(), UTC)
+    return LedgerRow(now, session, question, "why?", "search", "brave", cost_usd=Decimal(usd))
+
+
+def test_each_limit_counts_its_own() -> None:
+    """A question's, the session's since its reset, and the day's over all sessions, from midnight UTC on."""
+    clock = Clock()
+    ledger = Ledger(None, clock=clock)
+    made = budgets(ledger, session=0.10, day=1.0)
+    first, second = (made.for_question(id, Decimal("0.05")) for id in ("q1", "q2"))
+    first.reserve(Decimal("0.05"), lease_s=60).settle([paid(ledger, "0.04", question="q1")])
+    ledger.book([paid(ledger, "0.30", session="another")])
+    assert first.left() == Decimal("0.01") and second.left() == Decimal("0.05")
+    assert made.for_question("q3").left() == Decimal("0.06")
+    clock.seconds += 1
+    made.reset()
+    assert made.for_question("q3").left() == Decimal("0.10") and first.left() == Decimal("0.01")
+    everyone = budgets(ledger, day=0.35).for_question("q4")
+    assert everyone.left() == Decimal("0.01")
+    clock.seconds += DAY_S
+    assert everyone.left() == Decimal("0.35")
+
+
+def test_without_a_limit_nothing_is_reserved() -> None:
+    """Rows are inserted all the same, an unknown price as unknown."""
+    ledger = Ledger(None)
+    budget = budgets(ledger).for_question("q")
+    assert not budget.bounded and budget.left() is None
+    held = budget.reserve(None, lease_s=60)
+    held.settle([paid(ledger, "0.01")])
+    assert (
+        total(ledger)[0] == Decimal("0.01") and ledger.read(lambda c: c.execute("SELECT * FROM reservations").fetchall()) == []
+    )
+
+
+def test_what_has_no_known_price_is_refused_under_a_limit() -> None:
+    budget = budgets(Ledger(None), day=1).for_question("q")
+    with pytest.raises(BudgetExceededError, match=r"price of claude-next is unknown.*prices\.toml"):
+        budget.reserve(None, what="claude-next")
+    run = RunBudget("claude-next", budget)
+    assert run.grant("claude-next", 100, 1_000, final=True) is None and "claude-next is unknown" in run.refusal()
+
+
+def test_an_unusable_ledger_is_one_clear_line_under_a_limit(tmp_path: Any) -> None:
+    (tmp_path / "data").write_text("in the way")
+    with pytest.raises(BudgetExceededError, match=r"ledger .* cannot be written .*no budget can be kept"):
+        budgets(Ledger(tmp_path / "data" / "l.sqlite"), day=1).for_question("q").reserve(Decimal("0.1"))
+
+
+@settings(max_examples=60)
+@given(
+    limit=st.decimals("0.0001", "1", places=6),
+    spent=st.decimals("0", "1", places=9),
+    price=st.decimals("0.000000001", "1", places=9),
+)
+def test_what_a_refusal_says_is_true(limit: Decimal, spent: Decimal, price: Decimal) -> None:
+    """What is left is less than what is needed, in the very figures that are shown, and the advice is enough."""
+    ledger = Ledger(None)
+    spent = min(spent, limit)
+    ledger.book([paid(ledger, str(spent))])
+    made = budgets(ledger, session=float(limit))
+    try:
+        made.for_question("q").reserve(price, what="a search with brave").release()
+    except BudgetExceededError as exc:
+        left, needed, enough = map(Decimal, re.findall(r"(\d+\.\d+) USD(?: left|;| \()", str(exc)))
+        assert left < needed and left <= limit - spent and needed >= price and "%cost --budget" in str(exc)
+        budgets(ledger, session=float(enough)).for_question("q").reserve(price)
+
+
+# --- a run of the loop ----------------------------------------------------------------------------------------------------
+
+actions = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.sampled_from(["ask", "final", "search", "reply", "lost", "refused", "found", "close"]),
+        st.integers(0, 120_000),
+        st.integers(1, 20_000),
+        st.floats(0, 1),
+    ),
+    max_size=50,
+)
+
+
+@settings(max_examples=60)
+@given(
+    steps=actions,
+    limit=st.decimals("0.0001", "1", places=4),
+    model=st.sampled_from([SONNET, "claude-haiku-5-5", "claude-opus-5-5", "claude-sonnet-4-5"]),
+)
+def test_no_sequence_of_events_passes_a_limit(steps: list[Any], limit: Decimal, model: str) -> None:
+    """Four runs share a session's budget in any order; spent and held stay below it, and add up in the ledger."""
+    ledger = Ledger(None)
+    made = budgets(ledger, session=float(limit))
+    runs = [RunBudget(model, made.for_question(f"q{n}")) for n in range(4)]
+    books = [Booking(ledger, "s", f"q{n}", "why?", budget=run, traces=False) for n, run in enumerate(runs)]
+    granted: dict[int, tuple[int, int]] = {}
+    calls: dict[int, list[str]] = {n: [] for n in range(4)}
+    for n, action, tokens_in, tokens_out, share in steps:
+        run, booking = runs[n], books[n]
+        match action:
+            case "ask" | "final" if n not in granted:
+                got = run.grant(model, tokens_in, tokens_out, final=action == "final")
+                if got is not None:
+                    assert min(tokens_out, 256) <= got <= tokens_out
+                    granted[n] = (tokens_in, got)
+            case "search" if n not in granted and run.grant_call(f"c{len(calls[n])}", SEARCH):
+                calls[n].append(f"c{len(calls[n])}")
+            case "reply" | "lost" | "refused" if n in granted:
+                most_in, most_out = granted.pop(n)
+                used = Usage() if action == "refused" else Usage(0, int(most_out * share), 0, int(most_in * share))
+                _responded(booking, model, used, lost=action == "lost")
+            case "found" if calls[n]:
+                booking.charges(SEARCH, id=calls[n].pop())
+            case "close":
+                granted.pop(n, None)
+                calls[n].clear()
+                booking.close()
+            case _:
+                pass
+        (standing,) = ledger.standings(made.limits())
+        assert standing.left >= 0
+    for booking in books:
+        booking.close()
+    (standing,) = ledger.standings(made.limits())
+    assert standing.held == 0 and standing.spent == total(ledger)[0] == sum(b.cost_usd or 0 for b in books)
+
+
+def _responded(booking: Booking, model: str, usage: Usage, *, lost: bool = False) -> None:
+    from ipy_websearch.events import ModelResponded
+
+    booking.take(ModelResponded(1, model, usage, None if lost else "end_turn", 0.1, lost=lost))
+
+
+@given(tokens=st.integers(0, 300_000), wanted=st.integers(1, 64_000), limit=st.decimals("0", "2", places=4))
+@settings(max_examples=60)
+def test_a_grant_is_the_most_that_fits(tokens: int, wanted: int, limit: Decimal) -> None:
+    """As many tokens as were wanted, or as many as the money buys; fewer than 256 only where fewer were wanted."""
+    run = RunBudget(SONNET, budgets(Ledger(None)).for_question("q", limit))
+
+    def cost(most: int) -> Decimal:
+        return worst_case(SONNET, tokens, most) or Decimal(0)
+
+    got = run.grant(SONNET, tokens, wanted, final=True)
+    if got is None:
+        assert cost(min(wanted, 256)) > limit
+    else:
+        assert cost(got) <= limit and (got == wanted or cost(got + 1) > limit)
+
+
+def test_what_was_cut_off_is_booked_at_its_worst_case() -> None:
+    """So nothing is held outside of the ledger; a refused request costs nothing and gives its money back."""
+    ledger = Ledger(None)
+    run = RunBudget(SONNET, budgets(ledger).for_question("q", Decimal(1)))
+    booking = Booking(ledger, "s", "q", "why?", budget=run)
+    assert run.grant(SONNET, 1_000, 2_000, final=True) == 2_000
+    _responded(booking, SONNET, Usage())
+    assert total(ledger)[0] == 0 and run.budget is not None and run.budget.left() == 1
+    run.grant(SONNET, 1_000, 2_000, final=True)
+    _responded(booking, SONNET, Usage(1_000), lost=True)
+    assert booking.cost_usd == total(ledger)[0] == worst_case(SONNET, 1_000, 2_000) == 1 - (run.budget.left() or 0)
+    assert ledger.read(lambda c: c.execute("SELECT estimated, status FROM ledger").fetchall())[1] == (1, "interrupted")
+
+
+@pytest.mark.parametrize(("limit", "begins"), [("0.02", True), ("0.0001", False)])
+def test_money_for_a_final_answer_is_kept_back(limit: str, begins: bool) -> None:
+    """Whoever begins can end in words, however much the first reply used and others want."""
+    ledger = Ledger(None)
+    made = budgets(ledger, session=float(limit))
+    run, other = (RunBudget(SONNET, made.for_question(id)) for id in ("q1", "q2"))
+    booking = Booking(ledger, "s", "q1", "why?", budget=run)
+    got = run.grant(SONNET, 500, 16_000, final=False)
+    assert (got is not None) == begins
+    if got is not None:
+        assert other.grant(SONNET, 500, 16_000, final=False) is None
+        _responded(booking, SONNET, Usage(500, got))
+        assert run.grant(SONNET, 500 + got + 500, 16_000, final=True)
+    else:
+        assert "a short answer may cost up to" in run.refusal(500)
+
+
+def test_a_failed_request_is_sent_again_only_when_that_can_be_paid() -> None:
+    ledger = Ledger(None)
+    run = RunBudget(SONNET, budgets(ledger).for_question("q", worst_case(SONNET, 1_000, 1_000)))
+    booking = Booking(ledger, "s", "q", "why?", budget=run)
+    assert run.grant(SONNET, 1_000, 1_000, final=True) == 1_000
+    _responded(booking, SONNET, Usage())
+    assert run.grant_again() == ""
+    _responded(booking, SONNET, Usage(1_000, 10))
+    assert "sending the failed request again" in run.grant_again()
+
+
+def test_a_replay_ends_where_its_recording_did_and_costs_nothing() -> None:
+    """Its rows say so; a budget counts it on a copy, and forgets it afterwards."""
+    ledger = Ledger(None)
+    made = budgets(ledger, day=1)
+    made.rehearse()
+    run = RunBudget(SONNET, made.for_question("q", Decimal("0.5")))
+    booking = Booking(ledger, "s", "q", "why?", replayed_from="tape", budget=run)
+    run.grant(SONNET, 1_000, 2_000, final=False)
+    _responded(booking, SONNET, Usage(1_000, 2_000))
+    booking.close()
+    cost = model_cost(SONNET, Usage(1_000, 2_000)) or Decimal(0)
+    assert run.budget is not None and run.budget.left() == Decimal("0.5") - cost < 1
+    assert booking.cost_usd == 0 == total(ledger)[0]
+    made.resume()
+    assert made.for_question("q").left() == 1

@@ -1,0 +1,307 @@
+"""The ledger's file: what is booked stays, counts once, and survives whatever happens to the kernel or to the file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipy_websearch.money.ledger import BUSY_S, LEASE_S, RETRY_S, Ledger, LedgerRow, Limit, Refused
+from ipy_websearch.money.report import cost_frame, total
+from ipy_websearch.usage import Usage
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+CENT = Decimal("0.01")
+OLD_FILE = Path(__file__).parents[1] / "data" / "ledger_0_1_0.sqlite"
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.seconds = NOW.timestamp()
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def row(usd: str | None = "0.01", *, session: str = "s", question: str = "why?", **more: Any) -> LedgerRow:
+    """Return a row of a paid search."""
+    cost = None if usd is None else Decimal(usd)
+    return LedgerRow(NOW, session, "q", question, "search", "brave", cost_usd=cost, **more)
+
+
+def process(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start Python with the package."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def locked(path: Path, *, whole: bool) -> Iterator[None]:
+    """Hold the file's write lock, as a program does that hangs; `whole`: nobody can read it either."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA locking_mode = {'EXCLUSIVE' if whole else 'NORMAL'}")
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("usd", ["0.000000005", "0", "123.456789012", None])
+def test_a_row_is_on_disk_when_book_returns(tmp_path: Path, usd: str | None) -> None:
+    """Read by another connection; money is exact to the nano-dollar, an unknown price is NULL."""
+    Ledger(tmp_path / "l.sqlite").book([row(usd, usage=Usage(1, 2, 3, 4, 5, 6, 7), units=Decimal("1.5"), unit="page")])
+    with closing(sqlite3.connect(tmp_path / "l.sqlite")) as other:
+        (found,) = other.execute("SELECT usd, input_tokens, server_fetches, units, unit, question FROM ledger").fetchall()
+    assert found == (None if usd is None else round(Decimal(usd) * 10**9), 1, 7, "1.5", "page", "why?")
+
+
+def test_questions_are_short_and_without_keys(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite", redact=lambda text: text.replace("sk-secret", "[key]"))
+    ledger.book([row(question=f"{'why ' * 48}sk-secret?", notebook="sk-secret.ipynb")])
+    ledger.close()
+    text = (tmp_path / "l.sqlite").read_bytes()
+    assert b"sk-secret" not in text and b"[key].ipynb" in text
+    assert len(cost_frame(ledger).question[0]) <= 200 and (tmp_path / "l.sqlite").stat().st_mode & 0o077 == 0
+
+
+def test_rows_cannot_be_changed(tmp_path: Path) -> None:
+    Ledger(tmp_path / "l.sqlite").book([row()])
+    with closing(sqlite3.connect(tmp_path / "l.sqlite")) as other:
+        for statement in ("UPDATE ledger SET usd = 0", "DELETE FROM ledger"):
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                other.execute(statement)
+
+
+@given(
+    counts=st.lists(st.integers(), min_size=7, max_size=7),
+    units=st.decimals(),
+    usd=st.decimals(),
+    name=st.text(),
+)
+def test_no_row_is_lost_because_of_what_a_server_said(counts: list[int], units: Decimal, usd: Decimal, name: str) -> None:
+    ledger = Ledger(None)
+    ledger.book([LedgerRow(NOW, "s", "q", name, "model", name, Usage(*counts), units, cost_usd=usd), row()])
+    assert len(cost_frame(ledger)) == 2
+
+
+def test_a_file_of_0_1_0_is_read_once_and_then_flat(tmp_path: Path) -> None:
+    """Its rows, sums and unknown prices stay; the old tables go."""
+    path = Path(shutil.copy(OLD_FILE, tmp_path / "l.sqlite"))
+    for _ in range(2):
+        ledger = Ledger(path)
+        frame = cost_frame(ledger)
+        assert total(ledger) == (Decimal("0.0173"), 1) and total(ledger, session="s1") == (Decimal("0.0173"), 0)
+        assert list(frame.name) == ["claude-sonnet-5-5", "brave", "claude-from-the-future", "exa"]
+        assert list(frame.units) == [0, 1, 0, 1.5] and list(frame.cache_write_tokens) == [12, 0, 0, 0]
+        assert frame.summary is not None and frame.summary.saved_calls_usd == Decimal("0.007")
+        assert set(cost_frame(ledger, by="notebook").notebook) == {"a.ipynb", ""}
+        ledger.close()
+    ledger.book([row()])
+    with closing(sqlite3.connect(path)) as other:
+        tables = {name for (name,) in other.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert tables == {"ledger", "reservations"} and len(cost_frame(ledger)) == 5
+
+
+# --- reservations -------------------------------------------------------------------------------------------------------
+
+
+def reserve(ledger: Ledger, usd: str, limit: str = "0.10", *, lease_s: float = 60, session: str = "s", id: str = "") -> Any:
+    """Reserve under a session's and a day's limit."""
+    limits = [Limit("session budget", Decimal(limit), "", "session", session), Limit("day's budget", Decimal(limit), "")]
+    return ledger.reserve(session, "q", Decimal(usd), lease_s=lease_s, limits=limits, id=id)
+
+
+def test_spent_and_held_never_pass_a_limit(tmp_path: Path) -> None:
+    """The last cent can be had; what was settled for less comes back, in another ledger object too."""
+    first, second = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
+    held = reserve(first, "0.06")
+    with pytest.raises(Refused) as refused:
+        reserve(second, "0.05", session="another")
+    assert refused.value.standing.limit.name == "day's budget" and refused.value.standing.left == Decimal("0.04")
+    held.settle([row("0.01")])
+    reserve(second, "0.09").settle([row("0.09")])
+    with pytest.raises(Refused):
+        reserve(first, "0.000000001")
+    assert total(first)[0] == Decimal("0.10")
+
+
+def test_settling_is_one_transaction(tmp_path: Path) -> None:
+    """Whoever looks sees the money held or spent, never both and never neither, also when the insert fails."""
+    ledger = Ledger(tmp_path / "l.sqlite")
+    held = reserve(ledger, "0.06")
+    with closing(sqlite3.connect(tmp_path / "l.sqlite")) as other:
+        sums = "SELECT (SELECT total(usd) FROM ledger) + (SELECT total(usd) FROM reservations)"
+        other.execute("CREATE TRIGGER refuse BEFORE INSERT ON ledger BEGIN SELECT raise(ABORT, 'the disk is full'); END")
+        held.settle([row("0.06")])
+        assert other.execute(sums).fetchone() == (60_000_000,) and ledger.news()
+        other.execute("DROP TRIGGER refuse")
+        other.commit()
+        assert other.execute("SELECT count(*) FROM reservations").fetchone() == (1,)
+    assert total(ledger)[0] == Decimal("0.06")
+
+
+def test_part_of_a_reservation_can_be_kept(tmp_path: Path) -> None:
+    """Results come one by one; the rest stays reserved, and can be raised again while there is room."""
+    ledger = Ledger(tmp_path / "l.sqlite")
+    held = reserve(ledger, "0.08")
+    held.settle([row("0.01")], keep=Decimal("0.04"))
+    assert ledger.reservation(held.id).usd == held.usd == Decimal("0.04")  # type: ignore[union-attr]
+    assert reserve(ledger, "0.09", id=held.id).id == held.id
+    with pytest.raises(Refused):
+        reserve(ledger, "0.091", id=held.id)
+
+
+def test_another_process_settles_a_reservation_by_its_id(tmp_path: Path) -> None:
+    """A batch that is handed in holds its money for a day and an hour, whatever becomes of the kernel."""
+    clock = Clock()
+    id = reserve(Ledger(tmp_path / "l.sqlite", clock=clock), "0.08", lease_s=25 * 3600).id
+    clock.seconds += 24 * 3600
+    later = Ledger(tmp_path / "l.sqlite", clock=clock)
+    with pytest.raises(Refused):
+        reserve(later, "0.03")
+    found = later.reservation(id)
+    assert found is not None and found.usd == Decimal("0.08")
+    found.settle([row("0.02")])
+    assert later.reservation(id) is None and reserve(later, "0.08")
+    clock.seconds += 26 * 3600
+    assert later.reservation(id) is None
+
+
+_HOLDER = """
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from ipy_websearch.money.ledger import LEASE_S, Ledger, LedgerRow
+ledger = Ledger(Path(sys.argv[1]))
+ledger.book([LedgerRow(datetime.now(UTC), "s", "q", "why?", "search", "brave", cost_usd=Decimal("0.03"))])
+ledger.reserve("s", "q", Decimal("0.05"), lease_s=120 + LEASE_S)
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_after_kill_9_the_spending_stays_and_the_lease_ends(tmp_path: Path) -> None:
+    """A reservation outlives its request's own limit by a minute."""
+    holder = process(_HOLDER, tmp_path / "l.sqlite")
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    clock = Clock()
+    clock.seconds = datetime.now(UTC).timestamp()
+    ledger = Ledger(tmp_path / "l.sqlite", clock=clock)
+    with pytest.raises(Refused):
+        reserve(ledger, "0.03")
+    clock.seconds += 120 + LEASE_S + 1
+    assert total(ledger)[0] == Decimal("0.03") and reserve(ledger, "0.07")
+    with pytest.raises(Refused):
+        reserve(ledger, "0.01")
+
+
+_SPENDER = """
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from ipy_websearch.money.ledger import Ledger, LedgerRow, Limit, Refused
+ledger, session = Ledger(Path(sys.argv[1])), sys.argv[2]
+limits = [Limit("day's budget", Decimal("0.10"), ""), Limit("session budget", Decimal("0.04"), "", "session", session)]
+paid = LedgerRow(datetime.now(UTC), session, "q", "why?", "search", "brave", cost_usd=Decimal("0.001"))
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(60):
+    try:
+        ledger.reserve(session, "q", Decimal("0.001"), lease_s=60, limits=limits).settle([paid])
+    except Refused:
+        pass
+"""
+
+
+def test_three_processes_never_pass_a_session_and_a_days_budget(tmp_path: Path) -> None:
+    """Of 180 calls at once exactly those are paid that ten cents buy, and no session has more than four."""
+    kernels = [process(_SPENDER, tmp_path / "l.sqlite", f"s{n}") for n in range(3)]
+    for kernel in kernels:
+        assert kernel.stdout is not None and kernel.stdout.readline() == "ready\n"
+    for kernel in kernels:
+        print(file=kernel.stdin, flush=True)
+    assert [kernel.communicate() and kernel.returncode for kernel in kernels] == [0, 0, 0]
+    ledger = Ledger(tmp_path / "l.sqlite")
+    assert total(ledger)[0] == Decimal("0.10")
+    assert max(total(ledger, session=f"s{n}")[0] for n in range(3)) <= Decimal("0.04")
+
+
+# --- a file in trouble --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["at opening", "later"])
+def test_a_locked_file_is_said_and_its_rows_are_written_later(tmp_path: Path, opened: bool) -> None:
+    """They count meanwhile; nothing is reserved, since nobody knows what the others hold."""
+    path, clock = tmp_path / "l.sqlite", Clock()
+    ledger = Ledger(path, clock=clock)
+    first = Ledger(path)
+    first.book([row("0.02")])
+    first.close()
+    if opened:
+        ledger.book([row("0.02")])
+    with locked(path, whole=not opened):
+        ledger.book([row("0.03", usage=Usage(5))])
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            reserve(ledger, "0.01")
+        (said,) = ledger.news()
+        assert str(path) in said and "locked" in said and ledger.news() == []
+        assert Decimal("0.03") <= total(ledger)[0] <= Decimal("0.07")
+    clock.seconds += RETRY_S + BUSY_S
+    assert reserve(ledger, "0.01").usd == CENT
+    assert total(Ledger(path))[0] == Decimal("0.07" if opened else "0.05")
+
+
+def test_where_nothing_can_be_written_rows_wait_until_it_can(tmp_path: Path) -> None:
+    """The folder is a file at first, as on a read-only home; asking goes on, a budget cannot be kept."""
+    clock = Clock()
+    (tmp_path / "data").write_text("in the way")
+    ledger = Ledger(tmp_path / "data" / "l.sqlite", clock=clock)
+    ledger.book([row("0.03")])
+    assert len(ledger.news()) == 1 and total(ledger)[0] == Decimal("0.03")
+    with pytest.raises((sqlite3.Error, OSError)):
+        reserve(ledger, "0.01")
+    (tmp_path / "data").unlink()
+    clock.seconds += RETRY_S + 1
+    ledger.book([row("0.04")])
+    assert total(Ledger(tmp_path / "data" / "l.sqlite"))[0] == Decimal("0.07")
+
+
+@pytest.mark.parametrize("content", [b"no database at all " * 99, b"SQLite format 3\x00" + b"\xff" * 4_000])
+def test_a_broken_file_is_set_aside_with_a_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "l.sqlite").write_bytes(content)
+    ledger = Ledger(tmp_path / "l.sqlite")
+    ledger.book([row()])
+    (aside,) = tmp_path.glob("l.sqlite.broken-*")
+    assert aside.read_bytes() == content and aside.name in ledger.news()[0] and total(ledger) == (CENT, 0)
+
+
+def test_days_and_spans_count_from_their_own_moment(tmp_path: Path) -> None:
+    """A limit from a moment on leaves out what came before, and goes on counting what another process books."""
+    ledger = Ledger(tmp_path / "l.sqlite")
+    early = LedgerRow(NOW - timedelta(days=1), "s", "q", "why?", "search", "exa", cost_usd=Decimal(5))
+    Ledger(tmp_path / "l.sqlite").book([early, row("0.03")])
+    limit = Limit("day's budget", CENT * 10, "", since=int(NOW.timestamp() * 1e6))
+    assert ledger.standings([limit])[0].left == Decimal("0.07")
+    Ledger(tmp_path / "l.sqlite").book([row("0.03")])
+    assert ledger.standings([limit])[0].left == Decimal("0.04")
