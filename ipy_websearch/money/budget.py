@@ -149,8 +149,8 @@ def refusal(standing: Standing, what: str, needed: Decimal) -> str:
     step = _STEP if needed - left >= _STEP else _NANO  # fine enough to tell the two apart
     enough = _up(standing.spent + standing.held + needed)
     return (
-        f"the {limit.name} of {limit.usd:f} USD has {left.quantize(step, ROUND_FLOOR):f} USD left{held}, and {what} may cost up "
-        f"to {_up(needed, step)} USD; raise it to at least {enough} USD ({limit.raised_by})"
+        f"the {limit.name} of {limit.usd:f} USD has {left.quantize(step, ROUND_FLOOR):f} USD left{held}, and {what} may cost "
+        f"up to {_up(needed, step)} USD; raise it to at least {enough} USD ({limit.raised_by})"
     )
 
 
