@@ -46,7 +46,7 @@ _HOMES = {
     "WebSearchError": "errors",
     "ask": "api",
     "cost": "api",
-    "enrich": "enriching",
+    "enrich": "api",
     "fetch": "api",
     "intercept": "interception",
     "search": "api",
@@ -55,9 +55,9 @@ _HOMES = {
 if TYPE_CHECKING:
     from ipy_websearch.api import ask as ask
     from ipy_websearch.api import cost as cost
+    from ipy_websearch.api import enrich as enrich
     from ipy_websearch.api import fetch as fetch
     from ipy_websearch.api import search as search
-    from ipy_websearch.enriching import enrich as enrich
     from ipy_websearch.errors import WebSearchError as WebSearchError
     from ipy_websearch.interception import intercept as intercept
     from ipy_websearch.results import Answer as Answer

@@ -34,7 +34,7 @@ class WebAccessor:
 
     def enrich(self, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
         """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for columns, options and errors."""
-        from ipy_websearch.enriching import enrich
+        from ipy_websearch.api import enrich
 
         return enrich(self._frame, columns, **options)
 
@@ -43,7 +43,7 @@ class WebAccessor:
 
         The rows that are tried go into the store, so that `enrich` does not ask them again.
         """
-        from ipy_websearch.enriching import estimate
+        from ipy_websearch.api import estimate
 
         return estimate(self._frame, columns, sample=sample, **options)
 
@@ -52,7 +52,7 @@ class WebAccessor:
 
         `query` names columns in braces; `provider`, `concurrency`, `progress` and the options of `ipy_websearch.search` apply.
         """
-        from ipy_websearch.enriching import look_up
+        from ipy_websearch.api import look_up
 
         return look_up(self._frame, query, **options)
 

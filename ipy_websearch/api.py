@@ -9,19 +9,29 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from datetime import date, timedelta
-from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch import background
-from ipy_websearch.ask_run import AskRun
 from ipy_websearch.events import Event
+from ipy_websearch.options import AskOptions, EnrichOptions, at_least, with_signature_of
 from ipy_websearch.results import Answer, Page, SearchResults
-from ipy_websearch.session import Session
+from ipy_websearch.session import AskRun, Session
 from ipy_websearch.settings import WebSearch, settings_in_force
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ipy_websearch.enrichment.report import Estimate
+
+STOP_S = 2.0
+"""Seconds that an interrupted enrichment has to end in; after that the frame is taken as it is."""
+
+INTERRUPTED = "Interrupted: what was filled by then is returned, and kept for the next call."
+
+TICK_S = 0.2
 
 _lock = threading.Lock()
 _session: Session | None = None
@@ -33,14 +43,14 @@ def end_session() -> None:
     global _session
     ended, _session = _session, None
     if ended is not None:
-        ended.stop_tape()
+        ended.stop_recording()
         background.settle(ended.aclose)
 
 
-def stop_tape() -> None:
+def stop_recording() -> None:
     """Stop the cassette that the shared session records or replays, if there is one."""
     if _session is not None:
-        _session.stop_tape()
+        _session.stop_recording()
 
 
 def session() -> Session:
@@ -169,23 +179,8 @@ def fetch(url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = 
     return background.run(lambda: session().fetch(url, offset=offset, limit=limit, fresh=fresh))
 
 
-def ask(
-    question: str,
-    *,
-    model: str | None = None,
-    tools: str | Sequence[str] | None = None,
-    provider: str | None = None,
-    max_searches: int | None = None,
-    max_steps: int | None = None,
-    budget_usd: Decimal | float | str | None = None,
-    timeout_s: float | None = None,
-    allowed_domains: Sequence[str] = (),
-    blocked_domains: Sequence[str] = (),
-    columns: str | Mapping[str, type] | Sequence[str] | None = None,
-    system: str | None = None,
-    follow: bool = False,
-    fresh: bool = False,
-) -> Answer:
+@with_signature_of(AskOptions)
+def ask(question: str, **options: Any) -> Answer:
     """Return an answer from the web, with its sources.
 
     `model` None is the setting (without a key: the built-in offline model, which the answer says). `tools` are names of
@@ -202,24 +197,146 @@ def ask(
         ModelError: the API refused or broke; `.partial` has the text so far, the ledger what it cost.
         BudgetExceededError: not even a short answer fits into the ceiling; nothing was sent.
     """
-    return background.run(
-        lambda: session().ask(
-            question,
-            model=model,
-            tools=tools,
-            provider=provider,
-            max_searches=max_searches,
-            max_steps=max_steps,
-            budget_usd=budget_usd,
-            timeout_s=timeout_s,
-            allowed_domains=allowed_domains,
-            blocked_domains=blocked_domains,
-            columns=columns,
-            system=system,
-            follow=follow,
-            fresh=fresh,
-        )
-    )
+    return background.run(lambda: session().ask(question, **options))
+
+
+@with_signature_of(EnrichOptions)
+def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
+    """Return the frame with columns filled from the web: n rows in, the same n rows, order and index out.
+
+    `columns` maps each new column to a question that names columns of the frame in braces, or to (question, type):
+    `{"ceo": "Who is the CEO of {company}?", "founded": ("In what year was {company} founded?", int)}`. Types are str, int,
+    float, bool, date, list[str], or a list of the values allowed; they become string, Int64, Float64, boolean,
+    datetime64[s], object and category; a type's name may stand with the column's, `{"founded: int": "In what year …"}`, or
+    before the question, `{"founded": "int: In what year …"}`. What was not found is missing, never invented; so is an empty
+    list, which may mean as well that there are none: where that is an answer, ask for it in a column (bool or int) of its own.
+
+    Added are each column and, with `sources`, `{column}_source` (the address of a search result that says so),
+    `{column}_quote` (its words) and `{column}_confidence` (0 to 1, as the model states it); then `enrich_status` ("ok",
+    "error", "budget", "interrupted", "skipped" for rows whose inputs are missing), `enrich_error` (why, or which values of a
+    filled row were left out because they fit no type: the next call asks for these again) and `enrich_cost_usd` (US dollars
+    of this call; rows with equal inputs are asked once, and the first has the cost). `attrs["report"]` sums it up. A frame
+    may be enriched again: what an enrichment added is replaced, your own columns never are.
+
+    `model` None is the setting `enrich_model`; "offline" is the built-in one. `concurrency` requests run at once, fewer when
+    the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain),
+    and reads at most `max_fetches` pages, whose addresses stand in the row or in results, as their robots.txt allows.
+    `budget_usd` is US dollars that this call may cost; it is never passed. Rows that were filled before come from the store;
+    `resume=False` asks them again. `sample=5` tries the first five distinct rows, leaves the others' new columns missing, and
+    says what the whole would take. An interrupt stops the run and returns the frame as far as it is; one line says so.
+    What comes after in the cell, and cells that wait, go on (the magic `%%enrich` stops those, and keeps the frame).
+
+    `mode="batch"` hands the rows in to the Message Batches API: half the price of tokens, done within a day (mostly an hour),
+    with the API's own web search; a quote is what the model cited for the value, missing where it cited nothing. An interrupt,
+    or the end of the kernel, leaves what was handed in at the API, where it goes on; the same call later collects it.
+
+    `cluster` is a `dask.distributed` client, a cluster or a scheduler's address: the rows are asked for on its workers, with
+    one concurrency, one rate and one budget for all of them, and kept in this computer's store. The workers get the session's
+    keys and addresses for the time of the run. A Dask DataFrame as `frame` is enriched on its own cluster (that of the default
+    client, or `cluster`; in this process without either), at once and with its equal rows asked once; what comes back is a
+    Dask DataFrame with the same partitions and index, whose new columns are there already.
+
+    >>> import pandas as pd
+    >>> planets = pd.DataFrame({"planet": ["Mars", "Saturn"]})
+    >>> moons = {"moons": ("How many moons does {planet} have?", int)}
+    >>> enrich(planets, moons, model="offline", provider="local", progress=False).moons.tolist()
+    [2, 274]
+
+    Raises:
+        ConfigError: a question, type or option is wrong, or a column of your own is where a new one would go; nothing was
+            sent. MissingKeyError: there is no key for the model.
+        EnrichmentError: the first rows all failed in the same way, so that it was given up with nothing done.
+    """
+    enriched: pd.DataFrame = run_enrichment(session().enrichment(frame, columns, **options))[0]
+    return enriched
+
+
+def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
+    """Run an enrichment; return its frame, as far as it is, and whether it was interrupted, which is `told` then.
+
+    Raises:
+        EnrichmentError: it was given up with nothing done.
+    """
+    from ipy_websearch.enrichment.start import closing_text
+
+    interrupted = drive(work, work.options.progress)
+    if interrupted and told:  # with `progress` or without: half a frame must not pass for a whole one
+        print(told)
+    if work.options.progress:
+        print(closing_text(work))
+    return work.frame(), interrupted
+
+
+def estimate(
+    frame: pd.DataFrame, columns: Mapping[str, Any], *, sample: int = 5, progress: bool = False, **options: Any
+) -> Estimate:
+    """Return what an enrichment would cost and take, after trying `sample` rows (which are then in the store).
+
+    The options are those of `enrich`. An interrupt is passed on: what was tried by then is in the store.
+
+    Raises:
+        ConfigError: a question, type or option is wrong; nothing was sent.
+        EnrichmentError: the rows that were tried all failed, or the budget let none be tried.
+    """
+    from ipy_websearch.enrichment.start import estimate_of
+
+    work = session().enrichment(frame, columns, sample=sample, **options)
+    if drive(work, progress):
+        raise KeyboardInterrupt
+    return estimate_of(work)
+
+
+def look_up(
+    frame: pd.DataFrame,
+    query: str,
+    *,
+    provider: str | None = None,
+    concurrency: int = 16,
+    progress: bool = True,
+    **options: Any,
+) -> pd.DataFrame:
+    """Return the frame with the best search result for each row: search_title, search_url, search_description,
+    search_provider and search_error (all text, missing where there is nothing).
+
+    `query` names columns in braces; equal queries are searched for once. Further options are those of `search`. For a Dask
+    DataFrame this process searches at once, and what comes back is a Dask DataFrame as it is from `enrich`.
+
+    Raises:
+        ConfigError: the query names no column or one that is not there; nothing was sent.
+    """
+    from ipy_websearch.enrichment.clusters.dask_frame import is_dask, look_up_on_dask
+    from ipy_websearch.enrichment.lookup import Lookup
+
+    asked = session()
+    options.setdefault("count", 1)
+
+    async def search(text: str) -> Any:
+        return await asked.search(text, provider=provider, **options)
+
+    start = partial(Lookup, template=query, search=search, concurrency=at_least(1, "concurrency", concurrency, 16))
+    work: Any = look_up_on_dask(start, frame, query) if is_dask(frame) else start(frame)
+    if drive(work, progress):
+        print("Interrupted: what was found by then is returned.")
+    return work.frame()
+
+
+def drive(work: Any, progress: bool) -> bool:
+    """Run something on the background loop to its end, drawing its bar; return whether an interrupt stopped it."""
+    from ipy_websearch.enrichment.bar import Bar
+
+    bar = Bar(work.tally, progress)
+    future = background.start(work.run)
+    try:
+        while not wait([future], TICK_S).done:
+            bar.update()
+        future.result()
+        return False
+    except KeyboardInterrupt:
+        work.stop()
+        wait([future], STOP_S)
+        return True
+    finally:
+        bar.close()
 
 
 def cost(*, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None) -> pd.DataFrame:

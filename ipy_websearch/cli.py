@@ -181,7 +181,7 @@ async def _search(engine: str, given: JSON) -> JSON:
     """Return the results of one search in the seed's form; `count`, country, language and filter are the settings'."""
     from ipy_websearch import __version__
     from ipy_websearch.http.client import HttpClient
-    from ipy_websearch.keys import Credentials
+    from ipy_websearch.keys import Keys
     from ipy_websearch.providers.base import ProviderContext, SearchRequest, clean_domain
     from ipy_websearch.providers.engine import permitted
     from ipy_websearch.providers.registry import create
@@ -198,15 +198,15 @@ async def _search(engine: str, given: JSON) -> JSON:
         allowed_domains=allowed,
         blocked_domains=() if allowed else blocked,
     )
-    credentials = Credentials(settings_dir(), Path.cwd() / ".env")
-    http = HttpClient(user_agent=f"ipy_websearch/{__version__}", secrets=credentials.secrets)
+    keys = Keys(settings_dir(), Path.cwd() / ".env")
+    http = HttpClient(user_agent=f"ipy_websearch/{__version__}", secrets=keys.secrets)
     try:
-        found = await create(engine, ProviderContext(http, credentials, data_dir())).search(asked)
+        found = await create(engine, ProviderContext(http, keys, data_dir())).search(asked)
     except MissingKeyError:
-        raise ConfigError(_authentication(engine, credentials, "not found")) from None
+        raise ConfigError(_authentication(engine, keys, "not found")) from None
     except ProviderError as exc:
         if exc.status == 401 or "the key was refused" in str(exc):
-            raise ConfigError(f"{_authentication(engine, credentials, 'refused')} ({exc})") from None
+            raise ConfigError(f"{_authentication(engine, keys, 'refused')} ({exc})") from None
         raise
     finally:
         await http.aclose()
@@ -223,12 +223,12 @@ def _result(result: Any) -> JSON:
     return fields
 
 
-def _authentication(engine: str, credentials: Any, what: str) -> str:
+def _authentication(engine: str, keys: Any, what: str) -> str:
     """Return the seed's words for a key that is missing or refused, with our places."""
     from ipy_websearch.providers.registry import PROVIDERS
 
-    specs = [credentials.spec(key) for key in PROVIDERS[engine].keys]
-    paths = [str(credentials.settings_dir / spec.file_name) for spec in specs]
+    specs = [keys.spec(key) for key in PROVIDERS[engine].keys]
+    paths = [str(keys.settings_dir / spec.file_name) for spec in specs]
     several = len(specs) > 1
     return (
         f"Authentication required: {' or '.join(spec.variable for spec in specs)} {what}. Set environment "

@@ -60,7 +60,7 @@ def context(session: Session, question: str, **options: Any) -> Context:
     if not question.strip() and not session.answers:
         raise ConfigError("there is no conversation yet; write a question: %ask --context How many moons does Mars have?")
     options["follow"] = options.get("follow") or not question.strip()
-    loop = session.start(question if question.strip() else _NO_QUESTION, sends=False, **options).loop
+    loop = session.rehearsed(question if question.strip() else _NO_QUESTION, **options)
     body = loop.means.body(list(loop.messages))
     most = prompt_tokens(body)
     parts = [ContextPart(role, what, _usual(text_tokens(text)), text) for role, what, text in _parts(body)]

@@ -26,8 +26,8 @@ async def check_key(session: Session, spec: KeySpec) -> str:
     engine = next((info for info in PROVIDERS.values() if spec.variable in info.keys), None)
     if engine is None:
         return "it was not tried"
-    if not engine.available(session.credentials):
-        missing = next(key for key in engine.keys if not session.credentials.get(key))
+    if not engine.available(session.keys):
+        missing = next(key for key in engine.keys if not session.keys.get(key))
         return f"it can be tried when {missing} is set as well"
     try:
         results = await session.search("python", provider=engine.name, count=1, fresh=True)

@@ -78,8 +78,11 @@ def _stripped(value: str) -> str:
 
 
 @dataclass(slots=True)
-class Credentials:
-    """Looks keys up; never shows them. `settings_dir` holds the key files, `env_file` is the `.env` to read (or None)."""
+class Keys:
+    """Looks keys up; never shows them. `settings_dir` holds the key files, `env_file` is the `.env` to read (or None).
+
+    `environ` has the variables: keys, and the base addresses of providers.
+    """
 
     settings_dir: Path
     env_file: Path | None = None
@@ -87,6 +90,7 @@ class Credentials:
     _dotenv: Mapping[str, str | None] | None = field(default=None, repr=False)
     _secrets: tuple[tuple[str | None, ...], float, list[str]] | None = field(default=None, repr=False)
     _keyring: dict[str, tuple[float, str | None]] = field(default_factory=dict, repr=False)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     def spec(self, name: str) -> KeySpec:
         """Return the key that `name` means: a variable name or a short name, in any case.
@@ -191,7 +195,7 @@ class Credentials:
 
         What the files hold is looked up once a second: texts are redacted many times in a question.
         """
-        state = (*self._session.values(), *map(os.environ.get, KEYS))
+        state = (*self._session.values(), *map(self.environ.get, KEYS))
         if self._secrets is None or self._secrets[0] != state or time.monotonic() > self._secrets[1]:
             values = [*self._session.values(), *(self._first_value(spec) for spec in KEYS.values())]
             forms = {form for value in values for form in _forms(value) if len(form) >= SHORTEST_SECRET}
@@ -251,12 +255,12 @@ def _forms(value: str) -> tuple[str, ...]:
 
 
 # Where a key may be, in the order in which the places count.
-_PLACES: tuple[tuple[str, Callable[[Credentials, KeySpec], str | None]], ...] = (
-    ("session", lambda credentials, spec: credentials._session.get(spec.variable)),
-    ("environment", lambda credentials, spec: os.environ.get(spec.variable)),
-    (".env", Credentials._from_env_file),
-    ("file", Credentials._from_file),
-    ("keyring", Credentials._from_keyring),
+_PLACES: tuple[tuple[str, Callable[[Keys, KeySpec], str | None]], ...] = (
+    ("session", lambda keys, spec: keys._session.get(spec.variable)),
+    ("environment", lambda keys, spec: keys.environ.get(spec.variable)),
+    (".env", Keys._from_env_file),
+    ("file", Keys._from_file),
+    ("keyring", Keys._from_keyring),
 )
 
 

@@ -1,22 +1,130 @@
-"""Checks what callers give for texts, limits, money, moments and domains, before anything is sent.
+"""The options of `ask` and `enrich`, written once, and the checks of what callers give.
 
-What is refused is a `ConfigError` of one line: the argument, its value, and what to write instead.
+A wrong value is a `ConfigError` of one line: the argument, its value, and what to write instead. Nothing was sent by then.
 """
 
 from __future__ import annotations
 
+import inspect
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from numbers import Real
+from typing import Any, ParamSpec, TypeVar
 
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.settings import WebSearch, did_you_mean
 from ipy_websearch.text import shorten, visible
+from ipy_websearch.usage import Limits
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 _SPAN = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([mhdw])", re.IGNORECASE)
 _HOURS = {"m": 1 / 60, "h": 1, "d": 24, "w": 168}
+
+
+@dataclass(frozen=True)
+class AskOptions:
+    """A question and how it is to be answered; see `ipy_websearch.ask`. None means: as the settings say.
+
+    Raises:
+        ConfigError: on construction, when a value is not allowed.
+    """
+
+    question: str
+    _: KW_ONLY
+    model: str | None = None
+    tools: str | Sequence[str] | None = None
+    provider: str | None = None
+    max_searches: int | None = None
+    max_steps: int | None = None
+    budget_usd: Decimal | float | str | None = None
+    timeout_s: float | None = None
+    allowed_domains: str | Sequence[str] = ()
+    blocked_domains: str | Sequence[str] = ()
+    columns: str | Mapping[str, type] | Sequence[str] | None = None
+    system: str | None = None
+    follow: bool = False
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        texts(model=self.model, provider=self.provider, system=self.system)
+        if not text("question", self.question, "How many moons does Mars have?").strip():
+            raise ConfigError("there is no question; write it behind the options (in a cell: %%ask, then the question)")
+        at_least(0, "max_searches", self.max_searches, 0)
+        at_least(1, "max_steps", self.max_steps, 1)
+        money("budget_usd", self.budget_usd)
+        positive("timeout_s", self.timeout_s, 120)
+
+    def limits(self, settings: WebSearch) -> Limits:
+        """Return the limits of the question; those that are None are as the settings say."""
+        return Limits(
+            max_searches=at_least(0, "max_searches", self.max_searches, settings.max_searches),
+            max_steps=at_least(1, "max_steps", self.max_steps, settings.max_steps),
+            budget_usd=money("budget_usd", settings.budget_usd if self.budget_usd is None else self.budget_usd),
+            timeout_s=positive("timeout_s", self.timeout_s, settings.timeout_s),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EnrichOptions:
+    """A frame, the columns to fill, and how; see `ipy_websearch.enrich`.
+
+    Raises:
+        ConfigError: on construction, when a value is not allowed.
+    """
+
+    frame: Any
+    columns: Mapping[str, Any]
+    _: KW_ONLY
+    model: str | None = None
+    concurrency: int = 16
+    max_searches: int = 1
+    max_fetches: int = 0
+    budget_usd: Decimal | float | str | None = None
+    resume: bool = True
+    sources: bool = True
+    sample: int | None = None
+    progress: bool = True
+    provider: str | None = None
+    mode: str | None = None
+    cluster: Any = None
+
+    def __post_init__(self) -> None:
+        texts(model=self.model, provider=self.provider)
+        for name, least, default in (("concurrency", 1, 16), ("max_searches", 0, 1), ("max_fetches", 0, 0)):
+            object.__setattr__(self, name, at_least(least, name, getattr(self, name), default))
+        at_least(1, "sample", self.sample, 1)
+        money("budget_usd", self.budget_usd)
+
+
+def options_of(kind: Callable[..., T], *subject: Any, **given: Any) -> T:
+    """Return the options that were given.
+
+    Raises:
+        ConfigError: there is no option of that name, or a value is not allowed.
+    """
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"there is no option {name!r}{did_you_mean(name, known)}; the options are {', '.join(known)}")
+    return kind(*subject, **given)
+
+
+def with_signature_of(kind: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function that passes its arguments on to `kind` the signature of it, for `help` and for type checkers."""
+
+    def sign(function: Callable[..., R]) -> Callable[P, R]:
+        returned = inspect.signature(function).return_annotation
+        function.__signature__ = inspect.signature(kind).replace(return_annotation=returned)  # type: ignore[attr-defined]
+        return function
+
+    return sign
 
 
 def text(name: str, value: object, such_as: str = "") -> str:

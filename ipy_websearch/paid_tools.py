@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.loop.prompts import STANDARD
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens
@@ -64,7 +64,7 @@ def search_price(router: SearchRouter, provider: str | None, count: int, *, wors
 def offered(
     kit: Kit,
     tools: str | Sequence[str],
-    credentials: Credentials,
+    keys: Keys,
     platform: Platform,
     model: str,
     limits: Limits,
@@ -78,7 +78,7 @@ def offered(
     names, native = without_native(tools)
     if kit.research and "read_research" not in names:
         names = [*names, "read_research"]
-    ours = build_tools(names, kit.makers(), credentials)
+    ours = build_tools(names, kit.makers(), keys)
     server: tuple[Definition, ...] = ()
     if native:
         server = server_tools(model, platform, limits.max_searches, kit.defaults)

@@ -1,22 +1,32 @@
-"""The composition root: one session ties settings, keys, engines, the model, the ledger and the conversation together.
+"""One session: settings, keys, providers, the model, the ledger and the conversation of one kernel, put together.
 
-Nothing is opened when a session is made; each part opens at its first use. A session may be used from several event loops
-(the background one behind the blocking functions, the notebook's own): clients belong to the loop that runs.
+Nothing is opened when a session is made; each part opens at its first use, on the background loop (`background`), where all
+work runs. Its coroutines can be awaited on any event loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.ask_run import AskRun, paid_sleep
 from ipy_websearch.booking import Booking, add_money
-from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchError
+from ipy_websearch.budgets import Budgets
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, WebSearchError
 from ipy_websearch.estimate import Estimate, estimate_of
+from ipy_websearch.events import Event, Finished, Money
+from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.client import HttpClient
+from ipy_websearch.keys import Keys
+from ipy_websearch.ledger import Ledger
 from ipy_websearch.loop.history import trimmed
 from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.prompts import system_prompt
@@ -25,32 +35,46 @@ from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import context_window, model_id, unknown_note
 from ipy_websearch.model.requests import estimate_tokens
-from ipy_websearch.options import as_tuple, text, texts, whole
+from ipy_websearch.options import AskOptions, EnrichOptions, as_tuple, moment, options_of, text, texts, whole
 from ipy_websearch.paid_tools import native_searches, offered, search_price
-from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.price_file import PriceRow
+from ipy_websearch.pricing import is_at_hand, model_cost, price_table
+from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.providers.goggle_catalogue import resolve
-from ipy_websearch.results import Answer, Page, SearchResults
-from ipy_websearch.settings import OFFLINE_MODEL, WebSearch
-from ipy_websearch.taping import Tapes
+from ipy_websearch.providers.router import SearchRouter
+from ipy_websearch.purse import CeilingPurse
+from ipy_websearch.results import Answer, Page, PanelShelf, SearchResults
+from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, data_dir, load_settings, settings_dir
+from ipy_websearch.text import plain
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.base import Tool
 from ipy_websearch.tools.kit import Kit
+from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ipy_websearch.cassette.recording import Recording
     from ipy_websearch.enrichment.run import Enrichment
+    from ipy_websearch.enrichment.store import Store
+    from ipy_websearch.extract.reader import PageReader
+    from ipy_websearch.frames import CostFrame
+    from ipy_websearch.providers.local_index import LocalIndex
 
 KEPT_ANSWERS = 50
 HISTORY_SHARE = 0.6
-"""The share of what a model can read that an earlier conversation may take."""
+"""The share of a model's context window that an earlier conversation may take."""
+
+CONTACT = "a Jupyter extension; contact: the user of this notebook"
 
 
-class Session(Tapes):
+class Session:
     """Everything that belongs together between two restarts of a kernel.
 
-    Its methods are coroutines: `answer = await session.ask("…")`. The module's functions of the same names block.
+    Its methods are coroutines: `answer = await session.ask("…")`. The module's functions of the same names block. `id` names
+    it in the ledger, `answers` is the conversation, `spent_usd` what it cost (None once a price was unknown), `recording` the
+    cassette that is being recorded or replayed. `notebook` is the name in its ledger rows; None: what the front end tells.
 
     >>> import asyncio
     >>> asyncio.run(Session().search("moons of Mars", provider="local"))[0].title
@@ -58,61 +82,143 @@ class Session(Tapes):
     """
 
     def __init__(self, settings: WebSearch | None = None, *, folder: Path | None = None) -> None:
-        super().__init__(settings, folder=folder)
+        self.folder = folder or Path.cwd()
+        self.settings = settings or load_settings(self.folder)
+        self.keys = Keys(settings_dir(), self.folder / ".env")
+        self.panels = PanelShelf()
         self.answers: list[Answer] = []
+        self.recording: Recording | None = None
+        self.download: Any = None  # gets a page's bytes in place of `http.download.download`
+        self.id = uuid.uuid4().hex[:12]
+        self.started = datetime.now(UTC)
+        self.notebook: str | None = None
+        self.budgets = Budgets(lambda: self.settings, lambda: self.ledger)
+        self.spent_usd: Money = Decimal(0)
+        self._counted_from: datetime | None = None
 
-    # --- what it does -----------------------------------------------------------------------------------------------
+    # --- parts, opened at first use ---------------------------------------------------------------------------------
+
+    @cached_property
+    def http(self) -> HttpClient:
+        """The client for search providers."""
+        return HttpClient(user_agent=user_agent(), secrets=self.keys.secrets)
+
+    @cached_property
+    def cache(self) -> Cache:
+        """Earlier searches and pages."""
+        return Cache(data_dir() / "cache.sqlite")
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """One row for each paid call."""
+        return Ledger(data_dir() / "ledger.sqlite", redact=self.redact)
+
+    @cached_property
+    def enrich_store(self) -> Store:
+        """The values that enrichments found."""
+        from ipy_websearch.enrichment.store import Store
+
+        return Store(data_dir() / "enrich.sqlite")
+
+    @cached_property
+    def prices(self) -> list[PriceRow]:
+        """The providers' prices. A mistake in the user's own price file shows here, before anything is spent.
+
+        Raises:
+            ConfigError: the file cannot be read; the message names the line or field.
+        """
+        return price_table()
+
+    @cached_property
+    def router(self) -> SearchRouter:
+        """The chain of providers."""
+        return SearchRouter(
+            ProviderContext(self.http, self.keys, data_dir()),
+            cache=self.cache,
+            cache_ttl_s=lambda: self.settings.cache_ttl_s,
+            search_tools=lambda: self.settings.search_tools,
+        )
+
+    @cached_property
+    def index(self) -> LocalIndex:
+        """The local index: the embedded articles and the user's folders."""
+        from ipy_websearch.providers.local import LocalProvider
+
+        provider = self.router.provider("local")
+        assert isinstance(provider, LocalProvider)
+        return provider.index
+
+    @cached_property
+    def reader(self) -> PageReader:
+        """Reads pages."""
+        from ipy_websearch.extract.reader import PageReader
+        from ipy_websearch.extract.worker import ExtractionWorker
+
+        return PageReader(
+            cache=self.cache,
+            user_agent=user_agent(),
+            cache_ttl_s=self.settings.cache_ttl_s,
+            local=lambda url: self.index.document(url),
+            worker=ExtractionWorker(),
+            download=self.download,
+        )
+
+    @cached_property
+    def claude(self) -> ModelClient:
+        """The model behind the Messages API."""
+        return ModelClient(
+            api_key=lambda: self.keys.get("ANTHROPIC_API_KEY"),
+            platform=lambda: self.settings.platform,
+            redact=self.redact,
+        )
+
+    @cached_property
+    def offline_model(self) -> ModelClient:
+        """The built-in model."""
+        return ModelClient(api_key=lambda: None, offline=True)
+
+    def redact(self, text: str) -> str:
+        """Return `text` with every key that the session can find replaced by "[key]"."""
+        for secret in self.keys.secrets():
+            text = text.replace(secret, "[key]")
+        return text
+
+    @property
+    def has_model_key(self) -> bool:
+        """Whether questions can go to a real model: there is a key, a token, or a server that wants none.
+
+        During a replay the cassette decides: it has answers of a model, or was recorded with the built-in one.
+        """
+        recorded = self.recording.has_model if self.recording else None
+        if recorded is not None:
+            return recorded
+        if self.keys.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"):
+            return True
+        own_server = bool(os.environ.get("ANTHROPIC_BASE_URL")) and not self.claude.platform.server_tools
+        return own_server or self.settings.platform not in ("", "anthropic")
+
+    # --- searching and reading --------------------------------------------------------------------------------------
 
     def search_request(self, query: str, **options: Any) -> SearchRequest:
-        """Return the request for a search with this session's settings for all that `options` leave open (None).
+        """Return the request for a search; options that are None are as the settings say.
 
         Raises:
             ConfigError: a value is not allowed; nothing was sent.
         """
         settings = self.settings
         given = {name: value for name, value in options.items() if value is not None}
-        goggles = given.pop("goggles", ())
         texts(**{name: given.get(name) for name in ("freshness", "country", "language", "safe_search")})
-        return SearchRequest(
-            text("query", query, "moons of Mars"),
-            count=whole("count", given.pop("count", settings.count)),
-            country=given.pop("country", settings.country),
-            language=given.pop("language", settings.language),
-            safe_search=given.pop("safe_search", settings.safe_search),
-            allowed_domains=as_tuple(given.pop("allowed_domains", ()), "allowed_domains"),
-            blocked_domains=as_tuple(given.pop("blocked_domains", ()), "blocked_domains"),
-            goggles=tuple(resolve(goggle) for goggle in as_tuple(goggles, "goggles")),
-            **given,
-        )
+        defaults = {name: getattr(settings, name) for name in ("count", "country", "language", "safe_search")}
+        given = {**defaults, **given, "count": whole("count", given.get("count", settings.count))}
+        for name in ("allowed_domains", "blocked_domains", "goggles"):
+            given[name] = as_tuple(given.get(name, ()), name)
+        given["goggles"] = tuple(resolve(goggle) for goggle in given["goggles"])
+        return options_of(SearchRequest, text("query", query, "moons of Mars"), **given)
 
-    async def search(
-        self,
-        query: str,
-        *,
-        count: int | None = None,
-        provider: str | None = None,
-        freshness: str | None = None,
-        country: str | None = None,
-        language: str | None = None,
-        safe_search: Literal["off", "moderate", "strict"] | None = None,
-        allowed_domains: Sequence[str] = (),
-        blocked_domains: Sequence[str] = (),
-        goggles: str | Sequence[str] | None = None,
-        fresh: bool = False,
-    ) -> SearchResults:
-        """Search the web; see `ipy_websearch.search` for the arguments and errors."""
-        request = self.search_request(
-            query,
-            count=count,
-            freshness=freshness,
-            country=country,
-            language=language,
-            safe_search=safe_search,
-            allowed_domains=allowed_domains,
-            blocked_domains=blocked_domains,
-            goggles=goggles,
-        )
-        (engine, said), _ = self._engine_to_ask(provider), self.prices
+    async def search(self, query: str, *, provider: str | None = None, fresh: bool = False, **options: Any) -> SearchResults:
+        """Search the web; see `ipy_websearch.search` for the options and errors."""
+        request = self.search_request(query, **options)
+        (engine, said), _ = self._provider_to_ask(provider), self.prices
         purse = self.budgets.purse("", None, answers=False)
         expected = search_price(self.router, engine, request.count, worst=self.budgets.room() is not None)
         if expected and not fresh and self.router.has(request, engine):
@@ -131,7 +237,7 @@ class Session(Tapes):
             purse.paid(expected, charges)
             booking.charges(charges, status=status)
             self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
-        results = self.as_replayed(results)
+        results = self.recording.marked(results) if self.recording else results
         return replace(results, notices=(*said, *results.notices)) if said else results
 
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
@@ -140,101 +246,77 @@ class Session(Tapes):
         lines = None if limit is None else whole("limit", limit)
         return await self.reader.read(url, offset=whole("offset", offset), limit=lines, fresh=fresh)
 
-    def enrichment(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> Enrichment:
-        """Return an enrichment, planned and not yet run; it takes the arguments of `enrich`."""
-        from ipy_websearch.enrichment.start import start
-
-        self.forget_miss()
-        return start(self, frame, columns, **options)
-
-    async def enrich(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
-        """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for the arguments and errors."""
-        from ipy_websearch.enrichment.start import enrich
-
-        return await enrich(self.enrichment, frame, columns, **options)
+    # --- asking -----------------------------------------------------------------------------------------------------
 
     async def ask(self, question: str, **options: Any) -> Answer:
-        """Answer a question; see `ipy_websearch.ask` for the arguments and errors."""
+        """Answer a question; see `ipy_websearch.ask` for the options and errors."""
         run = self.start(question, **options)
         async for _ in run:
             pass
         assert run.answer is not None
         return run.answer
 
-    def start(
-        self,
-        question: str,
-        *,
-        model: str | None = None,
-        tools: str | Sequence[str] | None = None,
-        provider: str | None = None,
-        max_searches: int | None = None,
-        max_steps: int | None = None,
-        budget_usd: Decimal | float | str | None = None,
-        timeout_s: float | None = None,
-        allowed_domains: Sequence[str] = (),
-        blocked_domains: Sequence[str] = (),
-        columns: str | Mapping[str, type] | Sequence[str] | None = None,
-        system: str | None = None,
-        follow: bool = False,
-        fresh: bool = False,
-        sends: bool = True,
-    ) -> AskRun:
-        """Return a run that answers the question while its events are iterated over; with `sends` False, only to estimate it.
+    def start(self, question: str, **options: Any) -> AskRun:
+        """Return a run that answers the question while its events are iterated over; the options are those of `ask`.
 
         Raises:
             ConfigError: an option is wrong, or the question is empty; nothing was sent.
             MissingKeyError: a model was asked for by name and there is no key for it.
         """
-        texts(model=model, provider=provider, system=system)
-        if not text("question", question, "How many moons does Mars have?").strip():
-            raise ConfigError("there is no question; write it behind the options (in a cell: %%ask, then the question)")
+        return self._prepared(options_of(AskOptions, question, **options))
+
+    def estimate(self, question: str, **options: Any) -> Estimate:
+        """Return what a question may cost and use, with the same options as `ask`; nothing is sent.
+
+        Raises:
+            ConfigError: an option is wrong. MissingKeyError: a provider was named without a key; a model needs none here.
+        """
+        loop = self.rehearsed(question, **options)
+        budget = loop.job.limits.budget_usd
+        searching = next((tool.price for tool in loop.job.tools if tool.counts_as_search), ())
+        purse = self.budgets.purse(loop.job.model, budget, server_searches=native_searches(loop.job.server_tools))
+        return estimate_of(loop, purse, searching, self.budgets.room(budget))
+
+    def rehearsed(self, question: str, **options: Any) -> AnswerLoop:
+        """Return the loop that would answer a question, to look at what it would send; see `estimate` for the errors."""
+        return self._prepared(options_of(AskOptions, question, **options), sends=False).loop
+
+    def reset(self) -> None:
+        """Forget the conversation; the ledger and the panels stay."""
+        self.answers.clear()
+
+    def _prepared(self, asked: AskOptions, *, sends: bool = True) -> AskRun:
+        """Return the run for a question; with `sends` False it is only looked at, and the model needs no key."""
         settings, _ = self.settings, self.prices
-        client, name = self._client_for(model, sends)
-        limits = self.limits(max_searches, max_steps, budget_usd, timeout_s)
-        wanted, fallback = self._engine_to_ask(provider)
-        defaults = self.search_request("placeholder", allowed_domains=allowed_domains, blocked_domains=blocked_domains)
-        history, forgotten = self._history(name) if follow else ((), ())
-        table, kit = parse_columns(columns) if columns is not None else None, self._kit(defaults, wanted, fresh)
-        asked = tools if tools is not None else settings.tools
-        offer = offered(kit, asked, self.credentials, client.platform, name, limits, self.budgets.room(limits.budget_usd))
+        client, name = self._client_for(asked.model, sends)
+        limits = asked.limits(settings)
+        wanted, fallback = self._provider_to_ask(asked.provider)
+        domains = {"allowed_domains": asked.allowed_domains, "blocked_domains": asked.blocked_domains}
+        history, forgotten = self._history(name) if asked.follow else ((), ())
+        table = parse_columns(asked.columns) if asked.columns is not None else None
+        kit = self._kit(self.search_request("placeholder", **domains), wanted, asked.fresh)
+        tools = asked.tools if asked.tools is not None else settings.tools
+        offer = offered(kit, tools, self.keys, client.platform, name, limits, self.budgets.room(limits.budget_usd))
+        extra = filter(None, (TABLE_PROMPT if table else "", asked.system))
         job = Job(
-            question=question,
+            question=asked.question,
             model=name,
-            system=_prompt(offer.names, TABLE_PROMPT if table else "", system or ""),
+            system=system_prompt(date.today(), "\n\n".join(extra), offer.names),
             tools=offer.tools,
             server_tools=offer.server_tools,
             history=history,
             limits=limits,
             max_tokens=settings.max_tokens,
             columns=table,
-            known_urls=frozenset(addresses_in(question).union(*(addresses_of(message) for message in history))),
+            known_urls=frozenset(addresses_in(asked.question).union(*(addresses_of(message) for message in history))),
         )
         purse = self.budgets.purse(name, limits.budget_usd, server_searches=native_searches(offer.server_tools))
         named = "" if client.platform.other_models else unknown_note(name)
         notices = [*filter(None, [named]), *fallback, *offer.notices, *forgotten]
         loop = AnswerLoop(client, job, self.panels, purse, sleep=paid_sleep(purse), notices=notices)
-        if follow:
+        if asked.follow:
             loop.follow(self.answers[-1])
-        return AskRun(loop, self.booking(question), self._keep, purse)
-
-    def estimate(self, question: str, **options: Any) -> Estimate:
-        """Return what a question may cost and use, with the same options as `ask`; nothing is sent.
-
-        Raises:
-            ConfigError: an option is wrong. MissingKeyError: an engine was named without a key; a model needs none here.
-        """
-        loop = self.start(question, sends=False, **options).loop
-        budget = loop.job.limits.budget_usd
-        searching = next((tool.price for tool in loop.job.tools if tool.counts_as_search), ())
-        purse = self.budgets.purse(loop.job.model, budget, server_searches=native_searches(loop.job.server_tools))
-        return estimate_of(loop, purse, searching, self.budgets.room(budget))
-
-    def reset(self) -> None:
-        """Forget the conversation; the ledger and the panels stay."""
-        self.answers.clear()
-
-    # --- how --------------------------------------------------------------------------------------------------------
+        return AskRun(loop, self.booking(asked.question), self._keep, purse)
 
     def _client_for(self, model: str | None, sends: bool) -> tuple[ModelClient, str]:
         """Return the client and the id for a model's name; None is the setting, or the offline model without a key."""
@@ -244,14 +326,14 @@ class Session(Tapes):
         if self.has_model_key or (model and not sends):  # what it would cost can be known without a key
             return self.claude, name
         if model:
-            raise self.credentials.missing("ANTHROPIC_API_KEY")
+            raise self.keys.missing("ANTHROPIC_API_KEY")
         return self.offline_model, OFFLINE_MODEL
 
-    def _engine_to_ask(self, provider: str | None) -> tuple[str | None, tuple[str, ...]]:
-        """Return the engine that searches go to (None: the chain) and what the reader should know of the choice.
+    def _provider_to_ask(self, provider: str | None) -> tuple[str | None, tuple[str, ...]]:
+        """Return the provider that searches go to (None: the chain) and what the reader should know of the choice.
 
         Raises:
-            ConfigError: the engine cannot be asked.
+            ConfigError: the provider cannot be asked.
         """
         texts(provider=provider)
         wanted, notices = engine_to_ask(provider, self.settings.provider, self.settings.search_tools)
@@ -260,7 +342,7 @@ class Session(Tapes):
         return wanted, notices
 
     def _kit(self, defaults: SearchRequest, provider: str | None, fresh: bool) -> Kit:
-        """Return what the tools of one question are made of."""
+        """Return the parts for the tools of one question."""
         ttl_s = self.settings.cache_ttl_s
         research = self._research if self.settings.research_root else None
         return Kit(self.router, lambda: self.reader, self.cache, lambda: ttl_s, defaults, provider, fresh, research)
@@ -268,7 +350,16 @@ class Session(Tapes):
     def _research(self) -> Tool:
         from ipy_websearch.tools.read_research import read_research_tool
 
-        return read_research_tool(self.settings.research_root, self.http, self.credentials, base=self.folder)
+        return read_research_tool(self.settings.research_root, self.http, self.keys, base=self.folder)
+
+    def _history(self, model: str) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
+        """Return the conversation so far, as much of it as the model can read, and a notice of the part left out."""
+        if not self.answers:
+            raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
+        most = int(context_window(model) * HISTORY_SHARE)
+        kept, dropped = trimmed([dict(m) for m in self.answers[-1].messages], most, lambda m: estimate_tokens({"messages": m}))
+        oldest = "turn was" if dropped == 1 else f"{dropped} turns were"
+        return tuple(kept), ((f"the conversation is long: its oldest {oldest} left out",) if dropped else ())
 
     def _keep(self, booking: Booking, answer: Answer | None) -> Answer | None:
         """Add a question's cost to the session's, and its answer, if there is one, to the conversation."""
@@ -281,16 +372,233 @@ class Session(Tapes):
         del self.answers[:-KEPT_ANSWERS]
         return answer
 
-    def _history(self, model: str) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
-        """Return the conversation so far, as much of it as the model can read, and what was left out."""
-        if not self.answers:
-            raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
-        most = int(context_window(model) * HISTORY_SHARE)
-        kept, dropped = trimmed([dict(m) for m in self.answers[-1].messages], most, lambda m: estimate_tokens({"messages": m}))
-        oldest = "turn was" if dropped == 1 else f"{dropped} turns were"
-        return tuple(kept), ((f"the conversation is long: its oldest {oldest} left out",) if dropped else ())
+    # --- enriching --------------------------------------------------------------------------------------------------
+
+    def enrichment(self, frame: Any, columns: Mapping[str, Any], **options: Any) -> Enrichment:
+        """Return an enrichment, planned and not yet run; it takes the options of `enrich`."""
+        from ipy_websearch.enrichment.start import start
+
+        if self.recording:
+            self.recording.forget_miss()
+        return start(self, options_of(EnrichOptions, frame, columns, **options))
+
+    async def enrich(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
+        """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for the options and errors."""
+        from ipy_websearch.enrichment.start import enrich
+
+        return await enrich(self.enrichment(frame, columns, **options))
+
+    # --- money ------------------------------------------------------------------------------------------------------
+
+    def booking(self, question: str) -> Booking:
+        """Return the booking of a new question (or search) of this session."""
+        booking = Booking(self.ledger, self.id, uuid.uuid4().hex[:12], question, self.notebook_name)
+        return self.recording.attach(booking) if self.recording else booking
+
+    def cost(
+        self, *, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None
+    ) -> CostFrame:
+        """Return the session's spending, one row for each ledger entry; see `ipy_websearch.cost`."""
+        from ipy_websearch.ledger_costs import cost_frame
+
+        later = None if since is None else moment("since", since, datetime.now(UTC))
+        everything = everything or (later is not None and later <= self.started)
+        frame = cost_frame(self.ledger, by=by, **self._scope(everything, later))
+        if frame.summary is not None and not everything and since is None and self.budgets.room() is not None:
+            frame.summary = replace(frame.summary, cut_off_usd=self.budgets.session.cut_off)
+        return frame
+
+    def cost_curve(self, *, everything: bool = False, since: datetime | None = None) -> list[tuple[datetime, str, Decimal]]:
+        """Return (moment, kind of call, US dollars that it added) in the order of time, in at most 500 steps."""
+        return self.ledger.curve(**self._scope(everything, since))
+
+    def reset_cost(self) -> None:
+        """Start the session's count of costs, and its budget, anew; the rows stay in the ledger."""
+        self._counted_from = datetime.now(UTC)
+        self.spent_usd = Decimal(0)
+        self.budgets.session.begin_anew()
+
+    def _scope(self, everything: bool, since: datetime | None) -> dict[str, Any]:
+        """Return session and moment for a report: of this session what came after the last reset of its count."""
+        if since is not None and since.tzinfo is None:
+            since = since.replace(tzinfo=UTC)
+        moments = [at for at in (since, None if everything else self._counted_from) if at is not None]
+        return {"session": None if everything else self.id, "since": max(moments, default=None)}
+
+    @property
+    def notebook_name(self) -> str:
+        """The notebook's path or name, "" when nothing tells it.
+
+        Jupyter Server gives kernels JPY_SESSION_NAME; VS Code and JupyterLab put a name among the user's variables, which a
+        shell that loaded the extension has: it is the settings' parent.
+        """
+        variables = getattr(getattr(self.settings, "parent", None), "user_ns", None)
+        variables = variables if isinstance(variables, Mapping) else {}
+        told = (variables.get("__vsc_ipynb_file__"), variables.get("__session__"), os.environ.get("JPY_SESSION_NAME"))
+        front_end = next((name for name in told if isinstance(name, str) and name), "")
+        return front_end if self.notebook is None else self.notebook
+
+    # --- recording --------------------------------------------------------------------------------------------------
+
+    def record(self, path: str | Path, *, append: bool = False, force: bool = False) -> Recording:
+        """Record everything that models, providers and pages are sent and answer, without keys, into one readable file.
+
+        It goes on until `stop_recording()`, or the end of the `with` block (`aclose()` closes connections, not the cassette).
+        `append` continues an existing file, `force` replaces it. The built-in offline model is not recorded: a replay runs it
+        again, over the recorded searches. Nor are calls of intercepted clients, which are their owner's, and Message Batches,
+        which are refused.
+
+        >>> from ipy_websearch import Session
+        >>> with Session().record("example.cassette") as recording:
+        ...     print(recording)
+        <recording example.cassette>
+
+        Raises:
+            ConfigError: the file exists or cannot be written, or a cassette is running.
+        """
+        from ipy_websearch.cassette.recording import Recording
+
+        if self.recording is not None:
+            raise self._running()
+        self.recording = Recording.record(self, path, append=append, force=force)
+        return self.recording
+
+    def replay(self, path: str | Path, *, instant: bool = False) -> Recording:
+        """Answer everything from a cassette, without keys, network or costs; a replay that is running starts again.
+
+        Replies come at the recorded pace, or at once (`instant`).
+
+        >>> from ipy_websearch import Session
+        >>> with Session().record("played.cassette"), Session().replay("played.cassette", instant=True) as recording:
+        ...     print(recording)
+        <replaying played.cassette>
+
+        Raises:
+            ConfigError: there is no such cassette, a line of it cannot be read, or one is being recorded.
+        """
+        from ipy_websearch.cassette.recording import Recording
+
+        if self.recording is not None and not self.recording.replayed_from:
+            raise self._running()
+        self.recording = Recording.replay(self, path, instant=instant)
+        return self.recording
+
+    def stop_recording(self) -> Recording | None:
+        """Stop recording or replaying and put everything back as it was; return what ran, None when nothing did."""
+        stopped = self.recording
+        if stopped is not None:
+            stopped.stop()
+        return stopped
+
+    @property
+    def replayed_from(self) -> str:
+        """The name of the cassette that is replayed, "" when none is."""
+        return self.recording.replayed_from if self.recording else ""
+
+    def _running(self) -> ConfigError:
+        assert self.recording is not None
+        doing = "replayed" if self.replayed_from else "recorded"
+        return ConfigError(f"{self.recording.path} is being {doing} already; `%websearch stop` ends that")
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        for name in ("http", "claude", "offline_model"):
+            if name in self.__dict__:
+                await getattr(self, name).aclose()
 
 
-def _prompt(tools: Sequence[str], *extra: str) -> str:
-    """Return the system prompt for these tools, with the further instructions at its end."""
-    return system_prompt(date.today(), "\n\n".join(filter(None, extra)), tools)
+Keep = Callable[[Booking, Answer | None], Answer | None]
+
+
+def paid_sleep(purse: CeilingPurse) -> Callable[[float], Awaitable[None]]:
+    """Return the wait before a failed request is sent again: its worst case is reserved once more first.
+
+    Raises (when awaited):
+        BudgetExceededError: there is not enough money to send it again.
+    """
+
+    async def sleep(seconds: float) -> None:
+        if problem := purse.again():
+            raise BudgetExceededError(f"the model did not answer, and {problem}")
+        await asyncio.sleep(seconds)
+
+    return sleep
+
+
+class AskRun:
+    """Iterate over it for its events; then `answer` is there.
+
+    `keep` takes the booking and the finished answer into the session and returns the answer with the session's cost. When
+    the iteration is cancelled, `interrupted()` books what was spent and gives the answer so far.
+    """
+
+    def __init__(self, loop: AnswerLoop, booking: Booking, keep: Keep, purse: CeilingPurse) -> None:
+        self.loop = loop
+        self.booking = booking
+        self._purse = purse
+        booking.holds = True
+        self.answer: Answer | None = None
+        self._keep_in_session = keep
+
+    @property
+    def question(self) -> str:
+        """The question, variables put in."""
+        return self.loop.job.question
+
+    @property
+    def offline(self) -> bool:
+        """Whether the built-in model answers."""
+        return self.loop.client.offline
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        if not is_at_hand(self.loop.job.model):  # look it up while the model thinks, not on the event loop
+            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
+        events = self.loop.events()
+        try:
+            async for event in events:
+                self.booking.take(event)
+                if isinstance(event, Finished):
+                    self.booking.written()
+                    self.booking.check()
+                yield Finished(self._keep(event.answer)) if isinstance(event, Finished) else event
+        except ModelError as exc:
+            if exc.partial is not None:
+                exc.partial = self._keep(exc.partial)
+            raise
+        except asyncio.CancelledError:
+            self.interrupted()
+            raise
+        finally:
+            await events.aclose()  # type: ignore[attr-defined]
+            self._book_the_rest()
+            if self.answer is None:
+                self._keep_in_session(self.booking, None)
+
+    def interrupted(self) -> Answer:
+        """Book what a cut-off request has used and return the answer so far, with `limit` "interrupted"."""
+        if self.answer is None:
+            self._book_the_rest()
+            self._keep(self.loop.partial("interrupted"))
+        assert self.answer is not None
+        return self.answer
+
+    def _book_the_rest(self) -> None:
+        """Book what was sent and has not come to its end, and give back the money that was held for it."""
+        if booked := self.loop.interrupted():
+            self.booking.take(booked)
+        self.booking.written()
+        self.booking.charges(self._purse.close(), status="interrupted")
+        self.booking.written()
+
+    def _keep(self, answer: Answer) -> Answer:
+        facts = {"cost_usd": self.booking.cost_usd, "replayed_from": self.booking.replayed_from}
+        full = replace(answer, trace=tuple(self.booking.steps), **facts)  # type: ignore[arg-type]
+        self.answer = self._keep_in_session(self.booking, full) or full
+        return self.answer
+
+
+def user_agent() -> str:
+    """Return our name, version and whom to ask (Wikipedia's etiquette, meta.wikimedia.org/wiki/User-Agent_policy, wants both);
+    `IPY_WEBSEARCH_CONTACT` puts an address of your own there."""
+    contact = plain(os.environ.get("IPY_WEBSEARCH_CONTACT", "")) or CONTACT
+    return f"ipy_websearch/{version('ipy_websearch')} ({contact}) httpx"

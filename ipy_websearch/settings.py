@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -229,13 +229,13 @@ def settings_dir() -> Path:
     return Path(platformdirs.user_config_dir("ipy_websearch", appauthor=False))
 
 
-def base_url(variable: str, default: str) -> str:
+def base_url(variable: str, default: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return scheme, host and prefix of a service: the environment variable or the default, without a final slash.
 
     Raises:
         ConfigError: the value is not an http or https address, or carries a user name or a query.
     """
-    value = (os.environ.get(variable) or default).strip().rstrip("/")
+    value = (environ.get(variable) or default).strip().rstrip("/")
     if not _is_base(value):
         shown = re.sub(r"//.*@", "//***@", value)
         wanted = "an http:// or https:// address without a user name, ? and #"

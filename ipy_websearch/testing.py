@@ -36,7 +36,7 @@ from ipy_websearch.errors import FetchError, ModelError, ProviderError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.offline.brain import Reply, reply_to
@@ -207,7 +207,7 @@ class _NoNetwork(HttpClient):
 
 
 @dataclass(slots=True)
-class _Keys(Credentials):
+class _Keys(Keys):
     """Keys of the session alone: those of the machine are not looked at."""
 
     def find(self, name: str) -> tuple[str, str] | None:
@@ -222,8 +222,8 @@ class _Session(Session):
         super().__init__(settings_in_force())
         self._web = web
         self._folder = tempfile.TemporaryDirectory(prefix="ipy_websearch_", ignore_cleanup_errors=True)
-        self.credentials = _Keys(Path(self._folder.name))
-        self.credentials.set("anthropic", "key-of-the-fake-web")
+        self.keys = _Keys(Path(self._folder.name))
+        self.keys.set("anthropic", "key-of-the-fake-web")
         self.download = web.download
         self.http = _NoNetwork(user_agent="ipy_websearch.testing")
         self.cache, self.ledger, self.enrich_store = Cache(None), Ledger(None, redact=self.redact), Store(None)
@@ -231,7 +231,7 @@ class _Session(Session):
 
     @cached_property
     def router(self) -> SearchRouter:
-        context = ProviderContext(self.http, self.credentials, Path(self._folder.name))
+        context = ProviderContext(self.http, self.keys, Path(self._folder.name))
         ttl_s, named = (lambda: self.settings.cache_ttl_s), (lambda: self.settings.search_tools)
         router = _Router(context, cache=self.cache, cache_ttl_s=ttl_s, search_tools=named)
         router._engines[_ENGINE.name] = FakeEngine(self._web)

@@ -55,9 +55,9 @@ def new_kernel() -> None:
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, after: int = 1) -> None:
     """Let the next call be interrupted after so many looks at its progress."""
-    from ipy_websearch import enriching
+    from ipy_websearch import api
 
-    waited = enriching.wait
+    waited = api.wait
     ticks = iter([False] * after + [True])
 
     def interrupted(*args: Any) -> Any:
@@ -65,7 +65,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, after: int = 1) -> None:
             raise KeyboardInterrupt
         return waited(*args)
 
-    monkeypatch.setattr(enriching, "wait", interrupted)
+    monkeypatch.setattr(api, "wait", interrupted)
 
 
 def test_rows_are_filled_at_half_the_price(messages_api: Any) -> None:

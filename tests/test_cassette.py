@@ -528,7 +528,7 @@ def test_a_line_that_cannot_be_read_is_named(lesson: Any, old: str, new: str, sa
     error = lesson.shell.run(f"%websearch replay {TAPE}").error
     assert isinstance(error, ConfigError) and says in str(error) and TAPE in str(error)
     assert f"line {number}:" in str(error) or says.startswith(("no cassette", "an entry"))
-    assert api.session().tape is None
+    assert api.session().recording is None
 
 
 def test_a_file_that_is_none_is_refused(shell: Any) -> None:
@@ -594,18 +594,18 @@ def test_python_has_the_same_doors(messages_api: Any, brave_api: Any, monkeypatc
             await session.aclose()
 
     teacher = Session()
-    parts = (teacher.http, teacher.claude, teacher.router, teacher.cache, teacher.credentials)
-    with teacher.record("t.cassette") as taping:
-        assert taping.path == Path("t.cassette") and "recording" in repr(taping)
+    parts = (teacher.http, teacher.claude, teacher.router, teacher.cache, teacher.keys)
+    with teacher.record("t.cassette") as recording:
+        assert recording.path == Path("t.cassette") and "recording" in repr(recording)
         recorded = asyncio.run(ask(teacher))
-    assert parts == (teacher.http, teacher.claude, teacher.router, teacher.cache, teacher.credentials)
+    assert parts == (teacher.http, teacher.claude, teacher.router, teacher.cache, teacher.keys)
     for name in VARIABLES.split():
         monkeypatch.delenv(name, raising=False)
     student = Session()
     student.replay("t.cassette", instant=True)
     assert asyncio.run(ask(student)).text == recorded.text and student.spent_usd == 0
-    student.stop_tape()
-    assert student.tape is None and student.replayed_from == "" and not student.has_model_key
+    student.stop_recording()
+    assert student.recording is None and student.replayed_from == "" and not student.has_model_key
 
 
 def test_questions_at_the_same_time_find_their_own_answers(session: Session, messages_api: Any) -> None:
@@ -636,12 +636,12 @@ def test_unloading_and_the_end_of_a_session_stop_the_tape(lesson: Any) -> None:
     lesson.replay("%search moons of Mars")
     session = api.session()
     lesson.shell.run("%reload_ext ipy_websearch")
-    assert session.tape is None
+    assert session.recording is None
     lesson.shell.run(f"%websearch replay {TAPE}")
     background.run(session.aclose)
-    assert session.tape is not None  # connections alone were closed
+    assert session.recording is not None  # connections alone were closed
     api.end_session()
-    assert session.tape is None
+    assert session.recording is None
 
 
 def test_a_key_is_not_tried_and_no_other_client_is_answered_while_a_tape_plays(
@@ -662,7 +662,7 @@ def test_a_key_is_not_tried_and_no_other_client_is_answered_while_a_tape_plays(
     with pytest.raises(ConfigError, match=TAPE):
         client.messages.create(model="llama", max_tokens=9, messages=[{"role": "user", "content": "x"}], tools=tools)
     lesson.shell.run("%websearch stop")
-    assert api.session().credentials.get("ANTHROPIC_API_KEY") == "sk-ant-api03-another"
+    assert api.session().keys.get("ANTHROPIC_API_KEY") == "sk-ant-api03-another"
 
 
 def test_a_model_error_that_was_recorded_is_a_model_error(lesson: Any) -> None:

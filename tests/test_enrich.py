@@ -372,10 +372,10 @@ def test_an_interrupt_returns_the_frame_so_far(
     messages_api: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The stop button: nothing more is sent, finished rows are filled, the others say "interrupted"."""
-    from ipy_websearch import enriching
+    from ipy_websearch import api
 
     messages_api.behave(lambda body: (echo(body), delay(0 if company_in(body) < "C05" else 30)))
-    waited = enriching.wait
+    waited = api.wait
     ticks = iter([False, False, True])
 
     def interrupted(*args: Any) -> Any:
@@ -383,7 +383,7 @@ def test_an_interrupt_returns_the_frame_so_far(
             raise KeyboardInterrupt
         return waited(*args)
 
-    monkeypatch.setattr(enriching, "wait", interrupted)
+    monkeypatch.setattr(api, "wait", interrupted)
     start = time.monotonic()
     out = ipy_websearch.enrich(companies(*(f"C{n:02}" for n in range(50))), CEO, concurrency=8, **QUIET)
     assert time.monotonic() - start < 2.5

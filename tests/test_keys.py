@@ -96,7 +96,7 @@ def test_no_key_in_what_is_printed_logged_or_stored(
         "%search --provider brave ruby author",
         "%websearch status",
         "%cost",
-        "from ipy_websearch import api; api.session(), api.session().credentials, api.session().http",
+        "from ipy_websearch import api; api.session(), api.session().keys, api.session().http",
         "repr(api.session().__dict__)",
     ):
         ran = shell.run(cell)

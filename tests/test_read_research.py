@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.providers import folder
 from ipy_websearch.providers.documents import MAX_BYTES, Failure
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
@@ -72,7 +72,7 @@ class Place:
     def __init__(self, root: str, put: Callable[[str, bytes], None], github: GitHub, tmp_path: Path) -> None:
         self.root, self.put, self.github = root, put, github
         self.ideas = tmp_path / "ideas"
-        self.credentials = Credentials(tmp_path / "settings")
+        self.keys = Keys(tmp_path / "settings")
 
     @property
     def is_folder(self) -> bool:
@@ -81,7 +81,7 @@ class Place:
 
     def call(self, path: str) -> ToolOutput:
         """Return what the tool gives for a path."""
-        return call(read_research_tool(self.root, HttpClient(user_agent="test"), self.credentials), path)
+        return call(read_research_tool(self.root, HttpClient(user_agent="test"), self.keys), path)
 
     def read(self, path: str) -> dict[str, Any]:
         """Return the payload for a path."""
@@ -230,7 +230,7 @@ def test_returns_error_for_a_file_without_a_size_in_a_folder(tmp_path: Path) -> 
     """What a system announces as empty and fills when it is read (/proc) has no known size either."""
     if not Path("/proc/self/status").is_file():
         pytest.skip("there is no /proc here")
-    found = payload(call(read_research_tool("/proc/self", HttpClient(user_agent="t"), Credentials(tmp_path)), "status"))
+    found = payload(call(read_research_tool("/proc/self", HttpClient(user_agent="t"), Keys(tmp_path)), "status"))
     assert found["error_type"] == "api_error" and "0 were announced" in found["message"]
 
 
@@ -261,9 +261,7 @@ def rooted(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "outside" / "secret.md").write_text("the secret")
 
     def read(path: str) -> dict[str, Any]:
-        return payload(
-            call(read_research_tool(str(tmp_path / "root"), HttpClient(user_agent="t"), Credentials(tmp_path)), path)
-        )
+        return payload(call(read_research_tool(str(tmp_path / "root"), HttpClient(user_agent="t"), Keys(tmp_path)), path))
 
     return read
 
@@ -287,7 +285,7 @@ def test_the_root_itself_may_be_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.md").write_text("a")
     (tmp_path / "notes").symlink_to("real")
-    tool = read_research_tool("notes", HttpClient(user_agent="t"), Credentials(tmp_path), base=tmp_path)
+    tool = read_research_tool("notes", HttpClient(user_agent="t"), Keys(tmp_path), base=tmp_path)
     assert payload(call(tool, "a.md"))["ok"] and "'notes/'" in payload(call(tool, "notes/a.md"))["message"]
 
 
@@ -308,7 +306,7 @@ def test_pipes_sockets_and_files_on_the_way_are_refused_at_once(rooted: Any, tmp
 
 def test_devices_are_refused(tmp_path: Path) -> None:
     """/dev/zero never ends."""
-    tool = read_research_tool("/dev", HttpClient(user_agent="t"), Credentials(tmp_path))
+    tool = read_research_tool("/dev", HttpClient(user_agent="t"), Keys(tmp_path))
     for path in ("zero", "null", "tty"):
         assert payload(call(tool, path))["ok"] is False
 
@@ -376,7 +374,7 @@ def read_github(github: GitHub, tmp_path: Path) -> Any:
     """A function that reads a path below a GitHub root."""
 
     def read(path: str, root: str = "github:acme/research/docs@v1") -> dict[str, Any]:
-        return payload(call(read_research_tool(root, HttpClient(user_agent="t"), Credentials(tmp_path / "none")), path))
+        return payload(call(read_research_tool(root, HttpClient(user_agent="t"), Keys(tmp_path / "none")), path))
 
     return read
 
@@ -463,14 +461,14 @@ def test_a_root_that_is_none_is_a_setting_to_correct(root: str, tmp_path: Path) 
     """The error names the setting, its value and both forms."""
     (tmp_path / "file.txt").write_text("x")
     with pytest.raises(ConfigError, match="research_root") as caught:
-        read_research_tool(root, HttpClient(user_agent="t"), Credentials(tmp_path), base=tmp_path)
+        read_research_tool(root, HttpClient(user_agent="t"), Keys(tmp_path), base=tmp_path)
     assert "github:owner/repo/path@ref" in str(caught.value) and repr(root) in str(caught.value)
 
 
 def test_the_definition_tells_the_model_what_a_path_is(tmp_path: Path) -> None:
     """Between 1 and 200 characters, relative to a directory that is named."""
     (tmp_path / "ideas").mkdir()
-    tool = read_research_tool(str(tmp_path / "ideas"), HttpClient(user_agent="t"), Credentials(tmp_path))
+    tool = read_research_tool(str(tmp_path / "ideas"), HttpClient(user_agent="t"), Keys(tmp_path))
     found = tool.definition()
     assert found["name"] == "read_research" and '"ideas/"' in found["description"] and "ok: true" in found["description"]
     assert found["input_schema"]["required"] == ["path"]

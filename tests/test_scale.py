@@ -228,19 +228,19 @@ def test_a_lost_worker_costs_no_more_than_what_was_under_way(client: Any, server
 
 def test_an_interrupt_stops_all_workers(client: Any, server: EnrichServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """■ returns within two seconds what was filled; nothing more is sent; the next call fills the rest."""
-    from ipy_websearch import enriching
+    from ipy_websearch import api
 
     server.set(latency=0.1)
     before = asked(server)
-    waited = enriching.wait
+    waited = api.wait
 
     def interrupted(*args: Any) -> Any:
         if asked(server) - before > 30:
-            monkeypatch.setattr(enriching, "wait", waited)
+            monkeypatch.setattr(api, "wait", waited)
             raise KeyboardInterrupt
         return waited(*args)
 
-    monkeypatch.setattr(enriching, "wait", interrupted)
+    monkeypatch.setattr(api, "wait", interrupted)
     out = ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=10, **QUIET)
     sent, filled = asked(server) - before, int((out.enrich_status == "ok").sum())
     assert set(out.enrich_status) == {"ok", "interrupted"} and 10 < filled < 300

@@ -150,19 +150,19 @@ def test_an_interrupt_while_the_api_wants_silence_says_so(
     server: EnrichServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`retry-after: 500` on the first refusal: the bar and the report name it."""
-    from ipy_websearch import enriching
+    from ipy_websearch import api
 
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
-    waited, looks, before = enriching.wait, iter(range(5)), asked(server)
+    waited, looks, before = api.wait, iter(range(5)), asked(server)
 
     def interrupted(*args: Any) -> Any:
         if asked(server) - before > 10 and next(looks, None) is None:
-            monkeypatch.setattr(enriching, "wait", waited)
+            monkeypatch.setattr(api, "wait", waited)
             raise KeyboardInterrupt
         return waited(*args)
 
-    monkeypatch.setattr(enriching, "wait", interrupted)
+    monkeypatch.setattr(api, "wait", interrupted)
     server.set(cap=1, retry_after=500)
     try:
         out = ipy_websearch.enrich(companies(40), CEO, **(QUIET | {"progress": True}))

@@ -42,10 +42,10 @@ def test_searxng_takes_every_filter(engine: Callable[[str], Any]) -> None:
 
 def test_it_is_there_once_it_has_an_address(searxng: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an address it cannot be used, and the variable is named."""
-    credentials = context().credentials
-    assert availability(provider_info("searxng"), credentials) == (True, "no key needed; a server of your own")
+    keys = context().keys
+    assert availability(provider_info("searxng"), keys) == (True, "no key needed; a server of your own")
     monkeypatch.delenv("SEARXNG_BASE_URL")
-    assert availability(provider_info("searxng"), credentials)[0] is False
+    assert availability(provider_info("searxng"), keys)[0] is False
     with pytest.raises(ConfigError, match="SEARXNG_BASE_URL is not set"):
         search("searxng")
 

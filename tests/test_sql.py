@@ -394,13 +394,13 @@ def test_keys_are_set_for_the_session_and_shown_nowhere(messages_api: Any, con: 
     sql.register(con)
     secret = "sk-ant-very-secret-0123456789"
     said = con.execute("SELECT set_api_key(?)", [secret]).fetchall()[0][0]
-    assert said == "ANTHROPIC_API_KEY is set for this session." and api.session().credentials.get("anthropic") == secret
+    assert said == "ANTHROPIC_API_KEY is set for this session." and api.session().keys.get("anthropic") == secret
     messages_api.allow_refusals = True
     with pytest.warns(UserWarning, match="refused the key") as caught:
         con.sql("SELECT ask_ai('a', 'q?')").fetchall()
     with pytest.raises(duckdb.Error) as raised:
         con.execute("SELECT set_brave_api_key(?)", ["two words secret"])
-    texts = [str(caught[0].message), str(raised.value), repr(api.session().credentials)]
+    texts = [str(caught[0].message), str(raised.value), repr(api.session().keys)]
     texts += [path.read_bytes().decode("latin-1") for path in (tmp_path / "websearch").rglob("*") if path.is_file()]
     assert "not a key" in texts[1] and not any("very-secret" in text_ or "words secret" in text_ for text_ in texts)
     assert con.execute("SELECT set_api_key(NULL)").fetchall() == [(None,)]

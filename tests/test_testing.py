@@ -118,7 +118,7 @@ def test_the_session_of_before_comes_back(brave_api: Any, monkeypatch: pytest.Mo
         assert ipy_websearch.search("anything").provider == "fake" and len(ipy_websearch.cost()) == 1
         with FakeWeb() as inner:
             assert api.session() is inner.session
-        assert api.session() is web.session and web.session.credentials.get("brave") is None
+        assert api.session() is web.session and web.session.keys.get("brave") is None
         with pytest.raises(MissingKeyError):
             ipy_websearch.ask("x?", tools="brave_search")
     assert api.session() is mine and not len(ipy_websearch.cost()) and not brave_api.requests

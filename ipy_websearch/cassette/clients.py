@@ -17,7 +17,7 @@ from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from ipy_websearch.http.client import HttpClient, Params, call_address
 from ipy_websearch.http.response import HttpResponse
-from ipy_websearch.keys import Credentials, KeySpec
+from ipy_websearch.keys import Keys, KeySpec
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import PLATFORMS, Platform
 
@@ -69,8 +69,8 @@ class TapedModel(ModelClient):
 class TapedHttp(HttpClient):
     """The engines' client; everything goes over the tape to (or instead of) `real`."""
 
-    def __init__(self, real: HttpClient, tape: Tape, credentials: Credentials) -> None:
-        super().__init__(user_agent=real.user_agent, secrets=credentials.secrets)
+    def __init__(self, real: HttpClient, tape: Tape, keys: Keys) -> None:
+        super().__init__(user_agent=real.user_agent, secrets=keys.secrets)
         self._real = real
         self._tape = tape
 
@@ -116,10 +116,10 @@ def taped_download(tape: Tape) -> Any:
     return download
 
 
-class RecordedKeys(Credentials):
+class RecordedKeys(Keys):
     """The keys of a recording, by their names; the values are stand-ins. Changes go to the real ones."""
 
-    def __init__(self, real: Credentials, names: list[str], tape: str) -> None:
+    def __init__(self, real: Keys, names: list[str], tape: str) -> None:
         super().__init__(real.settings_dir, real.env_file)
         self.real = real
         self._names = frozenset(names)

@@ -33,14 +33,3 @@ class Bench:
     spent: Callable[[Money], None]
     replayed_from: str = ""
     reader: PageReader | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How an enrichment is done; see `ipy_websearch.enrich`."""
-
-    concurrency: int = 16
-    max_searches: int = 1
-    resume: bool = True
-    sources: bool = True
-    max_fetches: int = 0

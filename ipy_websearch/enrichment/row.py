@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.enrichment.asking import system_text
-from ipy_websearch.enrichment.bench import Bench, Options
+from ipy_websearch.enrichment.bench import Bench
 from ipy_websearch.enrichment.chain import Chain, Recipe, RowError
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.funds import Funds, OutOfFunds
@@ -18,10 +18,11 @@ from ipy_websearch.enrichment.searching import PoliteSearch, polite_fetch
 from ipy_websearch.enrichment.sender import Account, Books, Sender
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.options import EnrichOptions
 from ipy_websearch.text import plain, shorten
 
 
-def make_recipe(bench: Bench, options: Options) -> Recipe:
+def make_recipe(bench: Bench, options: EnrichOptions) -> Recipe:
     """Return what all rows of a run have in common, with a search tool of its own."""
     most = options.max_searches
     tool = PoliteSearch(bench.router, bench.provider, options.concurrency).tool(bench.defaults) if most else None

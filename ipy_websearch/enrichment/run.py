@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.enrichment.assemble import assemble
 from ipy_websearch.enrichment.bar import Tally
-from ipy_websearch.enrichment.bench import Bench, Options
+from ipy_websearch.enrichment.bench import Bench
 from ipy_websearch.enrichment.funds import Funds
 from ipy_websearch.enrichment.outcome import NOT_ASKED, Cell, Outcome, Status, answered
 from ipy_websearch.enrichment.plan import Inputs, Plan
@@ -30,6 +30,7 @@ from ipy_websearch.enrichment.shelf import Shelf
 from ipy_websearch.enrichment.store import Stored
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.events import Money
+from ipy_websearch.options import EnrichOptions
 from ipy_websearch.pricing import model_cost
 from ipy_websearch.usage import Usage
 
@@ -55,7 +56,7 @@ class Used(Protocol):
 class Enrichment:
     """One run over one plan; `run` it once, then `frame()` gives the result, also after `stop()` or an error."""
 
-    def __init__(self, frame: pd.DataFrame, plan: Plan, bench: Bench, options: Options) -> None:
+    def __init__(self, frame: pd.DataFrame, plan: Plan, bench: Bench, options: EnrichOptions) -> None:
         self.plan = plan
         self.outcomes: list[Outcome | None] = [None] * len(plan.inputs)
         self.tally = Tally(total=sum(bool(plan.askable(inputs)) for inputs in plan.inputs))
@@ -129,7 +130,7 @@ class Enrichment:
         )
 
     @property
-    def options(self) -> Options:
+    def options(self) -> EnrichOptions:
         """How it is done."""
         return self._options
 

@@ -6,15 +6,13 @@ What a session has to have is written down in `Host`, so that this package stays
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.budgets import Budgets
 from ipy_websearch.enrichment.bar import Bar
-from ipy_websearch.enrichment.bench import Bench, Options
+from ipy_websearch.enrichment.bench import Bench
 from ipy_websearch.enrichment.clusters.dask_frame import is_dask, start_on_dask
 from ipy_websearch.enrichment.plan import make_plan
 from ipy_websearch.enrichment.report import Estimate, why_no_estimate
@@ -24,11 +22,11 @@ from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import model_id
-from ipy_websearch.options import at_least, money
+from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, did_you_mean
@@ -45,10 +43,10 @@ class Host(Protocol):
 
     id: str
     settings: WebSearch
-    credentials: Credentials
+    keys: Keys
     spent_usd: Money
     budgets: Budgets
-    tape: Any
+    recording: Any
 
     @property
     def http(self) -> HttpClient: ...
@@ -75,55 +73,29 @@ class Host(Protocol):
     def search_request(self, query: str, **options: Any) -> SearchRequest: ...
 
 
-def start(
-    host: Host,
-    frame: pd.DataFrame,
-    columns: Mapping[str, Any],
-    *,
-    model: str | None = None,
-    concurrency: int | None = None,
-    max_searches: int | None = None,
-    max_fetches: int | None = None,
-    budget_usd: Decimal | float | str | None = None,
-    resume: bool = True,
-    sources: bool = True,
-    sample: int | None = None,
-    provider: str | None = None,
-    mode: str | None = None,
-    cluster: Any = None,
-) -> Enrichment:
-    """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for arguments and errors."""
-    kind = _kind(mode, provider)
+def start(host: Host, options: EnrichOptions) -> Enrichment:
+    """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
+    mode, cluster, budget_usd = options.mode, options.cluster, money("budget_usd", options.budget_usd)
+    kind = _kind(mode, options.provider)
     if mode == "batch" and cluster is not None:
         raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
-    if mode == "batch" and host.tape is not None:
+    if mode == "batch" and host.recording is not None:
         raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
-    if is_dask(frame):
-        given: dict[str, Any] = {"model": model, "concurrency": concurrency, "max_searches": max_searches}
-        given["max_fetches"] = max_fetches
-        given |= {"budget_usd": budget_usd, "resume": resume, "sources": sources, "sample": sample, "provider": provider}
-        work: Enrichment = start_on_dask(partial(start, host, mode=mode, **given), frame, columns, cluster, mode, sources)
-        return work
-    options = Options(
-        at_least(1, "concurrency", concurrency, 16),
-        at_least(0, "max_searches", max_searches, 1),
-        bool(resume),
-        bool(sources),
-        at_least(0, "max_fetches", max_fetches, 0),
-    )
+    if is_dask(options.frame):
+        return start_on_dask(partial(start, host), options)
     if options.max_fetches and (cluster is not None or mode == "batch"):
         raise ConfigError("pages are read by this process: leave max_fetches out, or mode='batch' and the cluster")
-    plan = make_plan(frame, columns, sample=sample, sources=options.sources)
-    client, name = _model(host, model)
-    engine = provider or host.settings.provider or None
+    plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
+    client, name = _model(host, options.model)
+    engine = options.provider or host.settings.provider or None
     if engine and options.max_searches:
         host.router.check(engine)
     _ = host.prices  # a mistake in the user's price file shows here, before anything is spent
 
-    bench = _bench(host, client, name, engine, money("budget_usd", budget_usd), reads=bool(options.max_fetches))
-    if cluster is None or host.tape is not None:  # what workers send would be on no tape, and not come from one
-        return kind(frame, plan, bench, options)
-    return _on_cluster(host, cluster, frame, plan, bench, options)
+    bench = _bench(host, client, name, engine, budget_usd, reads=bool(options.max_fetches))
+    if cluster is None or host.recording is not None:  # requests of workers would bypass the cassette
+        return kind(options.frame, plan, bench, options)
+    return _on_cluster(host, cluster, options.frame, plan, bench, options)
 
 
 def _on_cluster(host: Host, cluster: Any, *parts: Any) -> Enrichment:
@@ -131,7 +103,7 @@ def _on_cluster(host: Host, cluster: Any, *parts: Any) -> Enrichment:
     from ipy_websearch.enrichment.clusters.cluster import connect
     from ipy_websearch.enrichment.clusters.run import ClusterEnrichment, Lent
 
-    lent = Lent(host.credentials, host.settings, host.http.user_agent)
+    lent = Lent(host.keys, host.settings, host.http.user_agent)
     return ClusterEnrichment(*parts, cluster=connect(cluster), lent=lent)
 
 
@@ -178,15 +150,13 @@ def _model(host: Host, model: str | None) -> tuple[ModelClient, str]:
     if name == OFFLINE_MODEL:
         return host.offline_model, name
     if not host.has_model_key:
-        raise host.credentials.missing("ANTHROPIC_API_KEY")
+        raise host.keys.missing("ANTHROPIC_API_KEY")
     return host.claude, name
 
 
-async def enrich(
-    start_: Callable[..., Enrichment], frame: pd.DataFrame, columns: Mapping[str, Any], *, progress: bool = True, **options: Any
-) -> pd.DataFrame:
+async def enrich(work: Enrichment) -> pd.DataFrame:
     """Run an enrichment in the running event loop and return its frame; the bar is drawn from the loop."""
-    work = start_(frame, columns, **options)
+    progress = work.options.progress
     bar = Bar(work.tally, progress)
 
     async def draw() -> None:

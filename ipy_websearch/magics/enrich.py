@@ -62,7 +62,6 @@ class EnrichMagics(Magics):
         frame, cluster = self._frame(name), self._cluster(args.cluster)
         columns = parse_cell(cell)
         from ipy_websearch import api
-        from ipy_websearch.enriching import carry_out
 
         work = api.session().enrichment(
             frame,
@@ -78,8 +77,9 @@ class EnrichMagics(Magics):
             cluster=cluster,
             resume=not args.fresh,
             sources=not args.no_sources,
+            progress=not args.no_progress,
         )
-        enriched, interrupted = carry_out(work, not args.no_progress, told="")
+        enriched, interrupted = api.run_enrichment(work, told="")
         assign(self.shell, args, enriched)
         if interrupted:
             self._stop(enriched, args.output)

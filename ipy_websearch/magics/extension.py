@@ -90,7 +90,7 @@ class Loaded:
         self._forget_refused()
         use_settings(None)
         if (api := sys.modules.get("ipy_websearch.api")) is not None:
-            api.stop_tape()
+            api.stop_recording()
 
     def _forget_refused(self) -> None:
         """Put what is in force in place of values that `%config` refused: IPython keeps those in the shell's configuration,

@@ -22,12 +22,12 @@ def tape_command(session: Any, command: str, words: list[str]) -> None:
         choice = f" [{' | '.join(known)}]" if known else ""
         raise UsageError(f"%websearch {command}{'' if command == 'stop' else ' FILE'}{choice}")
     if command == "stop":
-        print(_stopped(session.stop_tape()))
+        print(_stopped(session.stop_recording()))
     elif command == "record":
-        tape = session.record(files[0], append="--append" in flags, force="--force" in flags).tape
+        tape = session.record(files[0], append="--append" in flags, force="--force" in flags).cassette
         print(f"Recording to {tape.path}; `%websearch stop` ends it. Keys are left out.")
     else:
-        tape = session.replay(files[0], instant="--instant" in flags).tape
+        tape = session.replay(files[0], instant="--instant" in flags).cassette
         pace = "in the recording's rhythm" if tape.pace else "at once"
         print(f"Replaying {tape.path} {pace}: nothing is sent and nothing costs anything; `%websearch stop` ends it.")
         for warning in tape.warnings:
@@ -36,15 +36,16 @@ def tape_command(session: Any, command: str, words: list[str]) -> None:
 
 def tape_lines(session: Any) -> list[str]:
     """Return what `%websearch status` says of a tape, no line when none runs."""
-    tape = session.tape
-    if tape is None:
+    if session.recording is None:
         return []
+    tape = session.recording.cassette
     return [f"tape      {'replaying' if tape.replaying else 'recording to'} {tape.path} ({_count(tape)} so far)"]
 
 
-def _stopped(tape: Any) -> str:
-    if tape is None:
+def _stopped(recording: Any) -> str:
+    if recording is None:
         return "No cassette is recorded or replayed."
+    tape = recording.cassette
     done = "replayed from" if tape.replaying else "recorded in"
     problem = getattr(tape, "problem", "")
     return f"{_count(tape)} {done} {tape.path}." + (f"\nnote: {problem}" if problem else "")

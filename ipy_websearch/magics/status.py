@@ -33,7 +33,7 @@ def status_lines(session: Any) -> list[str]:
 
 def _key(session: Any, variable: str) -> str:
     try:
-        found = session.credentials.find(variable)
+        found = session.keys.find(variable)
     except ConfigError as exc:
         return f"  ✗ {variable:<24} {exc}"
     return f"  {'✓' if found else '–'} {variable:<24} {'set: ' + found[1] if found else 'not set'}"

@@ -78,7 +78,7 @@ class TraceMagics(Magics):
 
 def _redactor(session: Any) -> Callable[[str], str]:
     """Return a function that takes keys out of texts; the keys are looked up once, since a keyring may be slow."""
-    secrets = session.credentials.secrets()
+    secrets = session.keys.secrets()
 
     def redact(text: str) -> str:
         for secret in secrets:

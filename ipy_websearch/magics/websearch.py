@@ -100,20 +100,20 @@ class WebSearchMagics(Magics):
     def _key(self, words: list[str]) -> None:
         from ipy_websearch import api
 
-        credentials = api.session().credentials
+        keys = api.session().keys
         flags = {word for word in words if word.startswith("-")}
         names = [word for word in words if not word.startswith("-")]
         if len(names) != 1 or flags - {"--save", "--forget"}:
             raise UsageError("%websearch key NAME [--save | --forget], with one name such as brave or anthropic")
-        spec = credentials.spec(names[0])
+        spec = keys.spec(names[0])
         if "--forget" in flags:
-            removed = credentials.forget(spec.variable)
+            removed = keys.forget(spec.variable)
             print(f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here")
             return
         value = _typed(spec)
-        credentials.set(spec.variable, value)
+        keys.set(spec.variable, value)
         outcome = self._tried(spec)
-        where = f" and saved in {credentials.save(spec.variable, value)}" if "--save" in flags else ""
+        where = f" and saved in {keys.save(spec.variable, value)}" if "--save" in flags else ""
         print(f"{spec.variable} is set for this session{where}: {outcome}.")
 
     def _tried(self, spec: KeySpec) -> str:
@@ -125,7 +125,7 @@ class WebSearchMagics(Magics):
         try:
             return background.run(lambda: check_key(api.session(), spec))
         except (ModelError, ProviderError):
-            api.session().credentials.unset(spec.variable)
+            api.session().keys.unset(spec.variable)
             raise
 
     def _index(self, words: list[str]) -> None:

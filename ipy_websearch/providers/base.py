@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.providers.place import NOWHERE, Place
 from ipy_websearch.results import SearchResults
 from ipy_websearch.settings import base_url
@@ -117,7 +117,7 @@ class ProviderContext:
     """What the session lends to an engine: the HTTP client, the keys, and the folder for its data."""
 
     http: HttpClient
-    credentials: Credentials
+    keys: Keys
     data_dir: Path
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -154,16 +154,15 @@ class ProviderInfo:
     base_default: str = ""
     note: str = ""
 
-    def address(self) -> str:
+    def address(self, keys: Keys) -> str:
         """Return the base address in force, "" when there is none."""
-        return base_url(self.base_variable, self.base_default) if self.base_variable and self.addressed() else ""
+        known = self.base_variable and self.addressed(keys)
+        return base_url(self.base_variable, self.base_default, keys.environ) if known else ""
 
-    def available(self, credentials: Credentials) -> bool:
+    def available(self, keys: Keys) -> bool:
         """Say whether every key is there and, for an engine without a default address, the address."""
-        return all(credentials.get(key) for key in self.keys) and self.addressed()
+        return all(keys.get(key) for key in self.keys) and self.addressed(keys)
 
-    def addressed(self) -> bool:
+    def addressed(self, keys: Keys) -> bool:
         """Say whether there is an address, or none is needed."""
-        import os
-
-        return bool(not self.base_variable or self.base_default or os.environ.get(self.base_variable, "").strip())
+        return bool(not self.base_variable or self.base_default or keys.environ.get(self.base_variable, "").strip())

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse, JsonObject, Reason, explain_any
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest
 from ipy_websearch.results import SearchResult, SearchResults
@@ -41,9 +41,9 @@ class Engine:
         return self.context.http
 
     @property
-    def credentials(self) -> Credentials:
+    def keys(self) -> Keys:
         """The keys that the session lends."""
-        return self.context.credentials
+        return self.context.keys
 
     def key(self) -> str:
         """Return the engine's (first) key.
@@ -51,7 +51,7 @@ class Engine:
         Raises:
             MissingKeyError: it is not set.
         """
-        return self.credentials.require(self.info.keys[0])
+        return self.keys.require(self.info.keys[0])
 
     def url(self, path: str) -> str:
         """Return the address of an endpoint.
@@ -59,7 +59,7 @@ class Engine:
         Raises:
             ConfigError: the engine has no address yet, or the variable for it holds something else.
         """
-        base = self.info.address()
+        base = self.info.address(self.keys)
         if not base:
             raise ConfigError(f"{self.info.base_variable} is not set: {self.name} needs the address of a server")
         return base + path

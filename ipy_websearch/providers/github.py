@@ -17,7 +17,7 @@ from urllib.parse import quote
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse, Reason, explain_any
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.providers.documents import MAX_BYTES, Outcome, document, failed, not_a_file, not_found, too_large
 from ipy_websearch.settings import base_url
 
@@ -40,7 +40,7 @@ class GitHubFolder:
         ConfigError: `root` does not have that form.
     """
 
-    def __init__(self, root: str, http: HttpClient, credentials: Credentials) -> None:
+    def __init__(self, root: str, http: HttpClient, keys: Keys) -> None:
         match = _ROOT.fullmatch(root.strip().removeprefix(PREFIX))
         path = match["path"].strip("/") if match else ""
         if match is None or any(part in (".", "..") for part in (match["repo"], *path.split("/"))):
@@ -50,7 +50,7 @@ class GitHubFolder:
         self.ref = match["ref"]
         self.name = (path or match["repo"]).rsplit("/", 1)[-1]
         self._http = http
-        self._credentials = credentials
+        self._keys = keys
 
     async def read(self, path: str) -> Outcome:
         """Return the document at `path`."""
@@ -70,7 +70,7 @@ class GitHubFolder:
         return self._document(raw, path)
 
     def _headers(self) -> dict[str, str]:
-        token = self._credentials.get("GITHUB_TOKEN")
+        token = self._keys.get("GITHUB_TOKEN")
         return {**_HEADERS, "Authorization": f"Bearer {token}"} if token else _HEADERS
 
     def _document(self, raw: Any, path: str) -> Outcome:

@@ -53,7 +53,7 @@ class GoogleProvider(Engine):
         query, notices = self.clipped(request.query, MAX_CHARS)
         count, fewer = self.count(request, MAX_COUNT)
         notices += [*fewer, *self.unsupported(request, "goggles", "place")]
-        keys = {"key": self.key(), "cx": self.credentials.require("GOOGLE_SEARCH_ENGINE_ID")}
+        keys = {"key": self.key(), "cx": self.keys.require("GOOGLE_SEARCH_ENGINE_ID")}
         raw = self.readable(
             await self.http.request_json(
                 "GET",

@@ -11,7 +11,7 @@ import importlib
 from functools import cache
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo
 from ipy_websearch.settings import did_you_mean
 
@@ -125,13 +125,13 @@ def provider_info(name: str) -> ProviderInfo:
     raise ConfigError(f"there is no search engine {name!r}{did_you_mean(wanted, known)}; there are: {', '.join(known)}")
 
 
-def availability(info: ProviderInfo, credentials: Credentials) -> tuple[bool, str]:
+def availability(info: ProviderInfo, keys: Keys) -> tuple[bool, str]:
     """Say whether an engine can be used, and why, or why not; nothing is sent."""
     try:
-        missing = [key for key in info.keys if not credentials.get(key)]
+        missing = [key for key in info.keys if not keys.get(key)]
         if missing:
             return False, f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set"
-        if not info.addressed():
+        if not info.addressed(keys):
             return False, f"{info.base_variable} is not set: it needs the address of a server"
     except ConfigError as exc:
         return False, str(exc)

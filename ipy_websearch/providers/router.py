@@ -133,7 +133,7 @@ class SearchRouter:
         """Return (name, whether it can be used, why) for every engine in the order of the chain."""
         rows = []
         for name, info in provider_infos().items():
-            available, why = availability(info, self._context.credentials)
+            available, why = availability(info, self._context.keys)
             if available and self._down_for(name) > 0:
                 why = f"could not be reached; not asked again before {self._back(name)}"
             rows.append((name, available, why))
@@ -148,7 +148,7 @@ class SearchRouter:
         """
         engine = self._by_name(provider) if provider else next(filter(self._is_up, self._available()), None)
         if engine is not None:
-            engine.info.address()
+            engine.info.address(self._context.keys)
             self._engine(engine)
 
     def first(self) -> str:
@@ -183,7 +183,7 @@ class SearchRouter:
     def has(self, request: SearchRequest, provider: str | None = None) -> bool:
         """Say whether the engine that would be asked first has its answer in the cache, where it costs nothing."""
         engine = self._by_name(provider) if provider else next(self._available(), None)
-        return engine is not None and self._read(_key(engine, request)) is not None
+        return engine is not None and self._read(self._key(engine, request)) is not None
 
     def forget_failures(self) -> None:
         """Ask engines again that could not be reached, without waiting."""
@@ -192,7 +192,7 @@ class SearchRouter:
     def _available(self) -> Iterator[_Asked]:
         """Yield the engines that can be used, one by one: looking for a key that is nowhere takes its time."""
         for info in provider_infos().values():
-            if availability(info, self._context.credentials)[0]:
+            if availability(info, self._context.keys)[0]:
                 yield _Asked(info.name, info, {})
 
     def _by_name(self, provider: str) -> _Asked:
@@ -204,16 +204,16 @@ class SearchRouter:
         else:
             info = provider_info(engine_of(provider, tool))
             engine = _Asked(provider, info, {name: value for name, value in tool.items() if name != "provider"})
-        available, why = availability(engine.info, self._context.credentials)
+        available, why = availability(engine.info, self._context.keys)
         if not available:
             for key in engine.info.keys:
-                self._context.credentials.require(key)
+                self._context.keys.require(key)
             raise ConfigError(f"{engine.info.label} cannot be used: {why}")
         return engine
 
     async def _ask(self, engine: _Asked, request: SearchRequest, fresh: bool, held: bool) -> SearchResults:
         """Return one engine's answer: from the cache, from the same search in flight, or by asking."""
-        key = _key(engine, request)
+        key = self._key(engine, request)
         if not fresh and engine.info.name != _LOCAL and (stored := self._read(key)) is not None:
             return stored
         try:
@@ -278,11 +278,10 @@ class SearchRouter:
         """Return for how many more seconds an engine is left out (0 or less: it is not)."""
         return self._down_until.get(name, self._clock()) - self._clock()
 
+    def _key(self, engine: _Asked, request: SearchRequest) -> str:
+        """Return what an engine's answer is kept under."""
+        return _encode([engine.name, engine.info.address(self._context.keys), engine.options, request_key(request)])
+
     def _back(self, name: str) -> str:
         """Return the time of day until which an engine is left out; the same text each time, so that it is said once."""
         return self._back_at.get(name, "")
-
-
-def _key(engine: _Asked, request: SearchRequest) -> str:
-    """Return what an engine's answer is kept under."""
-    return _encode([engine.name, engine.info.address(), engine.options, request_key(request)])

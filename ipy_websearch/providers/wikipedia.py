@@ -80,7 +80,7 @@ class WikipediaProvider(Engine):
             if _found(raw):
                 notices.append(f"no article has all of the words {words!r}; these have some of them")
         pages = await self._introductions(_found(raw), language, notices)
-        elsewhere = "{lang}" not in self.info.address()
+        elsewhere = "{lang}" not in self.info.address(self.keys)
         results = [_result(item, pages.get(_page_id(item), {}), language, elsewhere) for item in _found(raw)]
         edited = {
             result.url: item.get("timestamp")

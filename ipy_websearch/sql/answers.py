@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.ask_run import AskRun, paid_sleep
 from ipy_websearch.booking import Booking, add_money
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.outcome import Cell
@@ -38,7 +37,7 @@ from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.purse import Ceiling, CeilingPurse
 from ipy_websearch.results import Answer, PanelShelf
-from ipy_websearch.session import Session
+from ipy_websearch.session import AskRun, Session, paid_sleep
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.sql.desk import Outcome, Row
 from ipy_websearch.sql.pacing import PacedClient
@@ -206,7 +205,7 @@ class Asker:
         if name == OFFLINE_MODEL:
             return self.session.offline_model, name
         if not self.session.has_model_key:
-            raise self.session.credentials.missing("ANTHROPIC_API_KEY")
+            raise self.session.keys.missing("ANTHROPIC_API_KEY")
         return self.session.claude, name
 
     def _has_keyed_engine(self) -> bool:

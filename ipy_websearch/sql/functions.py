@@ -171,7 +171,7 @@ def set_brave_api_key(key: str) -> str:
 
 
 def _set(variable: str, key: str) -> str:
-    api.session().credentials.set(variable, key)
+    api.session().keys.set(variable, key)
     return f"{variable} is set for this session."
 
 

@@ -80,7 +80,7 @@ class Kit:
 
         engine = self.router.provider("brave")
         assert isinstance(engine, BraveProvider)
-        return brave_llm_context_tool(engine, self.defaults, self._keeper(engine.info.address()))
+        return brave_llm_context_tool(engine, self.defaults, self._keeper(engine.info.address(engine.keys)))
 
     def _firecrawl(self, maker: str) -> Tool:
         from ipy_websearch.providers.firecrawl import FirecrawlProvider
@@ -88,7 +88,7 @@ class Kit:
 
         engine = self.router.provider("firecrawl")
         assert isinstance(engine, FirecrawlProvider)
-        tool: Tool = getattr(firecrawl, maker)(engine, self.defaults, self._keeper(engine.info.address()))
+        tool: Tool = getattr(firecrawl, maker)(engine, self.defaults, self._keeper(engine.info.address(engine.keys)))
         return tool
 
     def _keeper(self, address: str) -> Keeper:

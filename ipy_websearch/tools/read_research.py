@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.providers.documents import Document, Documents, Failure
 from ipy_websearch.providers.folder import Folder
 from ipy_websearch.providers.github import PREFIX, GitHubFolder
@@ -50,23 +50,23 @@ class ReadResearchInput(BaseModel):
     ]
 
 
-def documents_at(root: str, http: HttpClient, credentials: Credentials, *, base: Path | None = None) -> Documents:
+def documents_at(root: str, http: HttpClient, keys: Keys, *, base: Path | None = None) -> Documents:
     """Return the documents that `research_root` names: a folder (relative to `base`), or `github:owner/repo/path@ref`.
 
     Raises:
         ConfigError: there is no such folder, or the name of the repository is malformed.
     """
     root = root.strip()
-    return GitHubFolder(root, http, credentials) if root.startswith(PREFIX) else Folder(root, base)
+    return GitHubFolder(root, http, keys) if root.startswith(PREFIX) else Folder(root, base)
 
 
-def read_research_tool(root: str, http: HttpClient, credentials: Credentials, *, base: Path | None = None) -> Tool:
+def read_research_tool(root: str, http: HttpClient, keys: Keys, *, base: Path | None = None) -> Tool:
     """Return the tool that reads below `root`; nothing is read or sent before it is called.
 
     Raises:
         ConfigError: `root` is neither a folder nor a repository's name.
     """
-    documents = documents_at(root, http, credentials, base=base)
+    documents = documents_at(root, http, keys, base=base)
 
     async def call(given: ReadResearchInput, context: ToolContext) -> ToolOutput:
         path = checked_path(given.path, documents.name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.providers.registry import availability, provider_info
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.tools.base import Tool
@@ -54,7 +54,7 @@ def tool_names(wanted: str | Sequence[str], known: Mapping[str, object]) -> list
     return list(_wanted(wanted, known))
 
 
-def build_tools(wanted: str | Sequence[str], makers: Mapping[str, Callable[[], Tool]], credentials: Credentials) -> Offer:
+def build_tools(wanted: str | Sequence[str], makers: Mapping[str, Callable[[], Tool]], keys: Keys) -> Offer:
     """Return the tools that `wanted` means; `makers` build them by name.
 
     Raises:
@@ -64,7 +64,7 @@ def build_tools(wanted: str | Sequence[str], makers: Mapping[str, Callable[[], T
     tools: list[Tool] = []
     missing: dict[str, list[str]] = {}
     for name, by_name in _wanted(wanted, makers).items():
-        why = _hindrance(name, credentials, by_name)
+        why = _hindrance(name, keys, by_name)
         if why:
             missing.setdefault(why, []).append(name)
         else:
@@ -95,15 +95,15 @@ def _wanted(wanted: str | Sequence[str], known: Mapping[str, object]) -> dict[st
     return names
 
 
-def _hindrance(name: str, credentials: Credentials, by_name: bool) -> str:
+def _hindrance(name: str, keys: Keys, by_name: bool) -> str:
     """Return why a tool cannot be offered, "" when it can; for one asked for by its name that is an error."""
     if name not in TOOL_ENGINES:
         return ""
     info = provider_info(TOOL_ENGINES[name])
     if by_name:
         for key in info.keys:
-            credentials.require(key)
-    available, why = availability(info, credentials)
+            keys.require(key)
+    available, why = availability(info, keys)
     return "" if available else f"{why} (%websearch key {info.name})"
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.providers.base import Provider, ProviderContext, SearchRequest
 from ipy_websearch.providers.registry import create
 from ipy_websearch.results import SearchResults
@@ -26,9 +26,9 @@ AGENT = "ipy_websearch-tests/1 (https://tests.example/)"
 
 def context(folder: Path | str = ".", options: Mapping[str, Any] | None = None) -> ProviderContext:
     """Return a context whose keys are those of the environment."""
-    credentials = Credentials(Path(folder) / "settings")
-    http = HttpClient(user_agent=AGENT, secrets=credentials.secrets)
-    return ProviderContext(http, credentials, Path(folder), options or {})
+    keys = Keys(Path(folder) / "settings")
+    http = HttpClient(user_agent=AGENT, secrets=keys.secrets)
+    return ProviderContext(http, keys, Path(folder), options or {})
 
 
 def run(work: Coroutine[Any, Any, T], made: ProviderContext) -> T:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ipy_websearch.enrichment.clusters.desk import Desk, Row
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.keys import KEYS, Credentials
+from ipy_websearch.keys import KEYS, Keys
 
 WAIT_S = 30
 """Seconds that a cluster may take until its first worker is there."""
@@ -66,7 +66,7 @@ class Cluster:
         self._had = max(self._had, len(found))
         return found
 
-    def equip(self, credentials: Credentials) -> None:
+    def equip(self, keys: Keys) -> None:
         """Give the workers keys and addresses, those that come later too.
 
         Raises:
@@ -76,10 +76,10 @@ class Cluster:
             return
         from ipy_websearch.enrichment.clusters.equipment import Equipment, Passed
 
-        keys = {name: key for name in KEYS if (key := credentials.usable(name))}
+        found = {name: key for name in KEYS if (key := keys.usable(name))}
         variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
         try:
-            _within(WAIT_S, lambda: self.client.register_plugin(Equipment(self.plugin, Passed(keys, variables))))
+            _within(WAIT_S, lambda: self.client.register_plugin(Equipment(self.plugin, Passed(found, variables))))
         except (OSError, TimeoutError):
             raise
         except Exception as exc:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ipy_websearch.enrichment.columns import NOTED, added_names, parse_columns
 from ipy_websearch.enrichment.lookup import COLUMNS, query_fields
 from ipy_websearch.enrichment.plan import check_names, inputs_of
 from ipy_websearch.errors import EnrichmentError
+from ipy_websearch.options import EnrichOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,9 +28,7 @@ if TYPE_CHECKING:
     from ipy_websearch.enrichment.run import Enrichment
 
 
-def start_on_dask(
-    start: Callable[..., Enrichment], frame: Any, columns: Any, cluster: Any, mode: str | None, sources: bool = True
-) -> Any:
+def start_on_dask(start: Callable[[EnrichOptions], Enrichment], options: EnrichOptions) -> Any:
     """Return an enrichment of a Dask frame; `start` makes one of a pandas frame.
 
     Raises:
@@ -36,9 +36,10 @@ def start_on_dask(
     """
     from ipy_websearch.enrichment.clusters.cluster import connect
 
+    frame, cluster = options.frame, options.cluster
     names = [str(name) for name in frame.columns]
-    wanted = parse_columns(columns, names)
-    check_names(wanted, names, frame._meta.attrs.get(NOTED), sources)
+    wanted = parse_columns(options.columns, names)
+    check_names(wanted, names, frame._meta.attrs.get(NOTED), options.sources)
     fields = list(dict.fromkeys(field for column in wanted for field in column.fields))
     default = _default_client()
     if cluster is None:
@@ -47,10 +48,10 @@ def start_on_dask(
     else:
         with closing(connect(cluster)) as connection:
             parts, rows = _computed(frame, fields, connection.client)
-    work = start(rows, columns, cluster=None if mode == "batch" else cluster)
+    work = start(replace(options, frame=rows, cluster=None if options.mode == "batch" else cluster))
     # Without a default client, what computes the result later need not be the cluster that would hold the answers.
     held_by = default if cluster is default else None
-    return DaskWork(work, frame, parts, added_names(wanted, work.options.sources), fields, held_by)
+    return DaskWork(work, frame, parts, added_names(wanted, options.sources), fields, held_by)
 
 
 def look_up_on_dask(start: Callable[[pd.DataFrame], Lookup], frame: Any, query: str) -> Any:

@@ -21,7 +21,7 @@ from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.places import Places
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.providers import wikipedia
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
@@ -147,16 +147,16 @@ class Equipment(WorkerPlugin):
         )
 
     def _open(self, job: Job) -> tuple[ModelClient, SearchRouter, HttpClient]:
-        credentials = Credentials(settings_dir(), None, dict(self._passed.keys))
-        http = HttpClient(user_agent=job.user_agent, secrets=credentials.secrets)
+        keys = Keys(settings_dir(), None, dict(self._passed.keys))
+        http = HttpClient(user_agent=job.user_agent, secrets=keys.secrets)
         client = ModelClient(
-            api_key=lambda: None if job.offline else credentials.get("ANTHROPIC_API_KEY"),
+            api_key=lambda: None if job.offline else keys.get("ANTHROPIC_API_KEY"),
             platform=lambda: job.platform,
             offline=job.offline,
-            redact=_redacting(credentials),
+            redact=_redacting(keys),
         )
         router = SearchRouter(
-            ProviderContext(http, credentials, data_dir()),
+            ProviderContext(http, keys, data_dir()),
             cache=Cache(None),
             cache_ttl_s=lambda: job.cache_ttl_s,
             search_tools=lambda: dict(job.search_tools),
@@ -170,9 +170,9 @@ def desk_is_lost(plugin: str, desk: str, dask_worker: Any) -> None:
         dask_worker.plugins[plugin].lost_desks.add(desk)
 
 
-def _redacting(credentials: Credentials) -> Any:
+def _redacting(keys: Keys) -> Any:
     def redact(text: str) -> str:
-        for secret in credentials.secrets():
+        for secret in keys.secrets():
             text = text.replace(secret, "[key]")
         return text
 

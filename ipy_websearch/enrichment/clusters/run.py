@@ -27,7 +27,7 @@ from ipy_websearch.enrichment.run import Enrichment
 from ipy_websearch.enrichment.searching import WIKIPEDIA
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
-from ipy_websearch.keys import Credentials
+from ipy_websearch.keys import Keys
 from ipy_websearch.providers.wikipedia import AT_ONCE
 from ipy_websearch.purse import reserve_all
 from ipy_websearch.settings import WebSearch
@@ -45,7 +45,7 @@ _NOTHING = Decimal(0)
 class Lent:
     """What the workers get of the session."""
 
-    credentials: Credentials
+    keys: Keys
     settings: WebSearch
     user_agent: str
 
@@ -141,7 +141,7 @@ class ClusterEnrichment(Enrichment):
         self.tally.note = "waiting for the Dask cluster's workers"
         try:
             workers = await asyncio.to_thread(self._cluster.workers)
-            await asyncio.to_thread(self._cluster.equip, self._lent.credentials)
+            await asyncio.to_thread(self._cluster.equip, self._lent.keys)
             heard = [worker for worker in workers if worker not in self._silent] or workers
             only = heard if len(heard) < len(workers) else None
             workers = heard[: self._most_workers(len(rows))]

@@ -13,7 +13,6 @@ from typing import Any
 
 from distributed import get_worker, secede
 
-from ipy_websearch.enrichment.bench import Options
 from ipy_websearch.enrichment.clusters.desk import Finished, Order, Row, Word
 from ipy_websearch.enrichment.clusters.equipment import Equipment, Job
 from ipy_websearch.enrichment.clusters.leased import LeasedFunds
@@ -21,6 +20,7 @@ from ipy_websearch.enrichment.row import Asked, RowAsker, make_recipe
 from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.enrichment.sender import Account, Books, Sender
 from ipy_websearch.ledger_rows import LedgerRow
+from ipy_websearch.options import EnrichOptions
 
 EXCHANGE_S, SOONEST_S, LISTEN_S = 0.2, 0.02, 0.5
 """How often a task goes to the desk, how soon again when it has run out of rows or money, and how often it looks up from
@@ -59,7 +59,7 @@ class Shift:
         self._desk, self._task, self._run = desk, task, run
         self._equipment = equipment
         self._bench = equipment.bench(job)
-        self._options = Options(concurrency=job.search_share, max_searches=job.max_searches)
+        self._options = EnrichOptions(None, {}, concurrency=job.search_share, max_searches=job.max_searches)
         self._job = job
         self._backlog: list[Row] = []
         self._asking: dict[asyncio.Task[None], Row] = {}
