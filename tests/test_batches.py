@@ -53,15 +53,14 @@ def new_kernel() -> None:
     api.end_session()
 
 
-def interrupt(monkeypatch: pytest.MonkeyPatch, after: int = 1) -> None:
-    """Let the next call be interrupted after so many looks at its progress."""
-    from ipy_websearch import api
-
-    waited = api.wait
-    ticks = iter([False] * after + [True])
+def interrupt(monkeypatch: pytest.MonkeyPatch, messages_api: Any) -> None:
+    """Let the next call be interrupted when a batch has been handed in and looked at."""
+    waited, before = api.wait, len(messages_api.batches.known)
+    once = iter([True])
 
     def interrupted(*args: Any) -> Any:
-        if next(ticks, False):
+        if len(messages_api.batches.known) > before and next(once, False):
+            waited(*args)
             raise KeyboardInterrupt
         return waited(*args)
 
@@ -148,7 +147,7 @@ def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(
     messages_api.behave(echo)
     messages_api.batches.polls = 10**6
     with monkeypatch.context() as patch:
-        interrupt(patch)
+        interrupt(patch, messages_api)
         out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
     assert set(out.enrich_status) == {"interrupted"} and "the same call collects it" in out.enrich_error[0]
     assert "3 rows in 1 batch go on" in str(out.attrs["report"])
@@ -166,7 +165,7 @@ def test_a_further_column_is_handed_in_while_the_first_is_under_way(messages_api
     messages_api.behave(lambda body: record(ceo="Jo") if "CEO" in json.dumps(body["tools"]) else record(founded=1999))
     messages_api.batches.polls = 10**6
     with monkeypatch.context() as patch:
-        interrupt(patch)
+        interrupt(patch, messages_api)
         ipy_websearch.enrich(companies("A"), CEO, **BATCH)
     messages_api.batches.known[next(iter(messages_api.batches.known))].polls_left = 2
     messages_api.batches.polls = 0
@@ -189,7 +188,7 @@ def test_a_kernel_that_died_before_it_knew_the_id_finds_its_batch(messages_api: 
     messages_api.batches.polls = 10**6
     store = api.session().enrich_store
     with pytest.MonkeyPatch.context() as patch:
-        interrupt(patch)
+        interrupt(patch, messages_api)
         ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     store.transaction(lambda connection: connection.execute("UPDATE batches SET batch = NULL"))
     new_kernel()
@@ -277,7 +276,7 @@ def test_what_an_interrupt_leaves_stays_reserved(messages_api: Any, monkeypatch:
     messages_api.behave(echo)
     messages_api.batches.polls = 10**6
     with monkeypatch.context() as patch:
-        interrupt(patch)
+        interrupt(patch, messages_api)
         ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     ceiling = api.session().budgets.session
     assert ceiling.reserved > 0 and ceiling.spent == 0
@@ -291,7 +290,7 @@ def test_a_batch_that_is_gone_is_asked_again(messages_api: Any, monkeypatch: pyt
     messages_api.behave(echo)
     messages_api.batches.polls = 10**6
     with monkeypatch.context() as patch:
-        interrupt(patch)
+        interrupt(patch, messages_api)
         ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     messages_api.batches.known.clear()
     messages_api.batches.polls = 0
@@ -311,7 +310,7 @@ def test_open_batches_are_shown_and_cancelled(messages_api: Any, shell: Any) -> 
     messages_api.behave(echo)
     messages_api.batches.polls, messages_api.batches.done_before_cancel = 10**6, 1
     with pytest.MonkeyPatch.context() as patch:
-        interrupt(patch)
+        interrupt(patch, messages_api)
         ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     assert "2 rows" in shell.run("%websearch store").stdout
     assert "1 batch" in shell.run("%websearch store cancel").stdout
