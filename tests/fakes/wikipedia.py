@@ -44,7 +44,7 @@ class Wikipedia(Engine):
 
     def _look(self, received: Received) -> tuple[str, int, int] | Answer:
         agent = received.headers.get("user-agent", "")
-        if not re.search(r"\(.*(@|https?://|\+).*\)", agent):
+        if not re.search(r"\(.*(@|https?://|\+|contact).*\)", agent):
             raise Refusal(403, "Please set a user-agent and respect our robot policy", f"user agent {agent!r}")
         values = received.values()
         if values.get("format") != "json":

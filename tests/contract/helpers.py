@@ -1,0 +1,76 @@
+"""What the contract tests share: scripted model behaviour, frames to enrich, and child processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from tests.fakes.notebook import subprocess_environment
+from tests.fakes.replies import Content, tool_use
+
+CEO = {"ceo": "Who is the CEO of {company}?"}
+ROW: dict[str, Any] = {"progress": False, "max_searches": 0}
+"""Options of an enrichment that answers from what the model knows."""
+
+
+def search(query: str, **more: Any) -> Content:
+    """A call of the first tool that the request offers: the web search, whatever it is called."""
+    return Content(lambda body: tool_use(body["tools"][0]["name"], {"query": query, **more}).make(body), "tool_use")
+
+
+def keeps_searching(body: Mapping[str, Any]) -> list[Any]:
+    """A model that searches whenever it may, and answers when it may not."""
+    if body.get("tool_choice", {}).get("type") == "none":
+        return ["The answer from what there is."]
+    return [search(f"query number {len(body['messages'])}")]
+
+
+def results_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tool results in the last message of a request."""
+    return [block for block in body["messages"][-1]["content"] if block["type"] == "tool_result"]
+
+
+def question_of(body: Mapping[str, Any]) -> str:
+    """Return the text of the last message of a request."""
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else content[0]["text"]
+
+
+def record(**cells: Any) -> Any:
+    """A call of `record`; a cell is a value, or a dict with value, source, quote and confidence."""
+    blank = {"value": None, "source": "", "quote": "", "confidence": 0.5}
+    filled = {name: blank | (cell if isinstance(cell, dict) else {"value": cell}) for name, cell in cells.items()}
+    return tool_use("record", filled)
+
+
+def company_in(body: Mapping[str, Any]) -> str:
+    """Return the company that a request for a row is about."""
+    words = str(body["messages"][0]["content"]).split("CEO of ")
+    return words[1].split("?")[0]
+
+
+def boss(body: Mapping[str, Any]) -> Any:
+    """Answer a row with the boss of its company, without a source."""
+    return record(ceo=f"Boss of {company_in(body)}")
+
+
+def companies(*names: Any, **more: Any) -> pd.DataFrame:
+    """Return a frame with a column company."""
+    return pd.DataFrame({"company": list(names)}, **more)
+
+
+def start(code: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
+    """Start a Python process with this test's home and fakes."""
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], env=subprocess_environment(env), **pipes)
+
+
+def run(code: str, *arguments: str, given: str = "", timeout_s: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python process with this test's home and fakes to its end."""
+    command = [sys.executable, "-c", code, *arguments]
+    options: Any = {"input": given, "capture_output": True, "text": True, "timeout": timeout_s}
+    return subprocess.run(command, env=subprocess_environment(env), **options)
