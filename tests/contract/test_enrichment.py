@@ -88,10 +88,15 @@ def test_a_stored_value_is_used_for_the_same_search_alone(
     messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages_api.behave(boss)
+
+    async def enrich() -> None:
+        session = web.Session()
+        await session.enrich(companies("A"), CEO, progress=False, provider="brave")
+        await session.aclose()
+
     for country in ("de", "fr"):
         monkeypatch.setenv("IPY_WEBSEARCH_COUNTRY", country)
-        web.api.end_session()  # type: ignore[attr-defined]
-        web.enrich(companies("A"), CEO, progress=False, provider="brave")
+        asyncio.run(enrich())
     assert len(messages_api.requests) == 2
 
 

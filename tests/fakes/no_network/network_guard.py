@@ -1,8 +1,9 @@
 """Refuses the network to a process: only loopback and unix sockets can be reached, and no name is resolved.
 
 The refusals are OSErrors, as they are without a network, and each one is kept in `refused`, so that a test that went
-there by mistake can be failed. `names` and `redirects` build a small pretended web: `names["example.org"]` are its
-addresses, `redirects[("93.184.216.34", 80)]` is the loopback (host, port) that a connection really goes to.
+there by mistake can be failed; names under `.example` just do not exist. `names` and `redirects` build a small pretended web:
+`names["example.org"]` are its addresses, `redirects[("93.184.216.34", 80)]` is the loopback (host, port) that a connection
+really goes to.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from weakref import WeakKeyDictionary
 refused: list[str] = []
 names: dict[str, list[str]] = {}
 redirects: dict[tuple[str, int], tuple[str, int]] = {}
+
+RESERVED = (".example", ".invalid", ".test")
 
 _real = {
     name: getattr(socket, name) for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "socket")
@@ -57,6 +60,11 @@ def _note(what: str) -> str:
     return f"the tests refuse the network: {what} (use one of the fakes, or the fixture `offline`)"
 
 
+def _unknown(name: Any) -> str:
+    """Return what is said of a name; those that can lead nowhere (RFC 2606) are no attempt to reach the network."""
+    return "Name or service not known" if str(name).rstrip(".").endswith(RESERVED) else _note(f"lookup of the name {name!r}")
+
+
 def _is_address(host: Any) -> bool:
     try:
         ipaddress.ip_address(str(host).split("%")[0])
@@ -79,7 +87,7 @@ def _getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: in
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return found
     if not is_local(host) and not _is_address(name):
-        raise socket.gaierror(socket.EAI_NONAME, _note(f"lookup of the name {name!r}"))
+        raise socket.gaierror(socket.EAI_NONAME, _unknown(name))
     return _real["getaddrinfo"](host, port, family, type, proto, flags)
 
 
