@@ -15,14 +15,13 @@ import contextlib
 import json
 import os
 import sqlite3
+import threading
 import time
 import weakref
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
-
-from ipy_websearch.database import SqliteFile
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ _BROKEN = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 
 
-class Cache(SqliteFile):
+class Cache:
     """Keeps JSON values by kind and key; safe to use from several threads and processes.
 
     `path` is the SQLite file, opened at the first use (None: memory only). `max_bytes` bounds the values together;
@@ -50,7 +49,9 @@ class Cache(SqliteFile):
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time, max_bytes: int = 64_000_000) -> None:
-        super().__init__(path)
+        self.path = path
+        self._connection: sqlite3.Connection | None = None
+        self._lock = threading.RLock()
         self.warnings: list[str] = []
         self._clock = clock
         self._max_bytes = max_bytes

@@ -1,0 +1,169 @@
+"""The SQLite files: whatever state one is in, the next use works or says in one line why not."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipy_websearch.database import Database
+from tests.fakes.notebook import subprocess_environment
+
+SCHEMA = "CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, session TEXT NOT NULL, usd INTEGER)"
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    connection.execute(SCHEMA)
+    connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(title)")
+
+
+def database(path: Path | None, version: int = 1, timeout: float = 0.05) -> Database:
+    return Database(path, application_id=77, prepare=prepare, purpose="ledger", version=version, busy_timeout_s=timeout)
+
+
+def add(made: Database) -> None:
+    made.write(lambda c: c.execute("INSERT INTO entries (session, usd) VALUES ('s', 1)"))
+    made.write(lambda c: c.execute("INSERT INTO words VALUES ('a title')"))
+
+
+def use(made: Database) -> tuple[int, int]:
+    """Do what the package's rooms do: write and read."""
+    add(made)
+    sums = made.read(lambda c: c.execute("SELECT session, sum(usd) FROM entries GROUP BY session ORDER BY 2").fetchall())
+    most = sums[-1][1] if sums else 0  # the file was replaced between the two
+    return most, made.read(lambda c: len(c.execute("SELECT * FROM words WHERE words MATCH 'title'").fetchall()))
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> bytes:
+    """The bytes of a file of ours."""
+    made = database(tmp_path / "sound.sqlite")
+    for _ in range(3):
+        add(made)
+    made.read(lambda c: c.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+    made.close()
+    return (tmp_path / "sound.sqlite").read_bytes()
+
+
+def test_what_is_written_is_there_for_the_next_kernel_and_only_for_the_owner(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "ledger.sqlite"
+    assert use(database(path)) == (1, 1) and use(database(path)) == (2, 2)
+    assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    made = database(tmp_path / "ledger.sqlite")
+
+    def fails(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO entries (session, usd) VALUES ('s', 99)")
+        raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError, match="halfway"):
+        made.write(fails)
+    assert use(made) == (1, 1) and made.warnings == []
+
+
+def test_a_file_damaged_anywhere_is_used_or_set_aside(tmp_path: Path, sound: bytes) -> None:
+    """Every page zeroed, and bytes of the schema's text and the header damaged one at a time."""
+    pages = [sound[:at] + bytes(4096) + sound[at + 4096 :] for at in range(0, len(sound), 4096)]
+    single = [sound[:at] + b"\xff" + sound[at + 1 :] for at in range(0, 4096, 41) if sound[at]]
+    flipped = [sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :] for at in range(3, 4096, 37) if sound[at]]
+    replaced = 0
+    for n, content in enumerate([*pages, *single, *flipped]):
+        path = tmp_path / str(n) / "ledger.sqlite"
+        path.parent.mkdir()
+        path.write_bytes(content)
+        made = database(path)
+        use(made)
+        made.close()
+        kept = [file for file in path.parent.glob("*.broken-*") if not file.name.endswith(("-wal", "-shm"))]
+        replaced += len(kept)
+        assert len(kept) == len(made.warnings) <= 1, made.warnings
+        assert not kept or (kept[0].name in made.warnings[0] and "\n" not in made.warnings[0])
+        use(database(path))
+    assert replaced > len(pages)
+
+
+@pytest.mark.parametrize(
+    ("statements", "words"),
+    [
+        (["CREATE TABLE precious (x)"], "belongs to another program"),
+        (["PRAGMA application_id = 5"], "belongs to another program"),
+        ([SCHEMA, "PRAGMA application_id = 77", "PRAGMA user_version = 2"], "newer version"),
+        (["PRAGMA application_id = 77", "CREATE TABLE entries (other)"], "is broken"),
+    ],
+)
+def test_a_file_that_is_not_this_versions_is_set_aside_whole(tmp_path: Path, statements: list[str], words: str) -> None:
+    path = tmp_path / "ledger.sqlite"
+    other = sqlite3.connect(path)
+    for statement in statements:
+        other.execute(statement)
+    other.commit()
+    other.close()
+    content = path.read_bytes()
+    made = database(path)
+    assert use(made) == (1, 1) and len(made.warnings) == 1 and words in made.warnings[0]
+    (kept,) = tmp_path.glob("ledger.sqlite.broken-*Z")
+    assert kept.read_bytes() == content or words == "is broken"
+
+
+def test_a_file_that_breaks_while_two_kernels_use_it_is_set_aside_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    one, two = database(path), database(path)
+    assert (use(one), use(two)) == ((1, 1), (2, 2))
+    one.close()
+    with open(path, "r+b") as file:
+        file.write(b"\xa5" * path.stat().st_size)
+    Path(f"{path}-wal").unlink(missing_ok=True)
+    assert use(one)[0] >= 1 and use(two)[0] >= 1 and use(one)[0] >= 2
+    assert len([*one.warnings, *two.warnings]) == len(list(tmp_path.glob("*.broken-*Z"))) == 1
+
+
+def test_a_locked_file_is_waited_for_then_raises_and_works_again_later(tmp_path: Path) -> None:
+    """Also when it was locked at the first use: the database does not stay in memory."""
+    path = tmp_path / "ledger.sqlite"
+    use(database(path))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    made = database(path)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        use(made)
+    other.execute("ROLLBACK")
+    other.close()
+    assert use(made) == (2, 2) and not made.in_memory and made.warnings == []
+
+
+def test_a_file_that_cannot_be_opened_is_replaced_by_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    for path in (tmp_path / "file" / "ledger.sqlite", tmp_path):
+        made = database(path)
+        assert use(made) == (1, 1) and made.in_memory
+        assert len(made.warnings) == 1 and "until the kernel ends" in made.warnings[0]
+
+
+def test_a_full_disk_is_the_callers_to_handle(tmp_path: Path) -> None:
+    """What was written stays readable."""
+    made = database(tmp_path / "ledger.sqlite")
+    use(made)
+    pages = made.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
+    made.read(lambda c: c.execute(f"PRAGMA max_page_count = {pages}").fetchone())  # SQLite's own way to a full disk
+    big = "x" * 100_000
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        made.write(lambda c: c.execute("INSERT INTO entries (session, usd) VALUES (?, 1)", (big,)))
+    assert made.read(lambda c: c.execute("SELECT count(*) FROM entries").fetchone()) == (1,) and not made.in_memory
+
+
+def test_kernels_that_open_one_new_file_together_lose_nothing(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tests.ground.test_database import add, database\n"
+        "made = database(Path(sys.argv[1]), timeout=20)\n"
+        "for _ in range(50): add(made)\n"
+        "assert made.warnings == []"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "new" / "ledger.sqlite")]
+    started = [subprocess.Popen(command, env=subprocess_environment()) for _ in range(3)]
+    assert [process.wait(60) for process in started] == [0, 0, 0]
+    assert use(database(tmp_path / "new" / "ledger.sqlite")) == (151, 151)
