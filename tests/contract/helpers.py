@@ -18,8 +18,13 @@ ROW: dict[str, Any] = {"progress": False, "max_searches": 0}
 
 
 def search(query: str, **more: Any) -> Content:
-    """A call of the first tool that the request offers: the web search, whatever it is called."""
-    return Content(lambda body: tool_use(body["tools"][0]["name"], {"query": query, **more}).make(body), "tool_use")
+    """A call of the web search, by the name under which the request offers it."""
+
+    def call(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        name = next(tool["name"] for tool in body["tools"] if "search" in tool["name"].lower())
+        return tool_use(name, {"query": query, **more}).make(dict(body))
+
+    return Content(call, "tool_use")
 
 
 def keeps_searching(body: Mapping[str, Any]) -> list[Any]:

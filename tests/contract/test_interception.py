@@ -1,0 +1,192 @@
+"""Contract: one `messages.create` of a real SDK client searches by itself and returns the native shape."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import pytest
+
+import ipy_websearch as web
+from ipy_websearch.errors import BudgetExceededError, MissingKeyError
+from tests.contract.helpers import keeps_searching, results_of, search
+from tests.fakes.replies import error, text, thinking, tool_use, usage
+
+MODEL = "claude-sonnet-5-5"
+SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
+SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+WEATHER = {"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
+PAIR = ["server_tool_use", "web_search_tool_result"]
+ASKED: dict[str, Any] = {
+    "model": MODEL,
+    "max_tokens": 1000,
+    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
+    "tools": [SEARCH],
+}
+
+
+@pytest.fixture
+def client(messages_api: Any, brave_api: Any) -> Iterator[Any]:
+    with web.intercept(anthropic.Anthropic(), provider="brave") as made:
+        yield made
+
+
+def kinds(message: Any) -> list[str]:
+    """Return the types of a message's blocks."""
+    return [block.type for block in message.content]
+
+
+def found(message: Any) -> list[Any]:
+    """Return the contents of the search results in a message."""
+    return [block.content for block in message.content if block.type == "web_search_tool_result"]
+
+
+def test_one_call_searches_and_answers_in_the_native_shape(client: Any, messages_api: Any, brave_api: Any) -> None:
+    messages_api.reply("Let me look.", search("ruby author"), search("ruby year"), usage(input_tokens=100, output_tokens=10))
+    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]), usage(input_tokens=200, output_tokens=20))
+    message = client.messages.create(**ASKED)
+    assert kinds(message) == ["text", *PAIR, *PAIR, "text"] and message.stop_reason == "end_turn"
+    assert sorted(brave_api.queries) == ["ruby author", "ruby year"]
+    calls = [block for block in message.content if block.type == "server_tool_use"]
+    answers = [block for block in message.content if block.type == "web_search_tool_result"]
+    assert [call.id for call in calls] == [answer.tool_use_id for answer in answers] and calls[0].name == "web_search"
+    (citation,) = message.content[-1].citations
+    assert citation.type == "web_search_result_location" and citation.url == answers[0].content[0].url
+    assert (message.usage.input_tokens, message.usage.output_tokens) == (300, 30)
+    assert message.usage.server_tool_use.web_search_requests == 2
+
+
+def test_a_stream_and_an_async_client_give_the_same(messages_api: Any, brave_api: Any) -> None:
+    messages_api.behave(lambda body: ["Matz."] if len(body["messages"]) > 1 else [search("ruby author")])
+    with web.intercept(anthropic.Anthropic(), provider="brave") as client, client.messages.stream(**ASKED) as stream:
+        names = [event.type for event in stream]
+        assert kinds(stream.get_final_message()) == [*PAIR, "text"]
+    assert names[0] == "message_start" and names[-1] == "message_stop" and names.count("message_start") == 1
+
+    async def run() -> list[Any]:
+        async with web.intercept(anthropic.AsyncAnthropic(), provider="brave") as client:
+            async with client.messages.stream(**ASKED) as stream:
+                streamed = await stream.get_final_message()
+            return [streamed, *await asyncio.gather(client.messages.create(**ASKED), client.messages.create(**ASKED))]
+
+    assert [kinds(message) for message in asyncio.run(run())] == [[*PAIR, "text"]] * 3
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "web_search_20991231", "name": "web_search", "max_uses": 8},
+        {"name": "web_search"},
+        {"name": "ipy_web_search", "input_schema": SCHEMA},
+        {"name": "litellm_web_search", "input_schema": SCHEMA},
+        {"name": "WebSearch"},
+        {"name": "web_search", "input_schema": SCHEMA},
+        pytest.param({"name": "WebSearch", "input_schema": SCHEMA}, marks=pytest.mark.xfail(strict=False, reason="fault 13")),
+    ],
+    ids=lambda tool: f"{tool.get('type', '')} {tool['name']}{' with a schema' if 'input_schema' in tool else ''}",
+)
+def test_every_form_of_the_tool_is_taken(client: Any, messages_api: Any, tool: Any) -> None:
+    messages_api.reply(search("ruby author"))
+    messages_api.reply("Matz.")
+    message = client.messages.create(**{**ASKED, "tools": [tool]})
+    assert kinds(message) == [*PAIR, "text"] and "type" not in messages_api.bodies[0]["tools"][0]
+
+
+def test_a_tool_with_a_schema_is_the_callers_own_unless_a_provider_was_named(messages_api: Any, brave_api: Any) -> None:
+    messages_api.behave(lambda body: [tool_use(body["tools"][0]["name"], {"query": "x y"})])
+    with web.intercept(anthropic.Anthropic()) as client:
+        for name in ("WebSearch", "get_weather"):
+            tool = {"name": name, "input_schema": SCHEMA}
+            message = client.messages.create(**{**ASKED, "tools": [tool]})
+            assert messages_api.bodies[-1]["tools"] == [tool] and kinds(message) == ["tool_use"]
+
+
+def test_calls_of_other_tools_are_handed_back_and_the_conversation_goes_on(client: Any, messages_api: Any) -> None:
+    messages_api.reply(thinking("Both."), search("ruby author"), tool_use("get_weather", {"city": "Matsue"}))
+    messages_api.reply("It rains where Matz lives.")
+    options = {**ASKED, "tools": [SEARCH, WEATHER], "thinking": {"type": "adaptive"}}
+    first = client.messages.create(**options)
+    assert first.stop_reason == "tool_use" and kinds(first)[-1] == "tool_use"
+    result = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": "rain"}
+    turns = [{"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+    last = client.messages.create(**{**options, "messages": [*ASKED["messages"], *turns]})
+    assert last.content[-1].text == "It rains where Matz lives."
+    assert any(
+        block["type"] == "tool_result" and "search_result" in str(block)
+        for block in messages_api.bodies[1]["messages"][-1]["content"]
+    )
+
+
+def test_a_finished_conversation_can_be_continued(client: Any, messages_api: Any) -> None:
+    messages_api.reply(search("ruby author"))
+    messages_api.reply(text("Matz.", citations=[(0, 0)]))
+    messages_api.reply("In Japan.")
+    first = client.messages.create(**ASKED)
+    turns = [{"role": "assistant", "content": first.content}, {"role": "user", "content": "Where does he live?"}]
+    assert client.messages.create(**{**ASKED, "messages": [*ASKED["messages"], *turns]}).content[-1].text == "In Japan."
+
+
+def test_max_uses_and_domains_are_honoured(client: Any, messages_api: Any, brave_api: Any) -> None:
+    messages_api.reply(search("one thing"), search("two things"), search("three things"))
+    messages_api.reply("From what I have.")
+    message = client.messages.create(**{**ASKED, "tools": [{**SEARCH, "max_uses": 1, "allowed_domains": ["site1.example"]}]})
+    first, *over = found(message)
+    assert {hit.url.split("/")[2] for hit in first} == {"site1.example"}
+    assert [one.error_code for one in over] == ["max_uses_exceeded"] * 2 and len(brave_api.queries) == 1
+    assert messages_api.bodies[1]["tool_choice"] == {"type": "none"} and message.content[-1].text == "From what I have."
+
+
+def test_a_model_that_searches_without_end_is_brought_to_answer(client: Any, messages_api: Any) -> None:
+    messages_api.behave(keeps_searching)
+    message = client.messages.create(**ASKED)
+    assert message.content[-1].text == "The answer from what there is." and len(messages_api.requests) <= 15
+
+
+def test_a_failed_search_has_the_native_code_and_the_model_goes_on(client: Any, messages_api: Any, brave_api: Any) -> None:
+    brave_api.fail(429)
+    messages_api.reply(search("ruby author"))
+    messages_api.reply("From memory.")
+    message = client.messages.create(**ASKED)
+    assert (
+        found(message)[0].error_code in ("too_many_requests", "unavailable")
+        and results_of(messages_api.bodies[1])[0]["is_error"]
+    )
+
+
+def test_a_hop_is_retried_by_itself_and_the_loop_is_never_replayed(client: Any, messages_api: Any, brave_api: Any) -> None:
+    messages_api.reply(search("ruby author"))
+    messages_api.reply(error(529))
+    messages_api.reply("Matz.")
+    assert client.messages.create(**ASKED).content[-1].text == "Matz."
+    assert len(messages_api.requests) == 3 and len(brave_api.queries) == 1
+
+
+def test_what_an_intercepted_call_spends_is_in_the_ledger_and_bounded(
+    messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPY_WEBSEARCH_DAY_BUDGET_USD", "0.1")
+    spent = usage(input_tokens=3000, output_tokens=50)
+    messages_api.behave(lambda body: ["Matz." if len(body["messages"]) > 1 else search("ruby author"), spent])
+    with web.intercept(anthropic.Anthropic(), provider="brave") as client:
+        client.messages.create(**ASKED)
+        assert sorted(web.cost().kind) == ["model", "model", "search"]
+        with pytest.raises(BudgetExceededError):
+            for _ in range(40):
+                client.messages.create(**ASKED)
+    assert web.cost().usd.sum() <= 0.1
+
+
+def test_a_provider_without_a_key_is_refused_at_once(messages_api: Any) -> None:
+    with pytest.raises(MissingKeyError, match="%websearch key brave"):
+        web.intercept(anthropic.Anthropic(), provider="brave").messages.create(**ASKED)
+    assert not messages_api.requests
+
+
+def test_requests_without_a_web_tool_and_refusals_pass_through(client: Any, messages_api: Any) -> None:
+    messages_api.reply("Hello.")
+    messages_api.reply(error(400, message="too odd"))
+    assert client.messages.create(**{**ASKED, "tools": anthropic.omit}).content[0].text == "Hello."
+    with pytest.raises(anthropic.BadRequestError, match="too odd"):
+        client.messages.create(**ASKED)
