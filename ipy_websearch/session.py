@@ -363,7 +363,6 @@ class Session:
 
     def _keep(self, booking: Booking, answer: Answer | None) -> Answer | None:
         """Add a question's cost to the session's, and its answer, if there is one, to the conversation."""
-        self.cache.write_held()
         self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
         if answer is None:
             return None

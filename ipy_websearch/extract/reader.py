@@ -8,7 +8,6 @@ Reads of the same address that overlap share one download; it is given up when t
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -16,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.http.address import ALLOW_VARIABLE, allow_list, check_url, shown
-from ipy_websearch.http.loops import PerLoop
+from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.results import Page
 from ipy_websearch.text import plain, shorten, visible
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from ipy_websearch.extract.worker import ExtractionWorker
     from ipy_websearch.http.cache import Cache
     from ipy_websearch.http.download import Download
-    from ipy_websearch.http.robots_files import RobotsFiles
+    from ipy_websearch.http.robots import RobotsFiles
 
 LocalPage = tuple[str, str, datetime | None]
 """Title, Markdown and date of a page in the local index."""
@@ -80,7 +78,7 @@ class PageReader:
         self._timeout_s = timeout_s
         self._max_bytes = max_bytes
         self._robots: RobotsFiles | None = None
-        self._flights: PerLoop[dict[_FlightKey, _Flight]] = PerLoop(dict)
+        self._flights: dict[_FlightKey, _Flight] = {}
 
     async def read(
         self,
@@ -107,7 +105,7 @@ class PageReader:
             raise ConfigError(f"offset is {offset} and limit is {limit}; lines are counted from 1 and a limit is 1 or more")
         if isinstance(url, str) and url.strip().lower().startswith(_LOCAL_SCHEMES):
             return window(self._from_local(url.strip()), offset, limit)
-        allow = self._allow if self._allow is not None else allow_list(os.environ.get(ALLOW_VARIABLE, ""))
+        allow = self._allow if self._allow is not None else allow_from_environment()
         target = check_url(url, allow=allow)
         key = (target.url, mode)
         page = None if fresh else self._cached(key)
@@ -127,7 +125,7 @@ class PageReader:
 
     async def _shared(self, key: _FlightKey, load: Callable[[], Coroutine[Any, Any, Page]]) -> Page:
         """Return what one `load` gives to all who wait for the same key."""
-        flights = self._flights.get()
+        flights = self._flights
         flight = flights.get(key)
         if flight is None:
             flight = flights[key] = _Flight(asyncio.create_task(load()))
@@ -172,7 +170,7 @@ class PageReader:
         return page
 
     async def _get(self, url: str, allow: frozenset[str], **more: Any) -> Download:
-        # aiohttp costs a tenth of a second to import, and a session that only searches locally never needs it here
+        # httpx takes a while to import, and a session that only searches locally never needs it
         from ipy_websearch.http.download import USER_AGENT, download
 
         agent = self._user_agent or USER_AGENT
@@ -182,7 +180,7 @@ class PageReader:
     async def _get_in_bulk(self, url: str, allow: frozenset[str]) -> Download:
         if self._robots is None:
             from ipy_websearch.http.download import USER_AGENT
-            from ipy_websearch.http.robots_files import RobotsFiles
+            from ipy_websearch.http.robots import RobotsFiles
 
             agent = self._user_agent or USER_AGENT
             self._robots = RobotsFiles(user_agent=agent, cache=self._cache, download=self._download)

@@ -1,37 +1,46 @@
-"""Judging an address before anything is sent: its text first, then the IP address in it. Pure, no network.
+"""Judging an address before anything is sent: first its text, then the IP address in it or behind it. Pure, no network.
 
-Invariant: what `check_url` returns has been taken apart once, here, and put together again from canonical parts, so no
-later parser can read another host out of it. The host is read as browsers read it (WHATWG URL, read 2026-11): percent
-decoding, IDNA mapping, then decimal, octal, hexadecimal and short IPv4 forms. Where browsers repair (tabs, line feeds,
-backslashes in the host, missing slashes), we refuse. Names are judged again by what they resolve to, in `guard`.
+Invariant: `check_url` takes an address apart once and puts it together again from canonical parts, so no later parser can
+read another host out of it. The host is read as browsers read it (WHATWG URL, read 2026-11): percent escapes, IDNA, then
+decimal, octal, hexadecimal and short forms of IPv4. Where browsers repair (tabs, line feeds, backslashes in the host,
+missing slashes), the address is refused. A name is judged again by the addresses it resolves to, in `guard`.
 
-Limits: 8,192 characters an address (what common servers take); ports `WEB_PORTS` only; no user names.
+IPv4 is open except for the ranges listed here; IPv6 is closed except for global unicast without the ranges listed here.
+`ipaddress.is_global` is not used: it differs between Python's patch releases and calls some translated loopback addresses
+global. Sources: IANA's "IPv4/IPv6 Special-Purpose Address Registry" (RFC 6890 and updates), the clouds' documentation of
+their metadata services (both read 2026-11), and `tests/data/addresses.tsv`.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import quote, unquote_to_bytes
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError
-from ipy_websearch.http.ip import NAT64, IPAddress, metadata_rule, public_rule, written_ip
 from ipy_websearch.text import shorten, visible
 
 ALLOW_VARIABLE = "IPY_WEBSEARCH_FETCH_ALLOW"
 TO_OPEN = "; to open it, set"
-"""Where a refusal's advice begins; for an address that a page chose, and not the user, it is left out."""
+"""Where the advice in a refusal begins. It is left out for an address that a page chose."""
 MAX_URL = 8_192
+"""Characters that an address may have; common servers take no more."""
 WEB_PORTS = frozenset({80, 443, 8000, 8008, 8080, 8443})
-"""Ports that serve pages. Others (SSH, mail, databases, caches) are opened one by one with the allow list."""
+"""Ports that serve pages. Any other (SSH, mail, databases, caches) has to be opened with the allow list."""
+
+IPAddress = IPv4Address | IPv6Address
+IPNetwork = IPv4Network | IPv6Network
 
 _DEFAULT_PORT = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
-_USERINFO = re.compile(r"^([^/?#]*//)?[^/?#]*@")
-# What the WHATWG path and query sets leave as it is; "%" is in it because escapes have been made by whoever wrote them.
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_USER_INFO = re.compile(r"^([^/?#]*//)?[^/?#]*@")
+# What the WHATWG path and query sets leave as it is. "%" is among it, as escapes are the writer's.
 _PATH_SAFE = "!$%&'()*+,-./:;=@_~[]|"
 _QUERY_SAFE = "!$%&()*+,-./:;=@_~[]|?`{}^"
 
@@ -45,11 +54,64 @@ _METADATA_NAMES = frozenset(
 )
 
 
+def _table(text: str) -> tuple[tuple[IPNetwork, str], ...]:
+    rows = (line.split(None, 1) for line in text.strip().splitlines())
+    return tuple((ip_network(network), name) for network, name in rows)
+
+
+# Services that hand out a machine's credentials: not even the allow list opens these.
+_METADATA = _table("""
+169.254.0.0/16      link-local, cloud metadata
+168.63.129.16/32    Azure's host service
+100.100.100.200/32  Alibaba Cloud's metadata service
+192.0.0.192/32      Oracle Cloud's metadata service
+fe80::/10           link-local
+fd00:ec2::/32       AWS's metadata service
+fd20:ce::/32        Google Cloud's metadata service
+fd00:c1::/32        Oracle Cloud's metadata service
+""")
+# Of the IPv6 rows, those outside 2000::/3 are refused in any case; they are here for their names.
+_NOT_PUBLIC = _table("""
+0.0.0.0/8         this host
+10.0.0.0/8        private network
+100.64.0.0/10     carrier-grade NAT
+127.0.0.0/8       loopback
+172.16.0.0/12     private network
+192.0.0.0/24      protocol assignments
+192.0.2.0/24      documentation
+192.88.99.0/24    6to4 relay
+192.168.0.0/16    private network
+198.18.0.0/15     benchmarking
+198.51.100.0/24   documentation
+203.0.113.0/24    documentation
+224.0.0.0/4       multicast
+240.0.0.0/4       reserved, broadcast
+::1/128           loopback
+::/96             IPv4-compatible address
+::ffff:0:0/96     IPv4-mapped address
+::ffff:0:0:0/96   IPv4-translated address
+64:ff9b:1::/48    local NAT64
+100::/64          discard prefix
+fc00::/7          private network
+fec0::/10         site-local
+ff00::/8          multicast
+2001::/32         Teredo tunnel
+2001::/23         protocol assignments
+2001:db8::/32     documentation
+2002::/16         6to4 tunnel
+3fff::/20         documentation
+""")
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_NAT64 = IPv6Network("64:ff9b::/96")
+_TRANSLATED = IPv6Network("::ffff:0:0:0/96")
+_ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
+
+
 @dataclass(frozen=True, slots=True)
 class SafeUrl:
     """An address whose text was judged. `url` is canonical and has no fragment; `host` has no brackets.
 
-    `literal_ip` is the IP address when the host is one, else None: a name, still to be resolved and judged.
+    `literal_ip` is the host when that is an IP address; None means a name, which is still to be resolved and judged.
     `opened` says that the allow list names this host and port.
     """
 
@@ -66,8 +128,8 @@ class SafeUrl:
         return host_key(self.host, self.port)
 
 
-class _Refused(Exception):
-    """A rule was broken; `check_url` makes the error out of it. `opens`: the allow-list entry that would help, if any."""
+class _RefusedError(Exception):
+    """A rule was broken. `opens` is the entry of the allow list that would help, if any. Never leaves this module."""
 
     def __init__(self, rule: str, opens: str = "") -> None:
         super().__init__(rule)
@@ -75,7 +137,7 @@ class _Refused(Exception):
 
 
 def check_url(url: str, *, allow: frozenset[str] = frozenset()) -> SafeUrl:
-    """Return the canonical form of an address that may be tried; `allow` is what `allow_list` gives.
+    """Return the canonical form of an address that may be requested; `allow` is the value of `allow_list`.
 
     Raises:
         BlockedAddressError: the address is malformed or not the public web; the message names the rule.
@@ -85,40 +147,46 @@ def check_url(url: str, *, allow: frozenset[str] = frozenset()) -> SafeUrl:
         target = replace(target, opened=target.key in allow)
         _judge(target)
         return target
-    except _Refused as exc:
+    except _RefusedError as exc:
         how = f'{TO_OPEN} {ALLOW_VARIABLE}="{exc.opens}"' if exc.opens else ""
         raise BlockedAddressError(f"{shown(url)} was refused: {exc}{how}") from None
 
 
 def canonical_url(url: str) -> str:
-    """Return the canonical form of an http or https address, for comparing; whether it may be fetched is not judged.
+    """Return the canonical form of an http or https address, for comparing. Whether it may be fetched is not judged.
 
     Raises:
         BlockedAddressError: the address is malformed, or has another scheme.
     """
     try:
         return _parse(url).url
-    except _Refused as exc:
+    except _RefusedError as exc:
         raise BlockedAddressError(f"{shown(url)} was refused: {exc}") from None
 
 
-def check_ip(ip: str | IPAddress, *, opened: bool = False) -> None:
-    """Return when packets may be sent to an IP address; `opened` ones may be private, but never a metadata service.
-
-    Raises:
-        BlockedAddressError: it is not public, or is no IP address; the message names the rule.
-    """
-    if (rule := ip_rule(ip, opened=opened)) is not None:
-        raise BlockedAddressError(f"{shown(str(ip))} was refused: {rule}")
-
-
 def ip_rule(ip: str | IPAddress, *, opened: bool = False) -> str | None:
-    """Return the rule by which packets may not be sent to an IP address, None when they may; see `check_ip`."""
+    """Return the rule that forbids packets to an IP address, None when they are allowed.
+
+    An `opened` address may be private, but never a metadata service.
+    """
     try:
-        parsed = ip_address(ip) if isinstance(ip, str) else ip
+        ip = ip_address(ip) if isinstance(ip, str) else ip
     except ValueError:
         return "it is not an IP address"
-    return metadata_rule(parsed) if opened else public_rule(parsed)
+    inner = _embedded(ip)
+    for candidate in (ip, inner or ip):
+        if name := _named(candidate, _METADATA):
+            return f"{ip} is {name.partition(' (')[0]}"
+    if opened:
+        return None
+    if isinstance(ip, IPv6Address) and ip.scope_id is not None:
+        return f"{ip} carries a zone, which public addresses never do"
+    known = _named(ip, _NOT_PUBLIC)
+    if known or (isinstance(ip, IPv6Address) and ip not in _GLOBAL_UNICAST and ip not in _NAT64):
+        return f"{ip} is not public ({known or 'outside of 2000::/3'})"
+    if inner is not None and (rule := ip_rule(inner)) is not None:
+        return f"{ip} leads to another address: {rule}"
+    return None
 
 
 def host_key(host: str, port: int) -> str:
@@ -129,10 +197,10 @@ def host_key(host: str, port: int) -> str:
 def shown(url: object) -> str:
     """Return an address as messages show it: printable, at most 200 characters, without user name and password.
 
-    White space is shown as an escape: an address that a server made up is then no sentence in a message of ours.
+    White space is escaped, so that an address made up by a server is no sentence in a message of ours.
     """
     text = re.sub(r"\s", "%20", visible(url.strip())) if isinstance(url, str) else repr(url)
-    return shorten(_USERINFO.sub(r"\1…@", text[: MAX_URL * 2]), 200) or "an empty address"
+    return shorten(_USER_INFO.sub(r"\1…@", text[: MAX_URL * 2]), 200) or "an empty address"
 
 
 def allow_list(text: str) -> frozenset[str]:
@@ -142,15 +210,27 @@ def allow_list(text: str) -> frozenset[str]:
         ConfigError: an entry has no port or is no host.
     """
     entries = set()
-    for entry in filter(None, (part.strip() for part in re.split(r"[,\s]+", text))):
-        host, port = entry.rpartition(":")[::2]
+    for entry in filter(None, re.split(r"[,\s]+", text)):
+        host, _, port = entry.rpartition(":")
         try:
             if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
-                raise _Refused("the port is missing")
+                raise _RefusedError("the port is missing")
             entries.add(host_key(_host(host)[0], int(port)))
-        except _Refused as exc:
+        except _RefusedError as exc:
             raise ConfigError(f'{ALLOW_VARIABLE}: {entry!r} is not host:port ({exc}); write "127.0.0.1:8000"') from None
     return frozenset(entries)
+
+
+def allow_from_environment() -> frozenset[str]:
+    """Return the private addresses that IPY_WEBSEARCH_FETCH_ALLOW="host:port,…" opens, in canonical form.
+
+    Raises:
+        ConfigError: an entry is not host:port.
+    """
+    return allow_list(os.environ.get(ALLOW_VARIABLE, ""))
+
+
+# --- the text ----------------------------------------------------------------------------------------------------------
 
 
 def _parse(url: str) -> SafeUrl:
@@ -158,86 +238,84 @@ def _parse(url: str) -> SafeUrl:
     host_text, port = _authority(authority, _DEFAULT_PORT[scheme])
     host, ip = _host(host_text)
     key = host_key(host, port)
-    shown_host = key if port != _DEFAULT_PORT[scheme] else key.rpartition(":")[0]
-    return SafeUrl(f"{scheme}://{shown_host}{rest}", scheme, host, port, str(ip) if ip is not None else None)
-
-
-def _judge(target: SafeUrl) -> None:
-    if target.literal_ip is not None:
-        _judge_literal(ip_address(target.literal_ip), target)
-    if target.opened:
-        return
-    if target.literal_ip is None:
-        _judge_name(target.host, target.key)
-    if target.port not in WEB_PORTS:
-        ports = ", ".join(map(str, sorted(WEB_PORTS)))
-        raise _Refused(f"port {target.port} is not one of the web's ({ports})", target.key)
+    place = key if port != _DEFAULT_PORT[scheme] else key.rpartition(":")[0]
+    return SafeUrl(f"{scheme}://{place}{rest}", scheme, host, port, str(ip) if ip is not None else None)
 
 
 def _split(url: str) -> tuple[str, str, str]:
     """Return scheme, authority and the encoded path and query of the text."""
     if not isinstance(url, str) or not (text := url.strip(" \t\r\n")):
-        raise _Refused("it is not an address; write https://example.com/page")
+        raise _RefusedError("it is not an address; write https://example.com/page")
     if len(text) > MAX_URL:
-        raise _Refused(f"it has more than {MAX_URL:,} characters")
+        raise _RefusedError(f"it has more than {MAX_URL:,} characters")
     if _CONTROL.search(text):
-        raise _Refused("it has a control character, tab or line feed in it")
+        raise _RefusedError("it has a control character, tab or line feed in it")
     match = _SCHEME.match(text)
     if match is None:
-        raise _Refused("it has no scheme; write it with https:// in front")
+        raise _RefusedError("it has no scheme; write it with https:// in front")
     scheme = match[1].lower()
     if scheme not in _DEFAULT_PORT:
-        raise _Refused(f"the scheme is {shorten(scheme, 30)!r}; only http and https are fetched")
+        raise _RefusedError(f"the scheme is {shorten(scheme, 30)!r}; only http and https are fetched")
     if not text.startswith("//", match.end()):
-        raise _Refused("two slashes must follow the scheme")
+        raise _RefusedError("two slashes must follow the scheme")
     text = text[match.end() + 2 :].partition("#")[0]
-    at = min((i for i in (text.find("/"), text.find("?")) if i >= 0), default=len(text))
-    return scheme, text[:at], _encode(text[at:])
+    end = re.search(r"[/?]|$", text).start()  # type: ignore[union-attr]  # the end of the text always matches
+    return scheme, text[:end], _encoded(text[end:])
 
 
-def _encode(rest: str) -> str:
+def _encoded(rest: str) -> str:
     path, mark, query = rest.partition("?")
     try:
-        # undecodable bytes of a Location header arrive as surrogates and go back as the bytes they were
+        # Bytes of a Location header that are no UTF-8 arrive as surrogates, and go back as the bytes that they were.
         path = quote(path.encode("utf-8", "surrogateescape"), safe=_PATH_SAFE)
         query = quote(query.encode("utf-8", "surrogateescape"), safe=_QUERY_SAFE)
     except UnicodeEncodeError:
-        raise _Refused("it is not valid Unicode") from None
+        raise _RefusedError("it is not valid Unicode") from None
     return (path or "/") + mark + query
 
 
 def _authority(text: str, default_port: int) -> tuple[str, int]:
-    """Return host text and port; user names are refused, since they serve to hide the host."""
+    """Return the text of the host, and the port. User names are refused, since they serve to hide the host."""
     if "@" in text:
-        raise _Refused("it has a user name or password in it")
+        raise _RefusedError("it has a user name or password in it")
     if "\\" in text:
-        raise _Refused("it has a backslash in its host")
-    host, colon, port = text, "", ""
-    if not text.endswith("]"):
-        head, colon, tail = text.rpartition(":")
-        host, port = (head, tail) if colon else (text, "")
+        raise _RefusedError("it has a backslash in its host")
+    head, colon, tail = text.rpartition(":")
+    host, port = (head, tail) if colon and not text.endswith("]") else (text, "")
     if port and not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536):
-        raise _Refused(f"{shorten(port, 20)!r} is not a port")
+        raise _RefusedError(f"{shorten(port, 20)!r} is not a port")
     return host, int(port) if port else default_port
 
 
 def _host(text: str) -> tuple[str, IPAddress | None]:
     """Return the canonical host and, when it is an IP address in any notation, that address."""
-    name = text if text.startswith("[") else _ascii_name(text).removesuffix(".")
-    try:
-        if (ip := written_ip(name)) is not None:
-            return str(ip), ip
-    except ValueError as exc:
-        raise _Refused(str(exc)) from None
-    if len(name) > 253 or not all(map(_LABEL.fullmatch, name.split("."))):
-        raise _Refused(f"{shorten(visible(text), 80)!r} is not a host name" if text else "it has no host")
+    if text.startswith("["):
+        try:
+            if "%" in text or not text.endswith("]"):
+                raise AddressValueError
+            ip: IPAddress = IPv6Address(text[1:-1])
+        except AddressValueError:
+            raise _RefusedError(f"{shorten(text, 60)!r} is not an IPv6 address") from None
+        return str(ip), ip
+    name = _ascii_name(text).removesuffix(".")
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):  # then it is an IPv4 address or nothing (WHATWG, "ends in a number checker")
+        try:
+            if not all(map(_NUMBER.fullmatch, labels)):
+                raise OSError
+            ip = IPv4Address(socket.inet_aton(name))
+        except OSError:
+            raise _RefusedError(f"{shorten(name, 60)!r} is not an IPv4 address") from None
+        return str(ip), ip
+    if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
+        raise _RefusedError(f"{shorten(visible(text), 80)!r} is not a host name" if text else "it has no host")
     return name, None
 
 
 def _ascii_name(text: str) -> str:
-    """Return the name in lower case ASCII, percent escapes and IDNA resolved, so that look-alikes show what they are."""
+    """Return the name in lower-case ASCII, percent escapes and IDNA resolved, so that look-alikes show what they are."""
     if len(text) > 1_000:
-        raise _Refused("its host is too long")
+        raise _RefusedError("its host is too long")
     try:
         text = unquote_to_bytes(text).decode("utf-8").lower()
         if text.isascii():
@@ -245,36 +323,50 @@ def _ascii_name(text: str) -> str:
         import idna
 
         text = idna.uts46_remap(text, std3_rules=False, transitional=False)
-        return ".".join(label if label.isascii() else _alabel(label) for label in text.split("."))
-    except (UnicodeError, ValueError):
-        raise _Refused(f"{shorten(visible(text), 80)!r} is not a host name") from None
+        return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in text.split("."))
+    except ValueError:  # UnicodeError and IDNAError are kinds of it
+        raise _RefusedError(f"{shorten(visible(text), 80)!r} is not a host name") from None
 
 
-def _alabel(label: str) -> str:
-    import idna
-
-    try:
-        return idna.encode(label).decode("ascii")
-    except idna.IDNAError:
-        return label.encode("idna").decode("ascii").lower()  # symbols that older registrations hold, as browsers do
+# --- the rules ---------------------------------------------------------------------------------------------------------
 
 
-def _judge_literal(ip: IPAddress, target: SafeUrl) -> None:
-    if (rule := metadata_rule(ip)) is not None:
-        raise _Refused(rule)
+def _judge(target: SafeUrl) -> None:
+    if target.literal_ip is not None:
+        if (rule := ip_rule(target.literal_ip, opened=target.opened)) is not None:
+            raise _RefusedError(rule, target.key if ip_rule(target.literal_ip, opened=True) is None else "")
+        if not target.opened and ip_address(target.literal_ip) in _NAT64:
+            # A resolver answers so on an IPv6-only network; nobody writes it for an honest reason.
+            raise _RefusedError(f"{target.literal_ip} is a translated IPv4 address; write that one instead")
     if target.opened:
         return
-    if (rule := public_rule(ip)) is not None:
-        raise _Refused(rule, target.key)
-    if ip in NAT64:  # a resolver may answer so on an IPv6-only network; nobody writes it for an honest reason
-        raise _Refused(f"{ip} is a translated IPv4 address; write that one instead")
+    if target.literal_ip is None:
+        _judge_name(target.host, target.key)
+    if target.port not in WEB_PORTS:
+        ports = ", ".join(map(str, sorted(WEB_PORTS)))
+        raise _RefusedError(f"port {target.port} is not one of the web's ({ports})", target.key)
 
 
 def _judge_name(host: str, key: str) -> None:
     if host in _METADATA_NAMES:
-        raise _Refused(f"{host!r} is a cloud's metadata service")
+        raise _RefusedError(f"{host!r} is a cloud's metadata service")
     labels = host.split(".")
     if len(labels) == 1:
-        raise _Refused(f"{host!r} has no dot, so it is a name of this machine or of a private network", key)
+        raise _RefusedError(f"{host!r} has no dot, so it is a name of this machine or of a private network", key)
     if labels[-1] in _LOCAL_ZONES or ".".join(labels[-2:]) in _LOCAL_ZONES:
-        raise _Refused(f"{host!r} is a name of this machine or of a private network", key)
+        raise _RefusedError(f"{host!r} is a name of this machine or of a private network", key)
+
+
+def _named(ip: IPAddress, table: tuple[tuple[IPNetwork, str], ...]) -> str:
+    return next((f"{name}, {network}" for network, name in table if ip in network), "")
+
+
+def _embedded(ip: IPAddress) -> IPv4Address | None:
+    """Return the IPv4 address that packets to an IPv6 address may end at: mapped, compatible, translated, NAT64, ISATAP.
+
+    6to4 and Teredo addresses are refused whatever is inside them.
+    """
+    if isinstance(ip, IPv4Address):
+        return None
+    leads_on = ip.packed[:10] == bytes(10) or ip in _TRANSLATED or ip in _NAT64 or ip.packed[8:12] in _ISATAP
+    return IPv4Address(ip.packed[12:]) if leads_on else None

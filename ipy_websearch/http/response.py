@@ -1,7 +1,7 @@
-"""An HTTP answer as a value, and what can be read out of a refusal. No I/O and no HTTP library.
+"""An HTTP answer as a value, and how to read a refusal. No I/O and no HTTP library.
 
-Services wrap their error text in a dozen shapes; `service_message` knows those of the engines this package speaks to.
-What it gives is hostile text: `client` shortens it, strips control characters and takes keys out before it is shown.
+Services wrap their error text in a dozen shapes; `service_message` knows those of the engines this package speaks to. Its
+text is hostile: `client` shortens it, strips control characters and takes keys out before it is shown.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 from ipy_websearch.text import plain
 
-MAX_HEADER_LINE, MAX_HEADERS = 32_768, 200
-"""How long a header line may be, and how many there may be."""
+MAX_DEPTH = 100
+"""Levels that an engine's JSON may have. The deepest real one seen has nine; what reads it is recursive."""
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*(?:,|$)")  # a header that comes twice is read as a list
 _MESSAGE_KEYS = ("message", "detail", "error", "msg", "info", "errorMessage", "title", "code")
@@ -47,15 +48,26 @@ class HttpResponse:
         return self.headers.get("content-type", "").split(";")[0].strip().lower()
 
     def json(self) -> Any:
-        """Return the body parsed as JSON.
+        """Return the body parsed as JSON; half a surrogate pair in it ("\\ud83d") becomes a question mark.
 
         Raises:
-            ValueError: it is not JSON, or nested so deeply that it cannot be meant.
+            ValueError: it is not JSON, or nested deeper than `MAX_DEPTH`.
         """
         try:
-            return json.loads(self.body)
+            value = json.loads(self.body)
         except RecursionError:
             raise ValueError("nested too deeply") from None
+        level = [value]
+        for _ in range(MAX_DEPTH):
+            if not level:
+                break
+            parents = [node.values() if isinstance(node, dict) else node for node in level if isinstance(node, dict | list)]
+            level = [child for children in parents for child in children]
+        if level:
+            raise ValueError("nested too deeply")
+        if _SURROGATE.search(self.body):  # text that cannot be encoded would fail wherever it is shown or stored
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        return value
 
 
 class JsonObject(dict[str, Any]):
@@ -131,8 +143,3 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, (then - datetime.now(UTC)).total_seconds())
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def library_words(message: object) -> str:
-    """Return an HTTP library's own words, up to where it quotes what it was sent."""
-    return re.split(r"""\sb?['"]|[^A-Za-z0-9' -]""", str(message))[0].strip()[:60]

@@ -1,131 +1,111 @@
-"""Reading robots.txt as RFC 9309 has it. Pure: text in, the rules that hold for us out, and which of them refuses a path.
+"""robots.txt for bulk reading: fetched once a host through the guarded door, kept for a day, asked before each request.
 
-The longest pattern that matches decides, `Allow` among equals; groups that name us are taken together, those for `*` count
-only when no group names us; `*` and a final `$` are special. Not used, and why: the standard library's parser takes the
-first rule that matches (until Python 3.13.14 and 3.14.5) and knows no `*`; protego 0.7 takes minutes for 500 kB of
-`User-agent` lines, and the file is written by strangers. Everything here is linear in file and address.
+A person who opens one page is not a robot; only programs that read many pages are held to it. Invariant: nothing is
+requested from a host whose file has not been read, and the file is requested like a page: judged, pinned and bounded.
 
-Sources: RFC 9309 (read 2026-11); where it is silent, Google's parser (developers.google.com/search/docs/crawling-indexing/
-robots/robots_txt, read 2026-11).
+RFC 9309, section 2.3.1 (read 2026-11): with 4xx, or too many redirects, everything may be read; while the server fails, or
+cannot be reached, nothing may. 429 counts as a failing server, as it does for Google. `Crawl-delay` is not in the RFC;
+instead, at most `AT_ONCE` pages of a host are read at the same time.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from urllib.parse import quote
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
-MAX_BYTES = 512_000
-"""Bytes of a file that are read, the 500 KiB that RFC 9309, section 2.5, asks for; the rest counts as not there."""
+from ipy_websearch.errors import BlockedAddressError, FetchError
+from ipy_websearch.http.address import SafeUrl, shown
 
-_TOKEN = re.compile(r"[A-Za-z_-]+")
-_LINE_END = re.compile(r"\r\n?|\n")
-_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+if TYPE_CHECKING:
+    from protego import Protego
 
+    from ipy_websearch.http.cache import Cache
+    from ipy_websearch.http.download import Download
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One `Allow` or `Disallow`; `pattern` is in the form that `comparable` gives, with `*` and a final `$` special."""
+KEPT_S = 86_400.0
+"""Seconds that a file is kept; RFC 9309, section 2.4, allows no more."""
+FAILURE_KEPT_S = 600.0
+"""Seconds after which a server that failed is asked again."""
+MAX_BYTES = 64_000
+"""Bytes of a file that are read. Protego turns rules into regular expressions, and a stranger writes them."""
+AT_ONCE = 2
 
-    allows: bool
-    pattern: str
-
-    def __str__(self) -> str:
-        return f"{'Allow' if self.allows else 'Disallow'}: {self.pattern}"
-
-    def matches(self, path: str) -> bool:
-        """Return whether the rule is about `path`, which is in the form that `comparable` gives."""
-        ends = self.pattern.endswith("$")
-        first, *others = self.pattern.removesuffix("$").split("*")
-        if not path.startswith(first):
-            return False
-        position = len(first)
-        if not others:
-            return not ends or position == len(path)
-        last = others.pop() if ends else ""
-        for part in others:
-            found = path.find(part, position)
-            if found < 0:
-                return False
-            position = found + len(part)
-        return path.endswith(last) and len(path) - len(last) >= position
+_TIMEOUT_S = 15.0
+_CACHE_KIND = "robots-2"
+_MOST_HOSTS = 1_000
 
 
-@dataclass(slots=True, eq=False)
-class _Group:
-    """The rules of all groups for one name; `named` says that there was one at all, with or without rules."""
+class RobotsFiles:
+    """The files of the hosts that one reader has met. `user_agent` introduces us; its first word is our name in the files."""
 
-    named: bool = False
-    rules: list[Rule] = field(default_factory=list)
+    def __init__(
+        self, *, user_agent: str, cache: Cache | None = None, download: Callable[..., Awaitable[Download]] | None = None
+    ) -> None:
+        self._user_agent = user_agent
+        self._token = user_agent.partition("/")[0].partition(" ")[0]
+        self._cache = cache
+        self._download = download
+        self._known: dict[str, tuple[Protego, str, float]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
+    async def admit(self, target: SafeUrl, allow: frozenset[str] = frozenset()) -> None:
+        """Return when the host's robots.txt lets us read the address; `allow` opens private addresses, as for a page.
 
-def product_token(user_agent: str) -> str:
-    """Return the name under which robots.txt knows a User-Agent header: "ipy_websearch/1.0 (…)" is "ipy_websearch"."""
-    match = _TOKEN.match(user_agent.strip())
-    return match[0].lower() if match else ""
+        Raises:
+            FetchError: it does not, or it could not be had.
+            BlockedAddressError: the host is not the public web.
+        """
+        origin = f"{target.scheme}://{urlsplit(target.url).netloc}"
+        async with self._locks.setdefault(origin, asyncio.Lock()):  # one request for the file, however many pages wait
+            rules, closed = await self._file(origin, allow)
+        if closed:
+            raise FetchError(f"{shown(target.url)} is not read in bulk, since its robots.txt could not be: {closed}")
+        if not rules.can_fetch(target.url, self._token):
+            raise FetchError(f"{shown(target.url)} is not read in bulk: {origin}/robots.txt forbids it")
 
+    @asynccontextmanager
+    async def turn(self, host: str) -> AsyncIterator[None]:
+        """Wait until fewer than `AT_ONCE` pages of the host are being read."""
+        turn = self._turns.setdefault(host, asyncio.Semaphore(AT_ONCE))
+        async with turn:
+            yield
 
-def rules_for(text: str, token: str) -> tuple[Rule, ...]:
-    """Return the rules in a robots.txt that hold for the program of that name."""
-    ours, anyone = _Group(), _Group()
-    open_groups: list[_Group] = []
-    in_head = False  # among the `User-agent` lines that begin a group; other lines than rules do not end it
-    for name, value in _records(text):
-        if name == "user-agent":
-            if not in_head:
-                open_groups = []
-            in_head = True
-            group = anyone if value.split(maxsplit=1)[:1] == ["*"] else ours if product_token(value) == token else None
-            if group is not None and group not in open_groups:
-                group.named = True
-                open_groups.append(group)
-        elif name in ("allow", "disallow"):
-            in_head = False
-            if value:
-                for group in open_groups:
-                    group.rules.append(Rule(name == "allow", _pattern(value)))
-    return tuple(dict.fromkeys(ours.rules if ours.named else anyone.rules))
+    async def _file(self, origin: str, allow: frozenset[str]) -> tuple[Protego, str]:
+        """Return the rules of a host, and why nothing of it may be read ("" when its file could be had)."""
+        from protego import Protego
 
+        rules, closed, until = self._known.get(origin, (None, "", 0.0))
+        if rules is not None and time.monotonic() < until:
+            return rules, closed
+        kept = self._cache.get(_CACHE_KIND, f"{self._token} {origin}", KEPT_S) if self._cache is not None else None
+        if kept is not None:
+            text, closed, age_s = str(kept[0]), "", kept[1]
+        else:
+            (text, closed), age_s = await self._fetch(origin, allow), 0.0
+            if self._cache is not None and not closed:
+                self._cache.put(_CACHE_KIND, f"{self._token} {origin}", text)
+        while len(self._known) >= _MOST_HOSTS:
+            del self._known[next(iter(self._known))]
+        rules = Protego.parse(text)
+        self._known[origin] = (rules, closed, time.monotonic() - age_s + (FAILURE_KEPT_S if closed else KEPT_S))
+        return rules, closed
 
-def refusing_rule(rules: Iterable[Rule], path: str) -> Rule | None:
-    """Return the rule that forbids `path` (with its query, as in the address), None when it may be read."""
-    path = _literal(comparable(path))
-    if path == "/robots.txt":
-        return None
-    matching = (rule for rule in rules if rule.matches(path))
-    decides = max(matching, key=lambda rule: (len(rule.pattern), rule.allows), default=None)
-    return None if decides is None or decides.allows else decides
+    async def _fetch(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
+        from ipy_websearch.http.download import download
 
-
-def comparable(path: str) -> str:
-    """Return path and query in the form in which they are compared with a pattern (RFC 9309, section 2.2.2).
-
-    What need not be escaped is not, what is not ASCII is, and escapes are in upper case.
-    """
-    plain = quote(path.encode("utf-8", "replace"), safe="".join(map(chr, range(33, 127))))
-    return _ESCAPE.sub(lambda match: _unescaped(match[1]), plain)
-
-
-def _unescaped(digits: str) -> str:
-    character = chr(int(digits, 16))
-    return character if character in _UNRESERVED else f"%{digits.upper()}"
-
-
-def _literal(path: str) -> str:
-    return path.replace("*", "%2A").replace("$", "%24")
-
-
-def _pattern(value: str) -> str:
-    """Return a rule's value as a pattern: a `$` that is not its end stands for itself."""
-    pattern = comparable(value)
-    end = "$" if pattern.endswith("$") else ""
-    return pattern.removesuffix("$").replace("$", "%24") + end
-
-
-def _records(text: str) -> Iterator[tuple[str, str]]:
-    for line in _LINE_END.split(text.removeprefix("\ufeff")):
-        name, colon, value = line.partition("#")[0].partition(":")
-        if colon:
-            yield name.strip().lower(), value.strip()
+        options: dict[str, Any] = {"allow": allow, "user_agent": self._user_agent, "timeout_s": _TIMEOUT_S}
+        try:
+            got = await (self._download or download)(f"{origin}/robots.txt", max_bytes=MAX_BYTES, cut=True, **options)
+        except BlockedAddressError:
+            raise
+        except FetchError as exc:
+            is_missing = exc.status is not None and exc.status < 500 and exc.status != 429
+            return "", "" if is_missing else str(exc)
+        body = got.body if len(got.body) < MAX_BYTES else got.body[: got.body.rfind(b"\n") + 1]
+        return body.decode("utf-8-sig", "replace"), ""

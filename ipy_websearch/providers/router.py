@@ -245,10 +245,7 @@ class SearchRouter:
         if engine.info.name not in PROVIDERS:  # an engine of another package may not have kept to the domain lists
             results = replace(results, results=tuple(permitted(results, request)))
         if self._cache is not None and self._ttl_s() > 0 and engine.info.name != _LOCAL:
-            if held:
-                self._cache.hold(_KIND, key, lambda: to_json(results))
-            else:
-                self._cache.put(_KIND, key, to_json(results))
+            self._cache.put(_KIND, key, to_json(results))
         return replace(results, cost_usd=cost_of(results))
 
     def _engine(self, engine: _Asked) -> Provider:

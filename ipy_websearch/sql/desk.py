@@ -20,7 +20,6 @@ from typing import Any
 
 from ipy_websearch import background
 from ipy_websearch.enrichment.report import alike
-from ipy_websearch.http.loops import PerLoop
 from ipy_websearch.providers.flights import Flights
 from ipy_websearch.sql.interrupts import KEPT_S, WATCH, Place
 from ipy_websearch.text import shorten
@@ -65,7 +64,7 @@ class Desk:
         self._ask = ask
         self._find = find
         self._concurrency = concurrency
-        self._slots = PerLoop(lambda: asyncio.Semaphore(concurrency))
+        self._slots = asyncio.Semaphore(concurrency)
         self._flights: Flights[Outcome] = Flights()
         self._recent: dict[Row, tuple[Place, Outcome]] = {}
         self._stopped: Place | None = None
@@ -169,7 +168,7 @@ class Desk:
 
     async def _shared(self, row: Row) -> Outcome:
         async def ask() -> Outcome:
-            async with self._slots.get():
+            async with self._slots:
                 known = self._find([row])  # another query may have asked it since this one looked
                 return known[row] if row in known else await self._ask(row)
 

@@ -6,12 +6,11 @@ stands in an address somebody else wrote down, or the domain above it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import FetchError
-from ipy_websearch.http.address import ALLOW_VARIABLE, allow_list, check_url, shown
+from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.tools.fetch_rules import comparable, domain_refused, is_known
 
@@ -42,7 +41,7 @@ def judge_arrival(url: str, bounds: SearchRequest) -> None:
 
 
 def _judge(url: str, known: bool, bounds: SearchRequest) -> None:
-    check_url(url, allow=allow_list(os.environ.get(ALLOW_VARIABLE, "")))
+    check_url(url, allow=allow_from_environment())
     if not known:
         raise FetchError(
             "only addresses from the question, from search results or from pages already read may be fetched "
