@@ -160,8 +160,15 @@ class Session:
             cache_ttl_s=self.settings.cache_ttl_s,
             local=lambda url: self.index.document(url),
             worker=ExtractionWorker(),
-            download=self.download,
+            download=self._download,
         )
+
+    async def _download(self, url: str, **options: Any) -> Any:
+        """Return a page's bytes, read through the proxy of the settings if there is one; see `http.download`."""
+        from ipy_websearch.http.download import download, page_proxy
+
+        proxy = page_proxy(self.settings.fetch_proxy, self.settings.fetch_through_proxy)
+        return await (self.download or download)(url, proxy=proxy, **options)
 
     @cached_property
     def claude(self) -> ModelClient:
@@ -600,4 +607,4 @@ def user_agent() -> str:
     """Return our name, version and whom to ask (Wikipedia's etiquette, meta.wikimedia.org/wiki/User-Agent_policy, wants both);
     `IPY_WEBSEARCH_CONTACT` puts an address of your own there."""
     contact = plain(os.environ.get("IPY_WEBSEARCH_CONTACT", "")) or CONTACT
-    return f"ipy_websearch/{version('ipy_websearch')} ({contact}) httpx"
+    return f"ipy_websearch/{version('ipy_websearch')} ({contact}) httpx/{version('httpx')}"

@@ -323,7 +323,10 @@ def _ascii_name(text: str) -> str:
         import idna
 
         text = idna.uts46_remap(text, std3_rules=False, transitional=False)
-        return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in text.split("."))
+        try:
+            return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in text.split("."))
+        except idna.IDNAError:
+            return text.encode("idna").decode()  # symbols, in names that older rules registered
     except ValueError:  # UnicodeError and IDNAError are kinds of it
         raise _RefusedError(f"{shorten(visible(text), 80)!r} is not a host name") from None
 

@@ -1,0 +1,117 @@
+"""The cache of answers: how long it keeps them, what bounds it, and that no state of its file makes a call fail."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipy_websearch.http.cache import Cache
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "cache.sqlite"
+
+
+def test_an_entry_is_kept_for_its_time_in_the_file(path: Path) -> None:
+    now = 1_000_000.0
+    cache = Cache(path, clock=lambda: now)
+    assert not path.parent.exists()  # nothing is opened before the first use
+    cache.put("search", "k", {"a": [1, None, "ä"]})
+    cache.put("page", "k", "another kind")
+    cache.close()
+    now += 899
+    assert Cache(path, clock=lambda: now).get("search", "k", 900) == ({"a": [1, None, "ä"]}, 899)
+    assert Cache(path, clock=lambda: now + 1).get("search", "k", 900) is None
+    assert Cache(path, clock=lambda: now - 5_000).get("search", "k", 900) is None  # the clock was set back
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in path.parent.iterdir())
+
+
+def test_the_oldest_entries_go_when_it_is_full_and_giants_are_not_kept(path: Path) -> None:
+    now = 0.0
+    cache = Cache(path, clock=lambda: now, max_bytes=100_000)
+    for number in range(300):
+        now += 1
+        cache.put("search", str(number), "x" * 1_000)
+    assert cache.stats()["bytes"] <= 100_000
+    assert cache.get("search", "0", 900) is None and cache.get("search", "299", 900) is not None
+    cache.put("search", "giant", "x" * 50_000)
+    cache.put("search", "no JSON", object())
+    assert cache.get("search", "giant", 900) is None and cache.get("search", "no JSON", 900) is None
+
+
+def test_clearing_leaves_nothing_of_the_searches_in_the_file(path: Path) -> None:
+    cache = Cache(path)
+    cache.put("search", "embarrassing question", {"q": "embarrassing question" * 10_000})
+    cache.put("page", "https://a.example/", {"content": "text"})
+    assert cache.clear("search") == 1 and cache.stats()["kinds"] == {"page": 1}
+    cache.close()
+    assert not any(b"embarrassing" in file.read_bytes() for file in path.parent.iterdir())
+    assert cache.clear() == 1 and cache.stats() == {"path": str(path), "entries": 0, "bytes": 0, "kinds": {}}
+
+
+@pytest.mark.parametrize("content", [b"this is no database, only text" * 100, b"SQLite format 3\x00" + b"\xff" * 8000])
+def test_a_broken_file_is_replaced_and_that_is_said(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    cache = Cache(path)
+    assert cache.get("search", "k", 900) is None
+    cache.put("search", "k", 1)
+    assert cache.get("search", "k", 900) is not None
+    moved = [file for file in path.parent.iterdir() if ".broken-" in file.name]
+    assert len(moved) == 1 and moved[0].read_bytes() == content and moved[0].name in cache.warnings[0]
+
+
+def test_where_nothing_can_be_written_it_is_kept_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    cache = Cache(tmp_path / "file" / "cache.sqlite")
+    cache.put("search", "k", 1)
+    assert cache.get("search", "k", 900) is not None and cache.stats()["path"] is None and "memory" in cache.warnings[0]
+
+
+def test_a_locked_file_is_a_miss_and_no_error(path: Path) -> None:
+    cache = Cache(path)
+    cache.put("search", "k", 1)
+    with sqlite3.connect(path) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        cache.put("search", "k", 2)
+        other.rollback()
+    found = cache.get("search", "k", 900)
+    assert found is not None and found[0] == 1 and cache.warnings == []
+
+
+def test_many_threads_share_it(path: Path) -> None:
+    cache = Cache(path)
+
+    def work(name: int) -> None:
+        for number in range(20):
+            cache.put("search", f"{name}-{number}", number)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cache.stats()["entries"] == 80
+
+
+_values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+@given(
+    key=st.text(alphabet=st.characters(exclude_categories=["Cs"])),
+    value=st.recursive(_values, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8),
+)
+def test_any_json_comes_back_as_it_was(key: str, value: Any) -> None:
+    cache = Cache(None)
+    cache.put("search", key, value)
+    found = cache.get("search", key, 900)
+    cache.close()
+    assert found is not None and found[0] == value

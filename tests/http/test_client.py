@@ -1,0 +1,277 @@
+"""The engines' HTTP client, with `httpx.MockTransport` for the network: what it sends, asks again, bounds, and says."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
+from ipy_websearch.http.client import HttpClient, HttpResponse
+from ipy_websearch.http.response import retry_after, service_message
+
+KEY = "sk-a/very+secret-key~12"
+URL = "https://engine.example/search"
+Answer = httpx.Response | Exception
+Handler = Callable[[httpx.Request], Any]
+
+
+def client(handler: Handler | None = None) -> HttpClient:
+    transport = httpx.MockTransport(handler) if handler else None
+    return HttpClient(user_agent="tests/1 (a@b.example)", secrets=lambda: [KEY], transport=transport)
+
+
+def ask(handler: Handler | None, method: str = "GET", url: str = URL, **options: Any) -> HttpResponse:
+    options = {"provider": "brave", "retry_wait_s": 0.0, **options}
+    return asyncio.run(client(handler).request(method, url, **options))
+
+
+def refused(handler: Handler | None, **options: Any) -> ProviderError:
+    """Return the error that a request with a key in its query ends with."""
+    with pytest.raises(ProviderError) as caught:
+        ask(handler, **{"params": {"q": "private words", "key": KEY}, **options})
+    said = str(caught.value)
+    assert "\n" not in said and "secret" not in said and "private" not in said and len(said) < 300
+    assert caught.value.__cause__ is None and caught.value.provider == "brave"
+    return caught.value
+
+
+def in_turn(*answers: Answer) -> tuple[Handler, list[httpx.Request]]:
+    """Return a server that gives each answer in turn, and the requests that it gets."""
+    left, requests = iter(answers), []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        answer = next(left)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return serve, requests
+
+
+def test_a_request_carries_its_parameters_its_json_and_who_asks() -> None:
+    serve, requests = in_turn(
+        httpx.Response(200, json={"ok": 1}, headers={"Set-Cookie": "spy=1"}), httpx.Response(200, json=[])
+    )
+    engine = client(serve)
+    query = "a+b & c=d #1 100% ä 日本\n$boost=3 half \ud83d"
+    params = [("q", query), ("none", None), ("flag", True), ("goggles", "one"), ("goggles", "two")]
+
+    async def both() -> HttpResponse:
+        response = await engine.request("POST", URL, provider="exa", params=params, json={"query": "größe \ud83d"})
+        await engine.request("GET", URL, provider="exa", headers={"X-Subscription-Token": KEY})
+        return response
+
+    response = asyncio.run(both())
+    first, second = requests
+    assert first.url.params.get_list("goggles") == ["one", "two"] and first.url.params["flag"] == "true"
+    assert first.url.params["q"] == query.replace("\ud83d", "?") and "none" not in first.url.params
+    assert json.loads(first.content) == {"query": "größe ?"} and first.headers["content-type"] == "application/json"
+    assert first.headers["user-agent"] == "tests/1 (a@b.example)" and first.headers["accept-encoding"] == "gzip"
+    assert second.headers["x-subscription-token"] == KEY and "cookie" not in second.headers
+    assert response.json() == {"ok": 1} and response.url == URL
+
+
+@pytest.mark.parametrize(
+    ("answers", "tries", "status"),
+    [
+        ([httpx.Response(503), httpx.Response(500), httpx.Response(200)], 3, None),
+        ([httpx.Response(502, json={"message": "overloaded"})] * 3, 3, 502),
+        ([httpx.Response(404)], 1, 404),
+        ([httpx.Response(422)], 1, 422),
+        ([httpx.Response(429)], 1, 429),
+        ([httpx.ConnectError("refused")], 1, None),
+        ([httpx.RemoteProtocolError("Server disconnected without sending a response."), httpx.Response(200)], 2, None),
+        ([httpx.ReadError("reset"), httpx.ReadError("reset")], 2, None),
+    ],
+)
+def test_5xx_is_asked_three_times_a_hang_up_twice_and_the_rest_once(
+    answers: list[Answer], tries: int, status: int | None
+) -> None:
+    serve, requests = in_turn(*answers)
+    if isinstance(answers[-1], httpx.Response) and answers[-1].status_code == 200:
+        assert ask(serve).status == 200
+    else:
+        error = refused(serve)
+        assert error.status == status and isinstance(error, RateLimitedError) is (status == 429)
+        assert status != 502 or str(error) == "brave answered 502 (asked 3 times): overloaded"
+    assert len(requests) == tries
+
+
+def encoded(status: int, coding: str, content: bytes) -> httpx.Response:
+    """Return an answer whose body is still to be decoded."""
+    return httpx.Response(status, stream=httpx.ByteStream(content), headers={"Content-Encoding": coding})
+
+
+HUNG_UP = httpx.RemoteProtocolError("Server disconnected without sending a response.")
+
+
+@pytest.mark.parametrize(
+    ("answers", "lost"),
+    [
+        ([httpx.ConnectError("no route")], False),
+        ([httpx.ConnectTimeout("late")], False),
+        ([httpx.ProxyError("407")], False),
+        ([httpx.LocalProtocolError("Illegal header value b'" + KEY)], False),
+        ([httpx.Response(401)], False),
+        ([httpx.ReadTimeout("late")], True),
+        ([httpx.RemoteProtocolError("illegal status line")], True),
+        ([HUNG_UP, HUNG_UP], True),
+        ([HUNG_UP, httpx.Response(401)], True),
+        ([httpx.Response(503), httpx.ReadTimeout("late")], True),
+        ([encoded(200, "br", b"x")], True),
+        ([encoded(200, "deflate, gzip", b"x")], True),
+    ],
+    ids=lambda value: "",
+)
+def test_the_kind_of_a_failure_says_whether_it_may_be_billed(answers: list[Answer], lost: bool) -> None:
+    assert refused(in_turn(*answers)[0]).lost is lost
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\n{KEY}", f"{KEY}é"])
+def test_a_key_that_cannot_be_sent_is_not_printed_and_costs_nothing(key: str) -> None:
+    assert not refused(None, url="http://127.0.0.1:9/", headers={"X-Subscription-Token": key}).lost
+
+
+def test_one_deadline_holds_for_retries_and_bodies_and_a_refusal_known_by_then_is_told() -> None:
+    async def never(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    error = refused(never, timeout_s=0.05)
+    assert error.lost and "brave did not answer within 0.05 s (engine.example)" in str(error)
+    error = refused(in_turn(httpx.Response(500, json={"message": "busy"}))[0], timeout_s=0.05, retry_wait_s=60)
+    assert (error.status, error.lost) == (500, False) and "busy" in str(error)
+
+    async def endless() -> Any:
+        yield b"{"
+        await asyncio.sleep(60)
+
+    error = refused(lambda request: httpx.Response(429, content=endless(), headers={"Retry-After": "7"}), timeout_s=0.05)
+    assert isinstance(error, RateLimitedError) and error.retry_after == 7 and not error.lost
+
+
+def test_a_body_is_bounded_while_it_is_decoded() -> None:
+    bomb = gzip.compress(bytes(300_000_000), 1)
+    sent = 0
+
+    async def pieces() -> Any:
+        nonlocal sent
+        for at in range(0, len(bomb), 65_536):
+            sent += 1
+            yield bomb[at : at + 65_536]
+
+    error = refused(lambda request: httpx.Response(200, content=pieces(), headers={"Content-Encoding": "gzip"}))
+    assert "more than 10,000,000 bytes" in str(error) and error.lost and sent == 1
+    error = refused(lambda request: encoded(400, "gzip", b"no gzip"))
+    assert error.status == 400  # a refusal counts although its words cannot be read
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"\xff\xfe\x00", b"", b"{", b"[" * 100_000, b"[" * 400 + b"]" * 400])
+def test_an_answer_that_is_no_json_or_nested_without_end_is_an_error(body: bytes) -> None:
+    engine = client(lambda request: httpx.Response(200, content=body, headers={"Content-Type": "text/html"}))
+    with pytest.raises(ProviderError, match=r"not JSON \(text/html") as caught:
+        asyncio.run(engine.request_json("GET", URL, provider="exa"))
+    assert caught.value.status == 200 and caught.value.lost
+
+
+def test_half_an_emoji_in_an_answer_becomes_a_question_mark() -> None:
+    engine = client(lambda request: httpx.Response(200, content=rb'{"title": "a \ud83d b \ud83d\ude00", "\udc00": [1]}'))
+    found = asyncio.run(engine.request_json("GET", URL, provider="exa"))
+    assert found == {"title": "a ? b 😀", "?": [1]}
+
+
+@pytest.mark.parametrize("location", [f"https://user:{KEY}@evil.example/a?key={KEY}", "http://[bad/x", "say this " * 300, ""])
+def test_a_redirect_is_not_followed_and_only_its_host_is_told(location: str) -> None:
+    serve, requests = in_turn(httpx.Response(302, headers={"Location": location}))
+    error = refused(serve)
+    assert error.status == 302 and "a redirect to" in str(error) and len(requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"type": "ErrorResponse", "error": {"code": "RATE_LIMITED", "detail": "Too fast", "status": 400}}, "Too fast"),
+        ({"error": {"code": 400, "message": "Bad cx", "status": "INVALID_ARGUMENT"}}, "Bad cx"),
+        ({"detail": [{"loc": ["body", "query"], "msg": "field required", "type": "missing"}]}, "field required"),
+        ({"success": False, "error": "Insufficient credits"}, "Insufficient credits"),
+        ({"errors": 3}, ""),
+        (f"key {KEY} at https://me:word@x.example/ " + "word " * 200, "key *** at https://x.example/ word"),
+        ("<html><head><title>403 Forbidden</title></head>", "403 Forbidden"),
+        ("try <later>\x1b[31m\x00", "try"),
+    ],
+)
+def test_a_refusal_is_told_in_the_services_words_short_and_without_keys(body: Any, words: str) -> None:
+    answer = httpx.Response(400, text=body) if isinstance(body, str) else httpx.Response(400, json=body)
+    assert str(refused(in_turn(answer)[0])).startswith("brave answered 400" + (f": {words}" if words else ""))
+
+
+@given(body=st.binary(max_size=200) | st.text(max_size=50).map(lambda text: json.dumps([{"error": [text]}]).encode()))
+def test_any_refusal_gives_one_plain_line(body: bytes) -> None:
+    message = service_message(HttpResponse(500, {}, body))
+    assert "\n" not in message and message == message.strip()
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("7", 7.0), ("0.5", 0.5), ("7, 7", 7.0), ("soon", None), ("7 apples", None), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0)]
+    + [("Fri, 31 Dec 99999999999 23:59:59 GMT", None), ("Fri, 31 Dec 1999 23:59:59 +99999999999999999999", None)],
+)
+def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
+    assert retry_after({"retry-after": value}) == seconds
+
+
+def test_a_key_in_the_query_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        ask(lambda request: httpx.Response(200), params={"key": KEY, "q": "x"})
+    assert "engine.example" in caplog.text and "secret" not in caplog.text
+
+
+def test_importing_the_client_imports_no_http_library() -> None:
+    code = "import sys, ipy_websearch.providers.base; print({'httpx', 'httpcore', 'aiohttp'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.fixture
+def open_proxies(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    monkeypatch.setenv("NO_PROXY", "direct.example")
+    yield monkeypatch
+
+
+@pytest.mark.parametrize("proxy", ["socks4://me:word@proxy.example:1080", "http://me:word@127.0.0.1:abc", "ftp://word@x"])
+def test_a_proxy_that_cannot_be_used_is_one_line_without_its_password(open_proxies: Any, proxy: str) -> None:
+    open_proxies.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(ConfigError, match=r"HTTPS_PROXY is '.+', which cannot be used as a proxy") as caught:
+        ask(None)
+    assert "word" not in str(caught.value)
+
+
+def test_a_proxy_that_is_not_there_is_named(open_proxies: Any) -> None:
+    open_proxies.setenv("HTTPS_PROXY", "http://me:secret@127.0.0.1:1")
+    error = refused(None)
+    assert "Connection refused" in str(error) and "HTTPS_PROXY" in str(error) and not error.lost
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None
+) -> None:
+    roots = tmp_path / "roots.pem"
+    if content:
+        roots.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(roots))
+    with pytest.raises(ConfigError, match=r"the certificates of SSL_CERT_FILE=.*roots\.pem cannot be read"):
+        ask(None)
