@@ -130,24 +130,6 @@ def wikipedia_api(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 @pytest.fixture
-def wire(clean_environment: None) -> Iterator[Any]:
-    """A server behind the proxy that keeps every byte that it got."""
-    from tests.running_proxy import Wire
-
-    with Wire() as made:
-        yield made
-
-
-@pytest.fixture
-def proxy(wire: Any, brave_api: Any) -> Iterator[Any]:
-    """The proxy in front of it."""
-    from tests.running_proxy import Running
-
-    with Running(wire.url) as running:
-        yield running
-
-
-@pytest.fixture
 def engine(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
     """A function that starts the fake of any engine by its name and points the environment at it."""
     from tests.fakes.engines import ENGINES

@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 from ipy_websearch.display.export import export
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, Citation
-from tests.browser.payloads import payloads
 from tests.fakes.notebook import subprocess_environment
+from tests.slow.browser.payloads import payloads
 from tests.test_markdown_safety import Seen, problems
 
 HOSTILE = "<script>alert(1)</script> ![x](https://evil.example/p.png) [l](javascript:alert(1)) <img src=x onerror=alert(1)>"

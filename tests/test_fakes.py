@@ -1,292 +1,409 @@
-"""The fake Messages API: replies, streams and faults, seen through the official SDK."""
+"""The fakes themselves: each rule refuses the request that breaks it and takes the corrected one; engines mind their keys."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable
 from typing import Any
 
-import anthropic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.fakes import sse
+from tests.fakes import rules, rules_tools
+from tests.fakes.engines import ENGINES
+from tests.fakes.examination import Call, Issued, Refused, all_rules, examine
 from tests.fakes.messages_api import MessagesAPI
-from tests.fakes.replies import (
-    WIRE,
-    broken_stream,
-    delay,
-    error,
-    error_event,
-    hang_up,
-    recorded,
-    refusal,
-    server_fetch,
-    server_search,
-    slow,
-    stop,
-    text,
-    thinking,
-    tool_use,
-    truncated,
-    web_citation,
-)
-from tests.rule_cases import body, call, found, result, said, talk, tool, user
+from tests.fakes.public_web import PublicWeb
+from tests.fakes.shapes import FIELDS
 
-LONG = "one two three four five six seven eight nine ten eleven twelve"
+JSON = dict[str, Any]
 
 
-@pytest.fixture
-def api(messages_api: MessagesAPI) -> MessagesAPI:
-    """The shared fixture under a short name."""
-    return messages_api
+OBJECT: JSON = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"], "additionalProperties": False}
 
 
-@pytest.fixture
-def client(api: MessagesAPI) -> Iterator[anthropic.Anthropic]:
-    """The official client, pointed at the fake."""
-    with anthropic.Anthropic(api_key=api.key, base_url=api.url) as made:
-        yield made
+def tool(name: str = "look", **more: Any) -> JSON:
+    """A client's tool."""
+    return {"name": name, "description": "Looks.", "input_schema": OBJECT} | more
 
 
-def streamed(client: anthropic.Anthropic, **request: Any) -> tuple[list[str], Any]:
-    """Stream a request; return the text's pieces and the final message."""
-    with client.messages.stream(**(body() | request)) as stream:
-        return list(stream.text_stream), stream.get_final_message()
+def user(*content: Any) -> JSON:
+    """A user's message: text, or blocks."""
+    return {"role": "user", "content": content[0] if len(content) == 1 and isinstance(content[0], str) else list(content)}
 
 
-def test_a_reply_has_blocks_in_order_and_the_stop_reason_they_imply(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """Text and calls make a message that the SDK reads; the ids are never the same."""
-    api.reply("Let me look.", tool_use("look", {"q": "a"}), tool_use("look", {"q": "b"}))
-    message = client.messages.create(**body(tools=[tool()]))
-    assert [block.type for block in message.content] == ["text", "tool_use", "tool_use"]
-    assert message.stop_reason == "tool_use"
-    assert message.content[1].id != message.content[2].id
-    assert message.content[2].input == {"q": "b"}
-    assert api.requests[0].headers["anthropic-version"] == "2026-10-21"
+def said(*content: Any) -> JSON:
+    """An assistant's message."""
+    return user(*content) | {"role": "assistant"}
 
 
-def test_streamed_and_whole_messages_are_the_same(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """Every kind of block comes out of the stream as it went in."""
-    parts = (
-        thinking("Hm, what now?"),
-        server_search("x", [("https://a.example/", "A")]),
-        server_fetch("https://a.example/", "The page."),
-        text(LONG, citations=[web_citation("https://a.example/", "A", "one two")]),
-        tool_use("look", {"q": "some words that are long enough for two pieces"}),
-    )
-    api.reply(*parts)
-    api.reply(*parts)
-    whole = client.messages.create(**body(tools=[tool()])).to_dict()
-    _, final = streamed(client, tools=[tool()])
-    assert _without_ids(final.to_dict()) == _without_ids(whole)
-    assert whole["usage"]["server_tool_use"] == {"web_search_requests": 1, "web_fetch_requests": 1}
+def call(id: str = "toolu_1", name: str = "look", **more: Any) -> JSON:
+    """A call of a client's tool."""
+    return {"type": "tool_use", "id": id, "name": name, "input": {"q": "x"}} | more
 
 
-def _without_ids(value: Any) -> Any:
-    """Drop what is never the same twice, and fields that only one of the SDK's two message classes has."""
-    dropped = ("id", "tool_use_id", "signature", "encrypted_content", "encrypted_index", "parsed_output")
-    if isinstance(value, dict):
-        return {k: _without_ids(v) for k, v in value.items() if k not in dropped and v is not None}
-    return [_without_ids(part) for part in value] if isinstance(value, list) else value
+def result(id: str = "toolu_1", content: Any = "found", **more: Any) -> JSON:
+    """The result of a call."""
+    return {"type": "tool_result", "tool_use_id": id, "content": content} | more
 
 
-def test_citations_point_at_the_requests_search_results(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """A citation counts search results over the whole request, and quotes the block; -1 is the last result."""
-    api.reply("So ", text("Matz wrote it.", citations=[(1, 0), (-1, 1)]))
-    results = [found("Ruby is a language."), found("Matz wrote Ruby.", "In 1993.", source="https://b.example/", title="B")]
-    message = client.messages.create(**talk(result(content=results)))
-    first, last = message.content[1].citations
-    assert (first.cited_text, first.source, first.title) == ("Matz wrote Ruby.", "https://b.example/", "B")
-    assert (first.search_result_index, first.start_block_index, first.end_block_index) == (1, 0, 1)
-    assert (last.cited_text, last.search_result_index) == ("In 1993.", 1)
+def found(*parts: str, on: bool = True, **more: Any) -> JSON:
+    """A search result."""
+    content = [{"type": "text", "text": part} for part in parts]
+    return {
+        "type": "search_result",
+        "source": "https://a.example/",
+        "title": "A",
+        "content": content,
+        "citations": {"enabled": on},
+    } | more
 
 
-def test_text_arrives_piece_by_piece(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """A slow stream's first piece is there long before its last."""
-    api.reply(LONG, slow(0.05))
-    began = time.monotonic()
-    with client.messages.stream(**body()) as stream:
-        times = [time.monotonic() - began for _ in stream.text_stream]
-    assert len(times) >= 3
-    assert times[-1] - times[0] > 0.04
+def words(content: str = "hi", **more: Any) -> JSON:
+    """A text block."""
+    return {"type": "text", "text": content} | more
 
 
-def test_a_delay_comes_before_the_answer(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """`delay` holds the whole answer back."""
-    api.reply("ok", delay(0.05))
-    began = time.monotonic()
-    client.messages.create(**body())
-    assert time.monotonic() - began >= 0.05
+def body(*messages: JSON, **more: Any) -> JSON:
+    """A request, by default one that is in order."""
+    return {"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": list(messages) or [user("hi")]} | more
 
 
-def test_a_broken_stream_is_a_broken_connection(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """The pieces before the cut arrive, then the transport fails."""
-    import httpx2
-
-    api.reply(LONG, broken_stream(after=2))
-    got = []
-    with pytest.raises(httpx2.RemoteProtocolError), client.messages.stream(**body()) as stream:
-        got.extend(stream.text_stream)
-    assert LONG.startswith("".join(got)) and len(got) == 2
+def talk(*results: Any, calls: Any = None, **more: Any) -> JSON:
+    """A request whose last message answers calls, by default one."""
+    return body(user("hi"), said(*(calls or [call()])), user(*results), **({"tools": [tool()]} | more))
 
 
-def test_a_truncated_stream_ends_without_a_stop_reason(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """The SDK takes a stream without message_stop for whole; only the stop reason tells."""
-    api.reply(LONG, truncated(after=1))
-    api.reply(LONG, truncated())
-    pieces, final = streamed(client)
-    assert len(pieces) == 1 and final.stop_reason is None
-    pieces, final = streamed(client)
-    assert "".join(pieces) == LONG and final.stop_reason is None
+MARK = {"type": "ephemeral"}
 
 
-def test_an_error_event_can_come_inside_a_stream(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """HTTP 200 has been sent by then; the SDK raises with the error's type."""
-    api.reply(LONG, error_event(after=1))
-    with pytest.raises(anthropic.APIStatusError) as caught:
-        streamed(client)
-    assert caught.value.status_code == 200 and caught.value.type == "overloaded_error"
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
-def test_errors_are_retried_by_the_sdk_at_once(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """529 and a closed connection are followed by the next reply, without long waits."""
-    api.reply(error(529))
-    api.reply(error(429, message="Slow down.", retry_after_ms=2))
-    api.reply("ok")
-    began = time.monotonic()
-    assert client.messages.create(**body()).content[0].text == "ok"
-    assert time.monotonic() - began < 1.0, "the SDK's own waits would be longer"
-    assert [request.status for request in api.requests] == [529, 429, 200]
-    api.reply(hang_up())
-    with pytest.raises(anthropic.APIConnectionError):
-        client.with_options(max_retries=0).messages.create(**body())
+SERVER_CALL = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
 
 
-@pytest.mark.parametrize("reason", ["max_tokens", "stop_sequence", "model_context_window_exceeded", "brand_new_reason"])
-def test_any_stop_reason_can_be_scripted(client: anthropic.Anthropic, api: MessagesAPI, reason: str) -> None:
-    """Known or not, it reaches the client, streamed or whole."""
-    api.reply("x", stop(reason))
-    api.reply("x", stop(reason))
-    assert client.messages.create(**body()).stop_reason == reason
-    assert streamed(client)[1].stop_reason == reason
+CODE_CALL = SERVER_CALL | {"name": "code_execution", "input": {"code": "1"}}
 
 
-def test_a_refusal_has_its_details(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """`refusal` sets stop reason and category, and the content may be empty."""
-    api.reply(refusal("bio"))
-    message = client.messages.create(**body())
-    assert (message.stop_reason, message.stop_details.category, message.content) == ("refusal", "bio", [])
+SERVER_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 
 
-def test_replies_are_cut_at_max_tokens(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """Text is cut, and so is the JSON of a call: the SDK then reads an incomplete input."""
-    api.reply(LONG)
-    message = client.messages.create(**body(max_tokens=3))
-    assert (message.stop_reason, message.content[0].text, message.usage.output_tokens) == ("max_tokens", LONG[:12], 3)
-    api.reply(tool_use("look", {"q": "ab", "other": "more than there is room for"}))
-    with client.messages.stream(**body(max_tokens=6, tools=[tool()])) as stream:
-        final = stream.get_final_message()
-    assert final.stop_reason == "max_tokens"
-    assert final.content[0].input == {"q": "ab"}
+OPEN_OBJECT = {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize("path", sorted((WIRE / "anthropic").glob("*.sse")), ids=lambda path: path.name)
-def test_recorded_streams_are_served_as_they_are(client: anthropic.Anthropic, api: MessagesAPI, path: Any) -> None:
-    """A recording reaches a streaming client byte by byte, and other clients as the message it makes."""
-    api.reply(recorded(path.name))
-    with client.messages.with_streaming_response.create(**body(), stream=True) as response:
-        assert response.read() == path.read_bytes()
-    api.reply(recorded(path.name))
-    message = client.messages.create(**body())
-    assert message.role == "assistant"
+OPTIONAL = OBJECT | {"properties": {f"p{n}": {"type": "string"} for n in range(25)}, "required": []}
 
 
-def test_recorded_messages_become_streams(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """A JSON recording with thinking, searches and citations comes out of its stream unchanged."""
-    api.reply(recorded("pai_web_search_json_turn1.json"))
-    whole = json.loads((WIRE / "anthropic" / "pai_web_search_json_turn1.json").read_text())
-    _, final = streamed(client)
-    blocks = [_without_ids(block) for block in final.to_dict()["content"]]
-    assert blocks == [_without_ids(block) for block in whole["content"]]
+UNIONS = OBJECT | {"properties": {f"p{n}": {"anyOf": [{"type": "string"}, {"type": "null"}]} for n in range(17)}}
 
 
-def test_recorded_errors_have_their_status(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """An error body is served with the status that its type stands for."""
-    api.reply(recorded("mira_error_401.json"))
-    with pytest.raises(anthropic.AuthenticationError, match="invalid x-api-key"):
-        client.messages.create(**body())
+UNIONS |= {"required": list(UNIONS["properties"])}
 
 
-def test_a_behaviour_answers_when_nothing_is_queued(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """A function sees the request and decides: a scripted model."""
-
-    def model(request: dict[str, Any]) -> Any:
-        if request["messages"][-1]["content"] == "hi":
-            return ["Looking.", tool_use("look", {"q": "x"})]
-        return text("Found.", citations=[(0, 0)])
-
-    api.behave(model)
-    first = client.messages.create(**body(tools=[tool()]))
-    answer = user(result(first.content[1].id, [found("a fact")]))
-    second = client.messages.create(**body(user("hi"), first.to_param(), answer, tools=[tool()]))
-    assert second.content[0].citations[0].cited_text == "a fact"
+LIMITED = OBJECT | {"properties": {"q": {"type": "string", "minLength": 2}}}
 
 
-def test_the_script_is_checked_against_the_request(client: anthropic.Anthropic, api: MessagesAPI) -> None:
-    """A call under tool_choice none is a mistake of the test, which `check` reports; so are requests without a reply."""
-    api.reply(tool_use("look"))
-    client.messages.create(**body(tools=[tool()], tool_choice={"type": "none"}))
-    with pytest.raises(AssertionError, match="tool_choice none"):
-        api.check()
-    api.problems.clear()
-    api.reply("I look.", tool_use("look"))
-    client.messages.create(**body(tools=[tool()], tool_choice={"type": "any"}, model="claude-haiku-5-5"))
-    with pytest.raises(AssertionError, match="writes text although"):
-        api.check()
-    api.problems.clear()
-    with pytest.raises(anthropic.InternalServerError, match="no reply was scripted"):
-        client.messages.create(**body())
-    with pytest.raises(AssertionError, match="no reply was left"):
-        api.check()
-    api.problems.clear()
-    with pytest.raises(anthropic.BadRequestError):
-        client.messages.create(**body(user("")))
-    with pytest.raises(AssertionError, match="refused a request"):
-        api.check()
-    api.allow_refusals = True
-    api.reply("unused")
-    with pytest.raises(AssertionError, match="1 queued replies"):
-        api.check()
-    client.messages.create(**body())
+FORMAT = {"format": {"type": "json_schema", "schema": OBJECT}}
 
 
-def test_a_request_that_the_client_gives_up_is_seen_to_end(api: MessagesAPI) -> None:
-    """`wait` sees a request come and, when its client is gone, end before its answer was due."""
-    api.reply("late", delay(20))
-
-    async def give_up() -> None:
-        transport = anthropic.DefaultAioHttpClient()
-        async with anthropic.AsyncAnthropic(api_key=api.key, base_url=api.url, http_client=transport) as client:
-            asking = asyncio.create_task(client.messages.create(**body()))
-            await asyncio.to_thread(api.wait, lambda fake: fake.requests)
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-
-    asyncio.run(give_up())
-    api.wait(lambda fake: not fake.active)
-    with pytest.raises(AssertionError, match=r"nothing happened within 0\.01 s"):
-        api.wait(lambda fake: fake.active, timeout_s=0.01)
+FOREIGN = {"type": "web_search_result", "url": "https://a.example/", "title": "A", "encrypted_content": "made up"}
 
 
-@given(st.lists(st.text(min_size=1), min_size=1, max_size=4), st.dictionaries(st.text(), st.text() | st.integers()))
-def test_events_make_the_message_they_were_made_from(texts: list[str], input: dict[str, Any]) -> None:
-    """Splitting a message into events loses nothing, whatever is in it."""
-    blocks = [{"type": "text", "text": part} for part in texts] + [call(input=input)]
-    message = said() | {"content": blocks, "stop_reason": "tool_use", "usage": {"output_tokens": 5}}
-    stream = "".join(sse.encode(name, data).decode() for name, data in sse.events(message))
-    rebuilt = sse.assemble(sse.decode(stream))
-    assert (rebuilt["content"], rebuilt["stop_reason"], rebuilt["usage"]) == (blocks, "tool_use", {"output_tokens": 5})
+PAUSED = [words("Let me look."), SERVER_CALL]
+
+
+THOUGHT = {"type": "thinking", "thinking": "Let me think.", "signature": "sig1"}
+
+
+TIED = THOUGHT | {"signature": "tied"}
+
+
+CITED = words(citations=[{"type": "char_location", "cited_text": "a", "document_index": 0}])
+
+CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
+    (rules.no_sampling_parameters, body(temperature=1.0), body(), "temperature"),
+    (rules.no_sampling_parameters, body(top_k=5), body(), "top_k"),
+    (rules.known_fields_only, body(frequency_penalty=1), body(metadata={"user_id": "u"}), "Extra inputs are not permitted"),
+    (rules.model_is_named, body(model=""), body(), "model"),
+    (rules.max_tokens_is_a_count, body(max_tokens=-1), body(max_tokens=1), "greater than or equal to 0"),
+    (rules.messages_are_there, body() | {"messages": []}, body(), "at least one message"),
+    (rules.roles_are_user_and_assistant, body({"role": "system", "content": "x"}), body(system="x"), 'role "system"'),
+    (rules.content_is_not_empty, body(user("hi"), said("ho"), user("")), body(user("hi"), user("you")), "non-empty content"),
+    (rules.first_message_is_the_users, body(said("hi"), user("ho")), body(user("hi")), 'must use the "user" role'),
+    (rules.blocks_have_their_shape, body(user(words(note="x"))), body(user(words())), "note: Extra inputs"),
+    (rules.blocks_have_their_shape, body(user({"type": "video"})), body(user(words())), "Input tag 'video'"),
+    (
+        rules.blocks_have_their_shape,
+        body(user("hi"), said({"type": "document", "source": {"type": "text", "data": "x"}}), user("ho")),
+        body(user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}})),
+        "Input tag 'document'",
+    ),
+    (rules.blocks_have_their_shape, body(user("hi"), said(found("x")), user("ho")), body(user(found("x"))), "search_result"),
+    (rules.system_prompt_has_text, body(system=[words("")]), body(system=[words()]), "system: text content blocks"),
+    (rules.text_is_not_empty, body(user(words(""))), body(user(words("x"))), "must be non-empty"),
+    (rules.text_is_not_empty, body(user(words(" \n"))), body(user(words("x"))), "non-whitespace"),
+    (rules.text_is_not_empty, talk(result(content=[words("")])), talk(result(content="")), "must be non-empty"),
+    (rules.text_is_not_empty, body(user(words("", cache_control=MARK))), body(user(words())), "cache_control cannot be set"),
+    (rules.users_text_has_no_citations, body(user(CITED)), body(user(words(citations=[]))), "not permitted"),
+    (
+        rules.users_text_has_no_citations,
+        talk(result(content=[found("x") | {"content": [CITED]}])),
+        talk(result(content=[found("x")])),
+        "not permitted on text blocks in user messages",
+    ),
+    (rules.last_message_is_no_prefill, body(user("hi"), said("The answer is")), body(), "prefill"),
+    (rules.last_message_is_no_prefill, body(user("hi"), said(words("changed"), SERVER_CALL)), body(), "prefill"),
+    (
+        rules.thinking_comes_back_unchanged,
+        talk(result(), calls=[THOUGHT | {"thinking": "Let me thinK."}, call()]),
+        talk(result(), calls=[THOUGHT, call()]),
+        "cannot be modified",
+    ),
+    (
+        rules.thinking_comes_back_unchanged,
+        talk(result(), calls=[THOUGHT | {"signature": "forged"}, call()]),
+        talk(result(), calls=[THOUGHT, call()]),
+        "Invalid `signature`",
+    ),
+    (
+        rules.thinking_comes_back_unchanged,
+        talk(result("toolu_thought"), calls=[call("toolu_thought")]),
+        talk(result("toolu_thought"), calls=[THOUGHT, call("toolu_thought")]),
+        "left out",
+    ),
+    (
+        rules.nothing_before_thinking_has_changed,
+        body(user("ho"), said(TIED, words()), user("more")),
+        body(user("hi"), said(TIED, words()), user("more")),
+        "differs from the one",
+    ),
+    (
+        rules.encrypted_texts_are_the_apis,
+        body(user("hi"), said(SERVER_CALL, SERVER_RESULT | {"content": [FOREIGN]}), user("ho"), tools=[SEARCH]),
+        body(user("hi"), said(SERVER_CALL, SERVER_RESULT), user("ho"), tools=[SEARCH]),
+        "Invalid `encrypted_content`",
+    ),
+    (rules.search_results_are_complete, body(user(found("x", title=""))), body(user(found("x"))), "title"),
+    (rules.search_results_are_complete, body(user(found())), body(user(found("x"))), "at least 1 item"),
+    (rules.search_results_are_complete, body(user(found("x", " "))), body(user(found("x", "y"))), "non-empty"),
+    (rules_tools.tools_are_known, body(tools=[SEARCH | {"type": "web_search_19990101"}]), body(tools=[SEARCH]), "Input tag"),
+    (rules_tools.tools_are_known, body(tools=[tool(price=1)]), body(tools=[tool()]), "price: Extra inputs"),
+    (
+        rules_tools.tools_are_known,
+        body(tools=[SEARCH | {"use_cache": True}]),
+        body(tools=[SEARCH | {"max_uses": 3}]),
+        "use_cache: Extra inputs",
+    ),
+    (rules_tools.tool_names_are_plain_and_unique, body(tools=[tool("a b")]), body(tools=[tool("a-b")]), "match pattern"),
+    (rules_tools.tool_names_are_plain_and_unique, body(tools=[tool(), tool()]), body(tools=[tool(), tool("b")]), "unique"),
+    (rules_tools.input_schemas_are_objects, body(tools=[tool(input_schema={})]), body(tools=[tool()]), "input_schema.type"),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(strict=True, input_schema=OPEN_OBJECT)]),
+        body(tools=[tool(input_schema=OPEN_OBJECT), tool("b", strict=True)]),
+        "additionalProperties",
+    ),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(f"t{n}", strict=True) for n in range(21)]),
+        body(tools=[tool(f"t{n}", strict=True) for n in range(20)]),
+        "Too many strict tools (21)",
+    ),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(strict=True, input_schema=OPTIONAL)]),
+        body(tools=[tool(input_schema=OPTIONAL)]),
+        "too many optional parameters (25)",
+    ),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(strict=True, input_schema=UNIONS)]),
+        body(tools=[tool(input_schema=UNIONS)]),
+        "union types (17)",
+    ),
+    (
+        rules_tools.strict_tools_stay_in_their_limits,
+        body(tools=[tool(strict=True, input_schema=LIMITED)]),
+        body(tools=[tool(input_schema=LIMITED)]),
+        "minLength are not supported",
+    ),
+    (
+        rules_tools.domains_are_allowed_or_blocked,
+        body(tools=[SEARCH | {"allowed_domains": ["a.example"], "blocked_domains": ["b.example"]}]),
+        body(tools=[SEARCH | {"allowed_domains": ["a.example"]}]),
+        "Only one of",
+    ),
+    (rules_tools.tool_choice_fits_the_tools, body(tool_choice={"type": "auto"}), body(), "while providing tools"),
+    (
+        rules_tools.tool_choice_fits_the_tools,
+        body(tools=[tool()], tool_choice={"type": "tool", "name": "other"}, model="claude-haiku-5-5"),
+        body(tools=[tool()], tool_choice={"type": "none"}),
+        "'other' not found",
+    ),
+    (
+        rules_tools.tool_choice_fits_the_tools,
+        body(tools=[tool()], tool_choice={"type": "any"}),
+        body(tools=[tool()], tool_choice={"type": "any"}, model="claude-haiku-5-5"),
+        'type "tool" and "any" are not supported for this model',
+    ),
+    (
+        rules_tools.thinking_fits_the_request,
+        body(thinking={"type": "enabled", "budget_tokens": 2048}, max_tokens=2048),
+        body(thinking={"type": "enabled", "budget_tokens": 2048}, max_tokens=2049),
+        "must be greater than `thinking.budget_tokens`",
+    ),
+    (rules_tools.histories_with_calls_define_tools, talk(result(), tools=[]), talk(result()), "must define tools"),
+    (
+        rules_tools.call_ids_are_plain_and_unique,
+        talk(result(), result(), calls=[call(), call()]),
+        talk(result(), result("toolu_2"), calls=[call(), call("toolu_2")]),
+        "ids must be unique",
+    ),
+    (rules_tools.results_answer_the_message_before, talk(result(), result("T9")), talk(result()), "unexpected `tool_use_id`"),
+    (rules_tools.results_answer_the_message_before, talk(result(), result()), talk(result()), "single result"),
+    (
+        rules_tools.calls_are_answered_at_once,
+        talk(result(), calls=[call(), call("toolu_2")]),
+        talk(result(), result("toolu_2"), calls=[call(), call("toolu_2")]),
+        "without `tool_result` blocks immediately after: toolu_2",
+    ),
+    (
+        rules_tools.calls_are_answered_at_once,
+        talk(words("so"), result()),
+        talk(result(), words("so")),
+        "immediately after: toolu_1",
+    ),
+    (
+        rules_tools.server_calls_have_their_results,
+        body(user("hi"), said(SERVER_CALL, words()), user("ho"), tools=[SEARCH]),
+        body(user("hi"), said(SERVER_CALL, SERVER_RESULT, words()), user("ho"), tools=[SEARCH]),
+        "without a corresponding `web_search_tool_result`",
+    ),
+    (
+        rules_tools.server_calls_have_their_results,
+        talk(result(), words("and"), calls=[SERVER_CALL, call()], tools=[tool(), SEARCH]),
+        talk(result(), calls=[SERVER_CALL, call()], tools=[tool(), SEARCH]),
+        "without a corresponding `web_search_tool_result`",
+    ),
+    (
+        rules.search_results_stay_among_themselves,
+        talk(result(content=[found("x"), words("a note")])),
+        talk(result(content=[found("x"), found("a note")])),
+        "all blocks must be",
+    ),
+    (
+        rules.failed_results_are_text,
+        talk(result(content=[found("x")], is_error=True)),
+        talk(result(content="It failed.", is_error=True)),
+        '"text" if `is_error` is true',
+    ),
+    (rules.failed_results_are_text, talk(result(content="", is_error=True)), talk(result(content="")), "empty if"),
+    (
+        rules.citations_are_on_for_all_or_none,
+        talk(result(content=[found("x"), found("y", on=False)])),
+        talk(result(content=[found("x", on=False), found("y", on=False)])),
+        "for all `search_result` blocks",
+    ),
+    (
+        rules.citations_are_on_for_all_or_none,
+        talk(result(content=[found("x", on=False)]), tools=[tool(), SEARCH]),
+        talk(result(content=[found("x")]), tools=[tool(), SEARCH]),
+        "when the `web_search` tool is present",
+    ),
+    (
+        rules.structured_output_excludes_citations,
+        talk(result(content=[found("x")]), output_config=FORMAT),
+        talk(result(content=[found("x", on=False)]), output_config=FORMAT),
+        "when citations are enabled",
+    ),
+    (
+        rules.cache_breakpoints_are_few_and_sound,
+        body(user(*[words(str(n), cache_control=MARK) for n in range(5)])),
+        body(user(*[words(str(n), cache_control=MARK) for n in range(4)])),
+        "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+    ),
+    (
+        rules.cache_breakpoints_are_few_and_sound,
+        body(user(words(cache_control=MARK | {"ttl": "2h"}))),
+        body(user(words(cache_control=MARK | {"ttl": "1h"}))),
+        "'5m' or '1h'",
+    ),
+    (
+        rules.cache_breakpoints_are_few_and_sound,
+        body(user(words(cache_control=MARK), words(cache_control=MARK | {"ttl": "1h"}))),
+        body(user(words(cache_control=MARK | {"ttl": "1h"}), words(cache_control=MARK))),
+        "must not come after",
+    ),
+    (
+        rules.cache_breakpoints_are_few_and_sound,
+        body(user(words(cache_control=MARK)), cache_control=MARK | {"ttl": "1h"}),
+        body(user(words(cache_control=MARK | {"ttl": "1h"})), cache_control=MARK | {"ttl": "1h"}),
+        "another ttl",
+    ),
+]
+
+
+def examined(body: JSON) -> str:
+    """Return the words of the refusal of a request, "" when it is in order."""
+    issued = Issued()
+    issued.note({"content": [THOUGHT]})
+    issued.note({"content": [THOUGHT, call("toolu_thought")]})
+    issued.note({"content": [TIED]}, {**CASES[0][2], "messages": [user("hi")]})
+    issued.note({"content": PAUSED, "stop_reason": "pause_turn"})
+    try:
+        examine(Call(json.loads(json.dumps(body)), issued, beta=any(name in body for name in FIELDS["beta request"])))
+    except Refused as refused:
+        return refused.message
+    return ""
+
+
+def test_each_rule_refuses_what_breaks_it_and_takes_the_corrected_request() -> None:
+    for rule, broken, corrected, says in CASES:
+        assert says in examined(broken), rule.__name__
+        assert examined(corrected) == "", rule.__name__
+    assert {case[0].__name__ for case in CASES} >= {rule.__name__ for rule in all_rules()}
+
+
+def test_the_api_counts_serves_in_order_and_says_what_went_unnoticed() -> None:
+    with MessagesAPI() as api:
+        api.reply("One")
+        api.reply("Two")
+        first = posted(f"{api.url}/v1/messages", body(), {"x-api-key": api.key, "anthropic-version": "2023-06-01"})
+        assert first["content"][0]["text"] == "One" and first["usage"]["input_tokens"] > 0
+        with pytest.raises(AssertionError, match="1 queued replies"):
+            api.check()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            posted(f"{api.url}/v1/messages", body(), {"x-api-key": "wrong", "anthropic-version": "2023-06-01"})
+
+
+def posted(url: str, given: JSON, headers: dict[str, str]) -> Any:
+    """Return the JSON that a POST of JSON gives."""
+    request = urllib.request.Request(url, json.dumps(given).encode(), {"content-type": "application/json", **headers})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_an_engine_refuses_a_request_without_its_key(name: str) -> None:
+    with ENGINES[name]() as fake:
+        method, path, _ = next(route for route in fake.routes() if route[0] in ("GET", "POST"))
+        request = urllib.request.Request(fake.url + path, b"{}" if method == "POST" else None, method=method)
+        try:
+            urllib.request.urlopen(request).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+        assert fake.refusals and fake.requests
+        with pytest.raises(AssertionError, match="refused a request"):
+            fake.check()
+
+
+def test_the_network_is_refused_but_for_the_pretended_web(offline: list[str]) -> None:
+    with pytest.raises(OSError):
+        urllib.request.urlopen("http://93.184.216.34/")
+    assert offline == ["connection to 93.184.216.34:80"]
+    with PublicWeb() as web:
+        web.page("http://example.org/a", "<p>Hello</p>")
+        with urllib.request.urlopen("http://example.org/a") as answer:
+            assert answer.read() == b"<p>Hello</p>"

@@ -24,7 +24,7 @@ from ipy_websearch.display.panels import panel_html, panel_markdown, panel_text
 from ipy_websearch.display.tables import search_html, search_markdown, search_text
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
 from ipy_websearch.text import plain
-from tests.browser.payloads import payloads
+from tests.slow.browser.payloads import payloads
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PAYLOADS = payloads("http://evil.example")

@@ -19,7 +19,7 @@ from ipy_websearch.model import batches
 from ipy_websearch.model.bounded import MAX_BYTES
 from ipy_websearch.model.client import ModelClient
 from tests.fakes.replies import delay, text
-from tests.running_proxy import Wire, raw_answer
+from tests.proxy.running import Wire, raw_answer
 
 BODY: dict[str, Any] = {"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello?"}]}
 MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-5-5", "stop_reason": "end_turn"}

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from tests.fakes.answers import answer_headers, error_answer, request_headers
 from tests.fakes.examination import NEWEST, Refused, refuse
 from tests.fakes.messages_api import MessagesAPI
+from tests.fakes.rendering import answer_headers, error_answer, request_headers
 from tests.fakes.server import Handler, Received
 
 VERSIONS = ("bedrock-2023-05-31", "vertex-2023-10-16", NEWEST)

@@ -1,7 +1,7 @@
 """How the fake examines a request: the request in a form that rules can read, and the list of rules.
 
-A rule is a function in `rules.py`, `rules_tools.py`, `rules_content.py` or `rules_requests.py`; they run in the order of
-their definition and the first that refuses decides.
+A rule is a function in `rules.py` or `rules_tools.py`; they run in the order of their definition and the first that refuses
+decides.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class Issued:
 
     thinking: dict[str, str] = field(default_factory=dict)
     encrypted: set[str] = field(default_factory=set)
-    credits: dict[str, dict[str, Any]] = field(default_factory=dict)
     paused: list[list[str]] = field(default_factory=list)
     thinking_before: dict[str, list[str]] = field(default_factory=dict)
     bound_to: dict[str, str] = field(default_factory=dict)
@@ -44,8 +43,6 @@ class Issued:
         """Keep the signatures, encrypted texts and paused turns of a message that is being sent as the answer to `body`."""
         before: list[str] = []
         if body is not None:
-            if token := (message.get("stop_details") or {}).get("fallback_credit_token"):
-                self.credits[token] = body
             sent = [block for turn in Call(body, self).turns for _, block in turn.blocks]
             for at, block in enumerate(message["content"]):
                 if sign := block.get("signature") if block["type"] == "thinking" else block.get("data"):
@@ -113,7 +110,7 @@ class Turn:
 
 Rule = Callable[[Call], None]
 SINCE_2026_10_21: set[Rule] = set()
-_rules: dict[str, list[Rule]] = {"rules": [], "rules_tools": [], "rules_content": [], "rules_requests": []}
+_rules: dict[str, list[Rule]] = {"rules": [], "rules_tools": []}
 
 
 def rule(function: Rule) -> Rule:
@@ -123,8 +120,8 @@ def rule(function: Rule) -> Rule:
 
 
 def all_rules() -> list[Rule]:
-    """Return all rules in the order in which they are asked: fields and messages, tools, content, other requests."""
-    from tests.fakes import rules, rules_content, rules_requests, rules_tools  # noqa: F401  (importing them fills the lists)
+    """Return all rules in the order in which they are asked: fields and messages, then tools."""
+    from tests.fakes import rules, rules_tools  # noqa: F401  (importing them fills the lists)
 
     return [check for checks in _rules.values() for check in checks]
 

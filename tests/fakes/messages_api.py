@@ -20,20 +20,21 @@ from typing import Any
 from aiohttp import web
 
 from tests.fakes import replies, sse
-from tests.fakes.answers import (
+from tests.fakes.batches import MAX_BATCH_BYTES, Batches, serve
+from tests.fakes.examination import NEWEST, VERSIONS, Call, Issued, Refused, examine, refuse
+from tests.fakes.prompt_cache import PromptCache, prefixes
+from tests.fakes.rendering import (
     MAX_OUTPUT_TOKENS,
+    Ready,
     answer_headers,
     cut,
     error_answer,
     failure_answer,
     model_info,
+    render,
     request_headers,
     stream,
 )
-from tests.fakes.batches import MAX_BATCH_BYTES, Batches, serve
-from tests.fakes.examination import NEWEST, VERSIONS, Call, Issued, Refused, examine, refuse
-from tests.fakes.prompt_cache import PromptCache, prefixes
-from tests.fakes.rendering import Ready, render
 from tests.fakes.replies import Failure, Part
 from tests.fakes.server import Handler, Received, Server
 from tests.fakes.shapes import words

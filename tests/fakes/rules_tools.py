@@ -1,4 +1,4 @@
-"""What the Messages API refuses about tools, their calls and results, citations and caching; see `rules.py`."""
+"""What the Messages API refuses about tools, their calls and results; see `rules.py`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.fakes.examination import Call, Turn, refuse, rule
-from tests.fakes.schemas import check_schema, optional_parameters, unions
-from tests.fakes.shapes import check_fields, words
+from tests.fakes.shapes import check_fields, check_schema, optional_parameters, unions, words
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")

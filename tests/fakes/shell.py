@@ -84,6 +84,9 @@ class RecordingHook(DisplayHook):
     def write_output_prompt(self) -> None:
         """Print no prompt."""
 
+    def flush(self) -> None:
+        """Leave the garbage to the collector: a full collection for each shell would cost more than most tests."""
+
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
         """Keep one value's representations."""
         self.shell.recorded.append(Output(dict(format_dict), dict(md_dict or {}), is_result=True))
@@ -105,7 +108,7 @@ class Shell:
 
     def __init__(self, folder: Path, *, load: bool = True, config: Config | None = None) -> None:
         settings = config or Config()
-        settings.HistoryManager.hist_file = str(folder / "history.sqlite")
+        settings.HistoryManager.hist_file = ":memory:"
         settings.InteractiveShell.colors = "nocolor"
         RecordingShell.clear_instance()
         self.ip: RecordingShell = RecordingShell.instance(config=settings)

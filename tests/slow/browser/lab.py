@@ -1,0 +1,291 @@
+"""A real JupyterLab in a real Chromium: run a notebook, look at the page, count what was fetched.
+
+It needs jupyterlab, ipykernel and playwright (no `playwright install`) and a Chromium of the system; `missing()` says what
+is not there. Waits go by JupyterLab's own application object, which `--LabApp.expose_app_in_browser` puts into the page.
+"""
+
+from __future__ import annotations
+
+import http.server
+import importlib.util
+import json
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.notebook import subprocess_environment
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+START_S = 60
+RUN_MS = 60_000
+SETTINGS = {
+    "apputils-extension/notification": {"checkForUpdates": False, "doNotDisturbMode": True, "fetchNews": "false"},
+    "notebook-extension/tracker": {"maxNumberOutputs": 1000},
+}
+"""No flag keeps the news away, and without the second only 50 outputs of a cell are shown."""
+
+_PANEL = "const app = window.jupyterapp, panel = app.shell.currentWidget;"
+_IDLE = f"() => {{ {_PANEL} return panel?.sessionContext?.session?.kernel?.status === 'idle'; }}"
+_DONE = f"""() => {{ {_PANEL} return panel.sessionContext.session.kernel.status === 'idle'
+    && !panel.content.widgets.some(cell => cell.model.executionState === 'running'); }}"""
+_TEXT = f"""(n) => {{ {_PANEL}
+    return panel.content.widgets[n].node.querySelector('.jp-OutputArea')?.innerText ?? ''; }}"""
+_RUN = f"""(n) => {{ {_PANEL} panel.content.activeCellIndex = n; panel.content.deselectAll();
+    app.commands.execute('notebook:run-cell'); }}"""
+_STOP = "[data-command='notebook:interrupt-kernel'], [data-jp-item-name='interrupt'] jp-button"
+
+
+def missing() -> str:
+    """Return what a browser test lacks here, "" when it can run."""
+    lacks = [name for name in ("jupyterlab", "ipykernel", "playwright", "nbformat") if importlib.util.find_spec(name) is None]
+    if CHROMIUM is None:
+        lacks.append("Chromium (apt-get install chromium)")
+    return f"not installed: {', '.join(lacks)}" if lacks else ""
+
+
+class Listener:
+    """A server on loopback that answers everything with an empty image, `/slow` never, and keeps the paths asked for."""
+
+    def __init__(self) -> None:
+        self.hits: list[str] = []
+        self._over = threading.Event()
+        hits, over = self.hits, self._over
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                hits.append(self.path)
+                if self.path == "/slow":
+                    over.wait()
+                    return
+                self.send_response(200)
+                self.send_header("Access-Control-Allow-Origin", "*")
+                self.send_header("Content-Type", "image/gif")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            do_POST = do_GET
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.key = f"127.0.0.1:{self._server.server_port}"
+        self.address = f"http://{self.key}"
+
+    def __enter__(self) -> Listener:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def wait(self, path: str, timeout_s: float = 20) -> None:
+        """Wait until a path was asked for."""
+        end = time.monotonic() + timeout_s
+        while path not in self.hits:
+            assert time.monotonic() < end, f"{path} was not asked for"
+            time.sleep(0.02)
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextmanager
+def server(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Run JupyterLab (and Notebook 7, where installed) for the notebooks in `folder`, with settings of its own.
+
+    `env` is added to its environment, which its kernels inherit. Its address is yielded.
+    """
+    home = folder / ".lab"
+    for name, values in SETTINGS.items():
+        path = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(values))
+    places = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
+    environment = subprocess_environment(
+        {f"JUPYTER_{name}": str(home / name) for name in places}
+        | {"JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces")}
+        | dict(env or {})
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = shlex.split(
+        "--no-browser --allow-root --ip=127.0.0.1 --ServerApp.port_retries=0 --IdentityProvider.token= --ServerApp.password= "
+        "--ServerApp.disable_check_xsrf=True "
+        "--LabApp.expose_app_in_browser=True --LabApp.news_url=None --LabApp.extension_manager=readonly "
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --JupyterNotebookApp.expose_app_in_browser=True"
+    )
+    command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={folder}", *options]
+    with (folder / "lab.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            address = f"http://127.0.0.1:{port}"
+            _wait_until_up(process, address, folder / "lab.log")
+            yield address
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait_until_up(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(f"{address}/api/status", timeout=1).read()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Run Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        )
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+@dataclass(slots=True)
+class Lab:
+    """A JupyterLab and a Chromium that tests share; each opens notebooks of its own on pages of its own."""
+
+    address: str
+    folder: Path
+    browser: Any
+
+    @contextmanager
+    def open(
+        self,
+        cells: Sequence[str],
+        *,
+        outputs: Sequence[Mapping[str, str]] = (),
+        env: Mapping[str, str] | None = None,
+        notebook7: bool = False,
+        width: int = 1280,
+        height: int = 1400,
+        dark: bool = False,
+    ) -> Iterator[Opened]:
+        """Open a notebook of these cells; its kernel, with `env` added to its environment, is idle and has run nothing.
+
+        `env` None: no kernel is waited for; `outputs` are mimebundles stored in its first cell.
+        """
+        name = f"notebook-{uuid.uuid4().hex[:8]}.ipynb"
+        write_notebook(self.folder / name, cells, outputs)
+        context = self.browser.new_context(viewport={"width": width, "height": height})
+        page = context.new_page()
+        page.set_default_timeout(RUN_MS)
+        try:
+            place = f"notebooks/{name}" if notebook7 else f"lab/workspaces/{name[:-6]}/tree/{name}?reset"
+            page.goto(f"{self.address}/{place}", wait_until="domcontentloaded")
+            page.wait_for_function("() => !!window.jupyterapp")
+            page.evaluate("() => window.jupyterapp.restored")
+            if dark:
+                page.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+            page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell")
+            opened = Opened(page, self.folder / name)
+            if env is not None:
+                opened.prepare(env)
+            yield opened
+        finally:
+            context.close()
+            shut_down_kernels(self.address)
+
+
+@dataclass(slots=True)
+class Opened:
+    """A notebook on a page. Cells count from 0."""
+
+    page: Any
+    path: Path
+
+    def prepare(self, env: Mapping[str, str]) -> None:
+        """Wait for the kernel and put `env` into its environment, out of sight."""
+        self.page.wait_for_function(_IDLE)
+        code = f"import os; os.environ.update({dict(env)!r}); os.chdir({str(self.path.parent)!r})"
+        self.page.evaluate(
+            f"(code) => {{ {_PANEL} return panel.sessionContext.session.kernel"
+            ".requestExecute({code, silent: true, store_history: false}).done.then(() => 0); }",
+            code,
+        )
+
+    def run(self, number: int, *, wait: bool = True) -> None:
+        """Run one cell and, when told, wait until it has ended."""
+        self.page.evaluate(_RUN, number)
+        if wait:
+            self.page.wait_for_timeout(100)
+            self.page.wait_for_function(_DONE, polling=50)
+
+    def run_all(self, *, wait: bool = True) -> None:
+        """Run all cells, and bring each into view when they have ended (only then it is rendered)."""
+        self.page.evaluate(f"() => {{ {_PANEL} app.commands.execute('notebook:run-all-cells'); }}")
+        if wait:
+            self.page.wait_for_timeout(100)
+            self.page.wait_for_function(_DONE)
+            self.scroll()
+
+    def scroll(self) -> None:
+        """Bring each cell into view."""
+        for index in range(self.page.evaluate(f"() => {{ {_PANEL} return panel.content.widgets.length; }}")):
+            self.page.evaluate(f"async () => {{ {_PANEL} await panel.content.scrollToItem({index}); }}")
+            self.page.wait_for_timeout(50)
+
+    def stop(self) -> None:
+        """Press ■ and wait until the kernel is idle: within 30 s, where what runs would take minutes."""
+        self.page.locator(_STOP).first.click()
+        self.page.wait_for_function(_IDLE, polling=20)
+
+    def text(self, number: int) -> str:
+        """Return what a cell's output says."""
+        return str(self.page.evaluate(_TEXT, number))
+
+    def wait_for(self, number: int, text: str) -> None:
+        """Wait until a cell's output holds a text."""
+        self.page.wait_for_function(f"([n, text]) => ({_TEXT})(n).includes(text)", arg=[number, text], polling=20)
+
+    def save(self) -> Any:
+        """Save the notebook and return what is in the file."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        return json.loads(self.path.read_text())
+
+
+def shut_down_kernels(address: str) -> None:
+    """End all kernels of a server."""
+    for kernel in json.loads(urllib.request.urlopen(f"{address}/api/kernels", timeout=10).read()):
+        request = urllib.request.Request(f"{address}/api/kernels/{kernel['id']}", method="DELETE")
+        urllib.request.urlopen(request, timeout=10).close()
+
+
+def write_notebook(path: Path, cells: Sequence[str], outputs: Sequence[Mapping[str, str]] = ()) -> None:
+    """Write a notebook of code cells; `outputs` are mimebundles stored in the first cell, as in a file that somebody sent."""
+    import nbformat
+    from nbformat import v4
+
+    made = [v4.new_code_cell(cell) for cell in cells]
+    if outputs:
+        made[0].outputs = [v4.new_output("display_data", dict(bundle)) for bundle in outputs]
+        made[0].execution_count = 1
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(v4.new_notebook(cells=made, metadata={"kernelspec": kernel}), path)

@@ -1,0 +1,123 @@
+"""Every notebook runs from top to bottom without a key and without a network; what it stores is real, clean and small.
+
+The hidden solutions of a lesson's exercises (Python in a folded `<details>`) run as well, right where they stand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from tests.fakes.replies import error, text, tool_use
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+MOST_BYTES = 150_000
+
+_FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
+_PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+_SOMEBODYS_HOME = re.compile(r"/home/(?!you\b)\w+|/Users/\w+|\w:\\\\?Users", re.IGNORECASE)
+_KEY = re.compile(r"sk-ant-api\d\d-|AIza[\w-]{30}|(?:tvly|pplx|fc)-\w{20}|BSA\w{20}")
+
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def with_solutions(notebook: Any) -> Any:
+    """Put the hidden solutions into a notebook as cells with the metadata `solution`."""
+    cells = []
+    for cell in notebook.cells:
+        cells.append(cell)
+        folded = "".join(_FOLDED.findall(cell.source)) if cell.cell_type == "markdown" else ""
+        cells += [nbformat.v4.new_code_cell(code, metadata={"solution": True}) for code in _PYTHON.findall(folded)]
+    notebook.cells = cells
+    return notebook
+
+
+def allowed_to_fail(cell: Any) -> bool:
+    """Say whether a cell is meant to end in an error."""
+    return "raises-exception" in cell.metadata.get("tags", [])
+
+
+def test_there_are_notebooks() -> None:
+    """The lessons are where the README says they are."""
+    assert NOTEBOOKS
+
+
+@pytest.mark.kernel
+@every_notebook
+def test_a_notebook_runs_without_key_and_network(path: Path, tmp_path: Path, run_notebook: Any) -> None:
+    """No cell fails, except those that say so, and what is saved is what comes out: the same cells have output."""
+    shutil.copytree(path.parent, tmp_path / "notebooks", dirs_exist_ok=True)
+    saved = nbformat.read(path, as_version=4)
+    ran = run_notebook(with_solutions(nbformat.read(path, as_version=4)))
+    for cell in ran.cells:
+        failed = [o for o in cell.get("outputs", ()) if o.output_type == "error"]
+        assert bool(failed) == allowed_to_fail(cell), (cell.source, failed)
+    lesson = [cell for cell in ran.cells if not cell.metadata.get("solution")]
+    for before, after in zip(saved.cells, lesson, strict=True):
+        if before.cell_type == "code":
+            assert bool(before.outputs) == bool(after.outputs), before.source
+
+
+@pytest.mark.parametrize("name", ["02_inside_the_tool_loop", "06_safety"])
+def test_exercises_have_hidden_solutions(name: str) -> None:
+    """Two or more exercises of these lessons have code to unfold, which runs with the lesson."""
+    path = next(path for path in NOTEBOOKS if path.stem == name)
+    cells = with_solutions(nbformat.read(path, as_version=4)).cells
+    assert sum(bool(cell.metadata.get("solution")) for cell in cells) >= 2
+
+
+@every_notebook
+def test_what_is_saved_is_one_clean_run(path: Path) -> None:
+    """All cells were run in order, an error is saved only where one is meant, and the file is small."""
+    saved = nbformat.read(path, as_version=4)
+    nbformat.validate(saved)
+    code = [cell for cell in saved.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    for cell in code:
+        assert any(o.output_type == "error" for o in cell.outputs) == allowed_to_fail(cell), cell.source
+    assert path.stat().st_size <= MOST_BYTES
+
+
+@every_notebook
+def test_nothing_of_a_machine_is_saved(path: Path) -> None:
+    """No folder, home or user of the machine that ran it, no warnings about it, and no key."""
+    text = path.read_text(encoding="utf-8")
+    here = (str(NOTEBOOKS[0].parents[2]), sys.prefix, tempfile.gettempdir() + "/", str(Path.home()) + "/", "site-packages")
+    assert [place for place in here if place in text] == []
+    assert _SOMEBODYS_HOME.findall(text) == [] and _KEY.findall(text) == []
+    assert re.findall(r"font cache|(?:Deprecation|Future|Resource)Warning", text) == []
+
+
+@every_notebook
+def test_a_lesson_says_where_it_leads(path: Path) -> None:
+    """It begins with a title and what will be learnt, and its links to other lessons lead somewhere."""
+    cells = nbformat.read(path, as_version=4).cells
+    assert cells[0].source.startswith(f"# {path.stem[:2]} · ") and "You will learn" in cells[0].source
+    links = {link for cell in cells for link in re.findall(r"\(([\w-]+\.ipynb)\)", cell.source)}
+    assert links and [link for link in links if not (path.parent / link).is_file()] == []
+
+
+def test_a_saved_answer_is_small_and_a_failure_is_one_line(messages_api: Any, brave_api: Any, run_notebook: Any) -> None:
+    """At most 60 kB for five searches; papermill and schedulers find an error output, without key and traceback."""
+    for number in range(5):
+        messages_api.reply(tool_use("web_search", {"query": f"ruby author {number}"}))
+    paragraphs = "".join(f"**Paragraph {n}** of what was found:\n\n- one\n- two\n\n" for n in range(80))
+    messages_api.reply(text(paragraphs, citations=[(n, 0) for n in range(10)]))
+    messages_api.reply(error(401))
+    cells = ["%load_ext ipy_websearch", "%ask --provider brave who wrote Ruby?"]
+    notebook = run_notebook([*cells, "%ask", "%search --provider brve moons", "%ask who?", "print('next')"])
+    (output,) = notebook.cells[1].outputs
+    assert len(brave_api.queries) == 5 and "Paragraph 79" in output.data["text/html"]
+    assert len(json.dumps(output).encode()) <= 60_000
+    for cell, kind in zip(notebook.cells[2:5], ("UsageError", "ConfigError", "ModelError"), strict=True):
+        (output,) = [o for o in cell.outputs if o.output_type == "error"]
+        assert output.ename == kind and output.traceback == [f"{kind}: {output.evalue}"]
+    assert messages_api.key not in json.dumps(notebook.cells) and notebook.cells[5].outputs[0].text == "next\n"

@@ -1,0 +1,119 @@
+"""The package as it is published: what is in the wheel and the sdist, and that an installed wheel works."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import ipy_websearch
+
+ROOT = Path(__file__).parents[2]
+MAX_BYTES = 2 * 2**20
+SITE = next(path for path in sys.path if path.endswith("site-packages"))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the sdist, built from a copy without a network."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The `bin` folder of a fresh environment with the wheel in it, which finds the dependencies of this one behind it."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=True)
+    python = next(folder.glob("[bS]*/python*"))
+    wheel = next(built.glob("*.whl"))
+    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(install, check=True, capture_output=True, timeout=120)
+    site = next(folder.glob("lib/python*/site-packages"))
+    (site / "behind.pth").write_text(f"{SITE}\n")
+    yield python.parent
+
+
+def names(built: Path) -> list[str]:
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        return wheel.namelist()
+
+
+def test_wheel_and_sdist_are_small(built: Path) -> None:
+    """Two megabytes at most each."""
+    sizes = {path.name: path.stat().st_size for path in built.iterdir()}
+    assert len(sizes) == 2 and max(sizes.values()) <= MAX_BYTES, sizes
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
+    """Every file of the package with its data, the marker for type checkers, the licence; no tests, no notebooks."""
+    found = names(built)
+    assert {name.split("/")[0].split("-")[0] for name in found} == {"ipy_websearch"}
+    tracked = subprocess.run(["git", "ls-files", "ipy_websearch"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert set(tracked or ["ipy_websearch/py.typed", "ipy_websearch/corpus/planets.md"]) <= set(found)
+    assert "ipy_websearch/py.typed" in found and "ipy_websearch/corpus/planets.md" in found
+    assert any(name.endswith("licenses/LICENSE") for name in found)
+
+
+def test_the_sdist_can_be_tested(built: Path) -> None:
+    """It has the tests, the lessons, and what stands beside them; no caches."""
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        found = [name.split("/", 1)[1] for name in archive.getnames() if "/" in name]
+    assert {
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "pyproject.toml",
+        "notebooks/01_quickstart.ipynb",
+        "tests/conftest.py",
+    } <= set(found)
+    assert not [name for name in found if "__pycache__" in name or name.endswith((".pyc", ".sqlite"))]
+
+
+def test_an_installed_wheel_loads_searches_and_answers(installed: Path, tmp_path: Path) -> None:
+    """Away from the checkout, in a fresh environment."""
+    code = (
+        "import ipy_websearch, json\n"
+        "results = ipy_websearch.search('moons of Mars', provider='local')\n"
+        "answer = ipy_websearch.ask('How many moons does Mars have?', model='offline', provider='local')\n"
+        "print(json.dumps([ipy_websearch.__file__, results[0].title, answer.text]))"
+    )
+    environment = {**os.environ, "IPY_WEBSEARCH_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [installed / "python", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    place, title, text = json.loads(done.stdout)
+    assert str(ROOT) not in place and title == "Mars" and "two moons" in text
+
+
+@pytest.mark.parametrize("name", ["web-search-brave-tool", "web-search-google-tool", "web-fetch-tool"])
+def test_the_executables_are_installed(installed: Path, tmp_path: Path, name: str) -> None:
+    """Each tells its schema."""
+    done = subprocess.run([installed / name, "--schema"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and json.loads(done.stdout)["name"], done.stderr
+
+
+def test_what_is_installed_fits_together() -> None:
+    """`pip check` finds no package without what it needs."""
+    done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+
+
+def test_all_versions_agree_with_the_changelog() -> None:
+    """The package, its metadata and the newest entry of the changelog name one version."""
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest and newest[1] == ipy_websearch.__version__ == version("ipy_websearch")
