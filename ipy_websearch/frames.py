@@ -1,8 +1,8 @@
 """The DataFrames that the package hands out. The only floor-0 module that imports pandas; import it inside functions.
 
 `SearchFrame` is a DataFrame that remembers which search it came from: `head`, filters and `sort_values` keep the type
-and the memory, `df[["title"]]` and friends fall back to a plain view of the columns that are left. Every frame made here, and
-what pandas makes from one, is marked as `FROM_WEB`: shown in a notebook, amounts of dollars in it do not become formulas.
+and the memory, `df[["title"]]` and friends fall back to a plain view of the columns that are left. Every frame made here is a
+`WebFrame`: shown in a notebook, amounts of dollars in it do not become formulas.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -21,32 +21,27 @@ from ipy_websearch.text import visible
 if TYPE_CHECKING:
     from ipy_websearch.results import Answer, SearchResults
 
-Frame = TypeVar("Frame", bound=pd.DataFrame)
 SEARCH_COLUMNS = ("title", "url", "description", "published_date", "extra_snippets", "score")
 
 
-FROM_WEB = "from the web"
-"""Marks, in `attrs`, a DataFrame whose texts come from outside: where it is shown, amounts are not to become formulas."""
+class WebFrame(pd.DataFrame):
+    """A DataFrame with texts from outside: two amounts of dollars in it do not become a formula. Pickled, it is a plain one."""
 
-
-def marked(frame: Frame) -> Frame:
-    """Return the frame itself, marked as `FROM_WEB`; pandas hands the mark on to most of what is made from it."""
-    frame.attrs[FROM_WEB] = True
-    return frame
-
-
-class _WebFrame(pd.DataFrame):
-    """A marked frame, however it was made; as a pickle it is a plain one, marked still."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        marked(self)
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return WebFrame
 
     def __reduce__(self) -> Any:
-        return marked(pd.DataFrame(self)).__reduce__()
+        return pd.DataFrame(self).__reduce__()
+
+    def _repr_html_(self) -> str | None:
+        """Return pandas' own table, out of MathJax's reach."""
+        with pd.option_context("display.html.use_mathjax", False):
+            html: str | None = super()._repr_html_()
+        return html
 
 
-class SearchFrame(_WebFrame):
+class SearchFrame(WebFrame):
     """Search results as a DataFrame; `.search` is the `SearchResults` it was made from (None after a pickle)."""
 
     _metadata = ["search"]
@@ -92,7 +87,7 @@ class CostSummary:
     cut_off_usd: Decimal = Decimal(0)
 
 
-class CostFrame(_WebFrame):
+class CostFrame(WebFrame):
     """Costs as a DataFrame with a column `usd`; `.summary` holds the exact sums (None after a pickle)."""
 
     _metadata = ["summary"]
@@ -121,16 +116,14 @@ def sources_frame(answer: Answer) -> pd.DataFrame:
         if c.cited_text and c.cited_text not in row[3]:
             row[3].append(c.cited_text)
     numbers = sorted(merged)
-    return marked(
-        pd.DataFrame(
-            {
-                "n": pd.Series(numbers, dtype="int64"),
-                "title": _texts(merged[n][0] for n in numbers),
-                "url": _texts(merged[n][1] for n in numbers),
-                "published_date": utc_series(merged[n][2] for n in numbers),
-                "cited_text": _texts(" … ".join(merged[n][3]) for n in numbers),
-            }
-        )
+    return WebFrame(
+        {
+            "n": pd.Series(numbers, dtype="int64"),
+            "title": _texts(merged[n][0] for n in numbers),
+            "url": _texts(merged[n][1] for n in numbers),
+            "published_date": utc_series(merged[n][2] for n in numbers),
+            "cited_text": _texts(" … ".join(merged[n][3]) for n in numbers),
+        }
     )
 
 
@@ -142,24 +135,22 @@ def usd(value: Decimal | None) -> float:
 def steps_frame(answer: Answer) -> pd.DataFrame:
     """Return one row for each step of the answer, in order."""
     steps = answer.trace
-    return marked(
-        pd.DataFrame(
-            {
-                "n": pd.Series([s.n for s in steps], dtype="int64"),
-                "kind": pd.Series([s.kind for s in steps], dtype="str"),
-                "name": _texts(s.name for s in steps),
-                "detail": _texts(s.detail for s in steps),
-                "milliseconds": pd.Series([s.milliseconds for s in steps], dtype="float64"),
-                "input_tokens": pd.Series([s.usage.input_tokens for s in steps], dtype="int64"),
-                "output_tokens": pd.Series([s.usage.output_tokens for s in steps], dtype="int64"),
-                "cache_read_tokens": pd.Series([s.usage.cache_read_tokens for s in steps], dtype="int64"),
-                "cache_write_tokens": pd.Series(
-                    [s.usage.cache_write_5m_tokens + s.usage.cache_write_1h_tokens for s in steps], dtype="int64"
-                ),
-                "cost_usd": pd.Series([usd(s.cost_usd) for s in steps], dtype="float64"),
-                "is_error": pd.Series([s.is_error for s in steps], dtype="bool"),
-            }
-        )
+    return WebFrame(
+        {
+            "n": pd.Series([s.n for s in steps], dtype="int64"),
+            "kind": pd.Series([s.kind for s in steps], dtype="str"),
+            "name": _texts(s.name for s in steps),
+            "detail": _texts(s.detail for s in steps),
+            "milliseconds": pd.Series([s.milliseconds for s in steps], dtype="float64"),
+            "input_tokens": pd.Series([s.usage.input_tokens for s in steps], dtype="int64"),
+            "output_tokens": pd.Series([s.usage.output_tokens for s in steps], dtype="int64"),
+            "cache_read_tokens": pd.Series([s.usage.cache_read_tokens for s in steps], dtype="int64"),
+            "cache_write_tokens": pd.Series(
+                [s.usage.cache_write_5m_tokens + s.usage.cache_write_1h_tokens for s in steps], dtype="int64"
+            ),
+            "cost_usd": pd.Series([usd(s.cost_usd) for s in steps], dtype="float64"),
+            "is_error": pd.Series([s.is_error for s in steps], dtype="bool"),
+        }
     )
 
 
@@ -182,10 +173,8 @@ def rows_frame(answer: Answer) -> pd.DataFrame:
     if answer.rows is None or answer.columns is None:
         raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
     rows = answer.rows
-    return marked(
-        pd.DataFrame(
-            {name: typed_series((_shown(row.get(name)) for row in rows), kind) for name, kind in answer.columns.items()}
-        )
+    return WebFrame(
+        {name: typed_series((_shown(row.get(name)) for row in rows), kind) for name, kind in answer.columns.items()}
     )
 
 

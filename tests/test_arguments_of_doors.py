@@ -60,7 +60,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_the_cost_since_a_span_is_what_the_magic_shows(shell: Any) -> None:
     """`cost(since="7d")`, a date and a timedelta; of all sessions when that is before this one began."""
     shell.run("%ask --model offline --provider local How many moons has Mars?")
-    rows = len(shell.run("%cost --since 7d").value)
+    rows = len(shell.run("%cost --rows --since 7d").value)
     week = datetime.now(UTC) - timedelta(days=7)
     for since in ("7d", timedelta(days=7), week, week.date(), f"{week:%Y-%m-%d}"):
         frame = ipy_websearch.cost(since=since)

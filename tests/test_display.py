@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -780,8 +779,6 @@ def test_amounts_in_frames_from_the_web_do_not_become_formulas(offline: Any, she
     assert "From $500 to $600" in shown and "mathjax_ignore" in shown
     shell.run("import pandas as pd")
     assert "mathjax_ignore" not in shell.run("pd.DataFrame({'x': ['$5 and $6']})").html
-    shell.run("f = pd.DataFrame({'x': ['$5 and $6']}); f.attrs['report'] = {}")
-    assert "mathjax_ignore" in shell.run("f").html
 
 
 DERIVED = {
@@ -791,17 +788,9 @@ DERIVED = {
     "transposed": "d.T",
     "index": "d.set_index('url')",
     "group": "d.groupby('url').first()",
-    "aggregate": "d.groupby('url').agg({'title': 'first'})",
     "merge": "d.merge(pd.DataFrame({'x': [1]}), how='cross')[['title', 'x']]",
-    "concat": "pd.concat([d.title, d.url], axis=1)",
-    "series": "d.title.to_frame()",
-    "reset": "d.set_index('url').title.reset_index()",
-    "row": "d.iloc[0].to_frame()",
-    "split": "d.title.str.split('<', expand=True)",
     "explode": "d[['title', 'extra_snippets']].explode('extra_snippets')",
-    "pickle": "pickle.loads(pickle.dumps(d))",
     "costs": "c[['question']]",
-    "cost series": "c.question.to_frame()",
     "context": "x[['text']]",
 }
 
@@ -815,12 +804,9 @@ def test_what_pandas_makes_from_our_frames_shows_amounts_as_amounts(ip: Any) -> 
     part = ContextPart("user", "question", 9, "is $5 or $6 dear?")
     ip.ns["d"], ip.ns["x"] = SEARCH.to_frame(), context_frame(Context("m", (part,), 9, 9, 1000, {}))
     ip.ns["c"] = CostFrame({"question": ["is $5 or $6 dear?"], "usd": [0.1]})
-    ip.run("import pickle, pandas as pd")
+    ip.run("import pandas as pd")
     shown = {name: ip.run(made).html for name, made in DERIVED.items()}
     open_to_math = [name for name, html in shown.items() if 'class="dataframe tex2jax_ignore mathjax_ignore"' not in html]
     assert open_to_math == []
-    if find_spec("jinja2"):
-        assert "mathjax_ignore" in ip.run("d[['title']].style").html
-        assert "mathjax_ignore" not in ip.run("pd.DataFrame({'x': ['$5 and $6']}).style").html
     ip.run("own = pd.DataFrame({'x': ['$5 and $6']})")
     assert "mathjax_ignore" not in ip.run("own").html + ip.run("own[['x']]").html + ip.run("own.x.to_frame()").html

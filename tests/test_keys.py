@@ -9,68 +9,10 @@ from typing import Any
 
 import pytest
 
-from ipy_websearch.errors import ConfigError, ModelError, ProviderError
-from ipy_websearch.settings import settings_dir
+from ipy_websearch.errors import ConfigError, ModelError
 from tests.fakes.replies import error, text, tool_use
 
 SECRET = "BSA-typed-very-secret-key"
-
-
-def typed(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    monkeypatch.setattr("getpass.getpass", lambda prompt: value)
-
-
-def test_a_typed_key_is_tried_and_saved_for_the_owner_alone(
-    brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One search shows that it works; its file has mode 0600; forgetting removes both."""
-    monkeypatch.delenv("BRAVE_API_KEY")
-    typed(monkeypatch, f"  {brave_api.key}\n")
-    ran = shell.run("%websearch key --save brave")
-    assert ran.ok and "it works" in ran.stdout and len(brave_api.requests) == 1
-    path = settings_dir() / "brave-api-key"
-    assert path.stat().st_mode & 0o777 == 0o600 and path.read_text().strip() == brave_api.key
-    assert "%cost" in ran.stdout and len(shell.run("%cost").value) == 1
-    assert "file" in shell.run("%websearch key --forget brave").stdout or not path.exists()
-    assert not path.exists()
-
-
-def test_a_refused_key_is_not_kept(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine's refusal is one line without the key, and the old state is back."""
-    brave_api.allow_refusals = True
-    monkeypatch.delenv("BRAVE_API_KEY")
-    typed(monkeypatch, SECRET)
-    ran = shell.run("%websearch key --save brave")
-    assert isinstance(ran.error, ProviderError) and SECRET not in ran.stdout + ran.stderr
-    assert "BRAVE_API_KEY            not set" in shell.run("%websearch status").stdout
-    assert not (settings_dir() / "brave-api-key").exists()
-
-
-def test_the_models_key_is_tried_on_the_list_of_models(messages_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is free; a wrong key is refused at once."""
-    messages_api.allow_refusals = True
-    monkeypatch.delenv("ANTHROPIC_API_KEY")
-    typed(monkeypatch, messages_api.key)
-    assert "it works" in shell.run("%websearch key anthropic").stdout
-    typed(monkeypatch, "sk-ant-wrong-secret")
-    ran = shell.run("%websearch key anthropic")
-    assert isinstance(ran.error, ModelError) and "wrong-secret" not in ran.stdout + ran.stderr
-
-
-def test_without_a_network_the_key_is_kept_and_said_to_be_untried(
-    shell: Any, monkeypatch: pytest.MonkeyPatch, offline: list[str]
-) -> None:
-    """No answer is no refusal."""
-    typed(monkeypatch, SECRET)
-    ran = shell.run("%websearch key brave")
-    assert ran.ok and "could not be tried" in ran.stdout and "session" in shell.run("%websearch status").stdout
-
-
-def test_a_key_with_a_line_break_inside_is_refused_without_being_shown(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HTTP libraries would print such a key whole."""
-    typed(monkeypatch, "BSA-first\nsecond-half")
-    ran = shell.run("%websearch key brave")
-    assert isinstance(ran.error, ConfigError) and "BSA-first" not in ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("mode", ["Plain", "Verbose"])
@@ -115,26 +57,6 @@ def test_no_key_in_what_is_printed_logged_or_stored(
 
 
 NO_KEYS = ["my secret key", "tvly-sécret-key", "tvly-first\\nsecond", "'tvly secret' and more"]
-
-
-@pytest.mark.parametrize("value", NO_KEYS)
-def test_a_value_that_is_no_key_stops_only_the_engine_that_needs_it(
-    messages_api: Any, shell: Any, tmp_path: Path, value: str
-) -> None:
-    """Answers that were paid for arrive and are booked; the status says in one line where the value came from."""
-    (tmp_path / ".env").write_text(f'TAVILY_API_KEY="{value}"\n', encoding="utf-8")
-    messages_api.reply(text("Paid for."))
-    assert shell.run("a = %ask --provider local who wrote Ruby?").ok and shell.ns["a"].text == "Paid for."
-    assert len(shell.run("%cost").value) == 1
-    assert shell.run("%search --provider local moons of Mars").ok
-    status = shell.run("%websearch status")
-    lines = [line for line in status.stdout.splitlines() if "TAVILY_API_KEY" in line]
-    assert status.ok and len(lines) == 2, "one line of the engine, one of the key"
-    assert all(".env" in line and "set it again" in line for line in lines)
-    refused = shell.run("%search --provider tavily moons of Mars")
-    assert isinstance(refused.error, ConfigError) and ".env" in str(refused.error)
-    for ran in (status, refused):
-        assert "secret" not in ran.stdout + ran.stderr + str(ran.error or "")
 
 
 @pytest.mark.parametrize("value", NO_KEYS)

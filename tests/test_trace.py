@@ -14,7 +14,6 @@ from IPython.core.error import UsageError
 
 from ipy_websearch.display.trace import trace_frame
 from ipy_websearch.display.trace_json import LONGEST, compact, response_of
-from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.usage import Usage
 from tests.fakes.engine import hit
@@ -43,7 +42,7 @@ def test_trace_shows_every_step_with_its_figures(asked: Any) -> None:
     ran = asked.run("%trace")
     frame = ran.value
     assert len(ran.outputs) == 1 and isinstance(frame, pd.DataFrame)
-    pd.testing.assert_frame_equal(pd.DataFrame(frame), asked.ns["a"].steps)
+    pd.testing.assert_frame_equal(pd.DataFrame(frame), pd.DataFrame(asked.ns["a"].steps))
     assert list(frame.kind) == ["model", "tool", "tool", "model"]
     for form in ("text/html", "text/markdown", "text/plain"):
         shown = ran.texts(form)
@@ -179,9 +178,3 @@ def test_a_step_that_does_not_exist_is_said_in_one_line(asked: Any, line: str) -
     """The error names the numbers there are."""
     error = asked.run(line).error
     assert isinstance(error, UsageError) and "1 to 4" in str(error)
-
-
-def test_without_an_answer_there_is_nothing_to_trace(shell: Any) -> None:
-    """The error says what to do first."""
-    error = shell.run("%trace").error
-    assert isinstance(error, ConfigError) and "%ask" in str(error)

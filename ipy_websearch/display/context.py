@@ -18,14 +18,14 @@ from ipy_websearch.display.markdown_writer import text_markdown
 from ipy_websearch.display.style import LEFT, framed
 from ipy_websearch.display.trace import STEP_BYTES, fold
 from ipy_websearch.display.trace_json import compact
-from ipy_websearch.frames import marked
+from ipy_websearch.frames import WebFrame
 from ipy_websearch.text import plain, shorten, visible
 
 WIDTH = 100
 """Characters of a part that the table shows."""
 
 
-class ContextFrame(pd.DataFrame):
+class ContextFrame(WebFrame):
     """The parts of a request as a DataFrame: role, what, tokens, text; `.context` holds the request itself.
 
     What is made from it (`head`, filters, columns) is a plain DataFrame.
@@ -37,10 +37,7 @@ class ContextFrame(pd.DataFrame):
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
-        return pd.DataFrame
-
-    def __reduce__(self) -> Any:
-        return marked(pd.DataFrame(self)).__reduce__()
+        return WebFrame
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """Return the table in the three forms that IPython asks for."""
@@ -57,7 +54,7 @@ class ContextFrame(pd.DataFrame):
 def context_frame(context: Context, *, redact: Callable[[str], str] = str) -> ContextFrame:
     """Return the parts of a request as a frame: one row a part, in the order in which the model reads them."""
     columns = {name: [getattr(part, name) for part in context.parts] for name in ("role", "what", "tokens", "text")}
-    frame = marked(ContextFrame(columns))
+    frame = ContextFrame(columns)
     frame.context, frame.redact = context, redact
     return frame
 

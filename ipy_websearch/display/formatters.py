@@ -1,7 +1,7 @@
 """Registers how the package's values look in IPython, and takes exactly that back.
 
-The values themselves know nothing of HTML. What is registered are names, so that loading imports neither pandas nor the
-renderers; both are imported when the first value is shown.
+Formatters are registered by name and for our own types alone: loading imports neither pandas nor the renderers, which are
+imported when the first such value is shown, and values of other libraries never come here.
 """
 
 from __future__ import annotations
@@ -18,26 +18,21 @@ _KINDS = (
     ("ipy_websearch.frames", "SearchFrame"),
     ("ipy_websearch.frames", "CostFrame"),
 )
-_FRAMES = (("pandas", "DataFrame"), ("pandas.core.frame", "DataFrame"), ("pandas.io.formats.style", "Styler"))
-"""What pandas calls its own frames, from version 3 on and before, and styled ones: ours are shown by it, without formulas."""
 _FORMATS = {"text/html": "html", "text/markdown": "markdown", "text/plain": "text"}
 _ATTRIBUTE = "_ipy_websearch_formatters"
-
-Put = list[tuple[Any, tuple[str, str], Any, Any]]
-"""What was registered: formatter, (module, name), what we put, what was there before."""
 
 
 def register(ip: Any) -> None:
     """Register the displays with an InteractiveShell; a second call changes nothing.
 
-    A display that was registered for the class itself, by the user, goes before ours.
+    A display that the user registered for the class itself goes before ours.
     """
-    if getattr(ip, _ATTRIBUTE, None) is not None or ip.display_formatter is None:
+    if hasattr(ip, _ATTRIBUTE) or ip.display_formatter is None:
         return
-    put: Put = []
+    put = []
     for mimetype, form in _FORMATS.items():
         formatter = ip.display_formatter.formatters[mimetype]
-        for key in (*_KINDS, *(_FRAMES if form == "html" else ())):
+        for key in _KINDS:
             ours = _printer(key[1], form)
             put.append((formatter, key, ours, formatter.deferred_printers.get(key)))
             formatter.for_type_by_name(*key, ours)
@@ -46,15 +41,13 @@ def register(ip: Any) -> None:
 
 def unregister(ip: Any) -> None:
     """Take back what `register` put there and restore what it replaced; what others put there since stays."""
-    for formatter, key, ours, before in getattr(ip, _ATTRIBUTE, None) or ():
-        # IPython moves a name to its class when the first value of it is shown
-        moved = [kind for kind, printer in formatter.type_printers.items() if printer is ours]
-        for kind in moved:
-            del formatter.type_printers[kind]
-        waiting = formatter.deferred_printers.get(key) is ours
-        if waiting:
-            del formatter.deferred_printers[key]
-        if before is not None and (moved or waiting):
+    for formatter, key, ours, before in getattr(ip, _ATTRIBUTE, ()):
+        # IPython moves a printer from the name to the class when it first shows a value of it
+        places = [(table, kind) for table in (formatter.type_printers, formatter.deferred_printers) for kind in table]
+        found = [(table, kind) for table, kind in places if table[kind] is ours]
+        for table, kind in found:
+            del table[kind]
+        if found and before is not None:
             formatter.for_type_by_name(*key, before)
     if hasattr(ip, _ATTRIBUTE):
         delattr(ip, _ATTRIBUTE)
@@ -83,17 +76,12 @@ def mark_shown(ip: Any, value: Any) -> None:
 
 
 def _printer(kind: str, form: str) -> Callable[..., Any]:
-    if form != "text":
-        return lambda value: _render(kind, form, value)
+    def render(value: Any) -> str | None:
+        """Return a value in a form, None when it has none: the front end then shows the next one."""
+        text: str | None = import_module("ipy_websearch.display.values").render(kind, form, value)
+        return text
 
     def pretty(value: Any, printer: Any, cycle: bool) -> None:
-        text = _render(kind, form, value)
-        printer.text(repr(value) if text is None else text)
+        printer.text(render(value) or repr(value))
 
-    return pretty
-
-
-def _render(kind: str, form: str, value: Any) -> str | None:
-    """Return a value in a form, None when it has none: the front end then shows the next one."""
-    text: str | None = import_module("ipy_websearch.display.values").render(kind, form, value)
-    return text
+    return pretty if form == "text" else render

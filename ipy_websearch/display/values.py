@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 from ipy_websearch.display import costs, pages, panels, tables
 from ipy_websearch.display.answer_text import answer_markdown, answer_text
 from ipy_websearch.display.answers import answer_html
-from ipy_websearch.frames import FROM_WEB
 from ipy_websearch.settings import WebSearch, settings_in_force
 
 Renderer = Callable[[Any, WebSearch], str | None]
@@ -32,32 +30,12 @@ def _simple(form: Callable[[Any], str | None]) -> Renderer:
     return lambda value, _: form(value)
 
 
-def _frame_html(frame: Any) -> str | None:
-    """Return pandas' own table for a frame, out of MathJax's reach if its texts come from the web; None for a frame of another
-    class that has a form of its own."""
-    return None if hasattr(frame, "_repr_mimebundle_") else _by_pandas(frame, frame, "display.html.use_mathjax")
-
-
-def _styled_html(styler: Any) -> str | None:
-    """Return the same of a frame with a style."""
-    return _by_pandas(styler, styler.data, "styler.html.mathjax")
-
-
-def _by_pandas(shown: Any, frame: Any, option: str) -> str | None:
-    import pandas as pd
-
-    from_web = FROM_WEB in frame.attrs or "report" in frame.attrs
-    with pd.option_context(option, False) if from_web else nullcontext():
-        html: str | None = shown._repr_html_()
-    return html
-
-
 def _own(form: Callable[..., str | None]) -> Callable[..., str | None]:
     """Return a form of our frames that falls back on pandas' table, for what is left when columns were taken away."""
 
     def html(frame: Any, **options: Any) -> str | None:
         text = form(frame, **options)
-        return _frame_html(frame) if text is None else text
+        return frame._repr_html_() if text is None else text
 
     return html
 
@@ -80,7 +58,5 @@ _RENDERERS: dict[tuple[str, str], Renderer] = {
     ("Panel", "text"): _simple(panels.panel_text),
     ("CostFrame", "html"): _simple(_own(costs.cost_html)),
     ("CostFrame", "markdown"): lambda value, settings: None,
-    ("DataFrame", "html"): _simple(_frame_html),
-    ("Styler", "html"): _simple(_styled_html),
     ("CostFrame", "text"): _simple(costs.cost_text),
 }

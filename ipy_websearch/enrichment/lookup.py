@@ -80,13 +80,13 @@ class Lookup:
         """Return the frame with the columns of `COLUMNS` (text) behind its own."""
         import pandas as pd
 
-        from ipy_websearch.frames import marked
+        from ipy_websearch.frames import WebFrame
 
         missing: tuple[str | None, ...] = (None, None, None, None, "a value that the query needs is missing")
         left: tuple[str | None, ...] = (None, None, None, None, "interrupted")
         rows = [missing if query is None else self._found.get(query, left) for query in self._queries]
         data = {name: pd.array([row[n] for row in rows], dtype="string") for n, name in enumerate(COLUMNS)}
-        return marked(joined(self._frame, pd.DataFrame(data, index=self._frame.index)))
+        return WebFrame(joined(self._frame, pd.DataFrame(data, index=self._frame.index)))
 
     async def _slot(self, queue: Iterator[str]) -> None:
         for query in queue:

@@ -1,160 +1,313 @@
-"""Takes options off both ends of a magic's line and leaves the text between byte for byte as it was typed.
+"""How a line of our magics is read: options first, then text that arrives byte for byte, with variables put in by name.
 
-Options stand at the front or at the end; `--` ends those at the front and says that the end holds none. What is not a known
-option is text: `-5 degrees`, `C++`, `what's new` need no quoting. `-n3` is `-n 3`, as everywhere; at the end only a number may
-stand so, because `jaguar -porsche` leaves out a word, and names no engine. An unknown `--word` at either end is an error
-that names what was meant. The options themselves are read by the magic's own argparse parser, which also makes the `?` help.
+The options are the magic's own argparse parser (IPython's `magic_arguments`). Only `{name}` of an existing variable is
+replaced, once; nothing is evaluated. IPython is kept from expanding `$500` and `{x}`, and from reading a "?" at the end of a
+question as a call for help.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import keyword
 import re
-from collections.abc import Callable, Iterable
+import tokenize
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 from IPython.core.error import UsageError
+from IPython.core.inputtransformer2 import TokenTransformBase, assemble_continued_line, find_end_of_continued_line
+from IPython.core.magic import Magics
+from IPython.core.magic_arguments import argument
 
 from ipy_websearch.settings import did_you_mean
+from ipy_websearch.text import shorten
 
-_WORD = re.compile(r"\S+")
-_LONG = re.compile(r"--[A-Za-z][\w-]*(=.*)?", re.DOTALL)
-_SHORT = re.compile(r"-[A-Za-z]")
-_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*?)'")
-_NUMBER = re.compile(r"argument (\S+): invalid (int|float) value: '(.*)'", re.DOTALL)
-_VALUE = re.compile(r"argument (\S+): ignored explicit argument '(.*)'", re.DOTALL)
-_NUMBERS = {"int": "a whole number such as 5", "float": "a number such as 2.5"}
+_OPTION = re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])(?=[\s=\d]|$)")
+_VALUE = re.compile(r"""(?:=|\s+|(?=\d))(?:"([^"]*)"|'([^']*)'|(\S+))(?!\S)""")
+_PLACE = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
+_CALL = re.compile(r"%(\w+)(?:[ \t]+(.*))?", re.DOTALL)
+_TYPO = 0.8
+"""How similar two names are when one is a typing mistake for the other."""
+MAX_CHARS = 20_000
+MAX_ROWS = 100
+LINE_MAGICS = frozenset({"ask", "search", "fetch", "cost", "panels", "trace", "websearch"})
 
 
 class Help(Exception):
-    """The line asked for help; the argument is the text to show."""
+    """The line asks for help; the argument is the text to show."""
 
 
-def parse_line(function: Callable[..., Any], line: str) -> tuple[argparse.Namespace, str]:
-    """Return the options of a magic's line and the text that is left, without the blanks around it.
+class Interrupted(KeyboardInterrupt):
+    """The stop button was pressed. Shown as one line; the cells that wait do not run."""
 
-    `function` is decorated with `magic_arguments`; its parser says which options there are.
+    def _render_traceback_(self) -> list[str]:
+        return [f"Interrupted: {self}"]
+
+
+# --- options that several magics have ------------------------------------------------------------------------------------
+
+
+def variable(text: str) -> str:
+    """Return an option's value as the name of a variable; checked before anything is spent."""
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a variable name")
+    return text
+
+
+OUTPUT = argument("-o", "--output", metavar="NAME", type=variable, help="Keep the result in this variable as well.")
+PROVIDER = argument("-p", "--provider", metavar="NAME", help="Search with this provider only (%%websearch status lists them).")
+SITE = argument("--site", dest="allowed_domains", action="append", metavar="DOMAIN", help="Only results from this domain.")
+NOT_SITE = argument(
+    "--not-site", dest="blocked_domains", action="append", metavar="DOMAIN", help="No results from this domain."
+)
+FRESH = argument("--fresh", action="store_true", help="Skip the cache.")
+HELP = argument("-h", "--help", action="store_true", help="Show this help.")
+
+
+# --- a line --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Call:
+    """One line of a magic: only the options that were given, as keyword arguments, and the text."""
+
+    options: dict[str, Any]
+    text: str
+    output: str | None = None
+    notices: list[str] = field(default_factory=list)
+
+
+def parse(magic: Any, line: str, *, anywhere: bool = False) -> Call:
+    """Return the options and the text of a magic's line.
+
+    Options stand in front; `--` ends them; the first other word begins the text, in which nothing is an option. With
+    `anywhere`, for magics that take names and no text, options may follow the words.
 
     Raises:
-        UsageError: an option is unknown, lacks its value, or has a wrong one.
-        Help: the line is `--help`.
+        UsageError: an option is unknown, or its value is missing or wrong.
+        Help: the line holds `--help`.
     """
-    parser: argparse.ArgumentParser = function.parser  # type: ignore[attr-defined]
-    splitter = _Splitter(parser)
-    options, text = splitter.front(line)
-    if splitter.open_end:
-        text, more = splitter.end(text)
-        options += more
-    if "--help" in options or "-h" in options:
-        raise Help(parser.format_help().removeprefix("::").lstrip("\n"))
+    options: list[str] = []
+    words: list[str] = []
+    rest = line.strip()
+    while rest:
+        word = rest.split(maxsplit=1)[0]
+        if word == "--":
+            rest = rest[2:].lstrip()
+            break
+        if re.match("--?[A-Za-z]", word):
+            option, rest = _first_option(magic.parser._option_string_actions, rest)
+            options.append(option)
+        elif anywhere:
+            words.append(word)
+            rest = rest[len(word) :]
+        else:
+            break
+        rest = rest.lstrip()
     try:
-        return parser.parse_args(options), text.strip()
+        given = vars(magic.parser.parse_args(options))
     except UsageError as exc:
-        raise UsageError(_in_words(parser, str(exc))) from None
+        raise UsageError(str(exc).removeprefix("argument ")) from None
+    given = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
+    if "help" in given:
+        raise Help(magic.parser.format_help().removeprefix("::").lstrip("\n"))
+    if {"allowed_domains", "blocked_domains"} <= given.keys():
+        raise UsageError("--site and --not-site exclude each other; give one of the two")
+    return Call(given, " ".join([*words, *([rest] if rest else [])]), given.pop("output", None))
 
 
-def _in_words(parser: argparse.ArgumentParser, message: str) -> str:
-    """Return argparse's message as what is wrong with the value, and what was meant where it is none of those allowed."""
-    if number := _NUMBER.search(message):
-        return f"{number[1]}: {number[3]!r} is not {_NUMBERS[number[2]]}"
-    if value := _VALUE.search(message):
-        return f"{value[1]} takes no value, so not {value[2]!r}"
-    wrong = _CHOICE.search(message)
-    named = (action for action in parser._actions if wrong and wrong[1].split("/")[-1] in action.option_strings)
-    action = next(named, None)
-    if wrong is None or action is None or not action.choices:
-        return message
-    values = [str(choice) for choice in action.choices]
-    return f"{wrong[1]}: {wrong[2]!r} is none of {', '.join(values)}{did_you_mean(wrong[2], values)}"
+def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
+    """Return the option at the start of a line as argparse reads it without doubt (`--count=5`), and what follows."""
+    found = _OPTION.match(line)
+    flag = found[0] if found else line.split(maxsplit=1)[0]
+    if flag not in known:
+        hint = did_you_mean(flag, [name for name in known if name.startswith("--")])
+        raise UsageError(f"unknown option {flag}{hint or '; --help lists them'} (-- ends the options)")
+    rest = line[len(flag) :]
+    if known[flag].nargs == 0:
+        if rest and not rest[0].isspace():
+            raise UsageError(f"{flag} takes no value, so not {rest.split()[0]!r}")
+        return flag, rest
+    value = _VALUE.match(rest)
+    if value is None or value[3] in known:
+        raise UsageError(f"{flag} needs a value; --help shows how")
+    return f"{flag}={next((part for part in value.groups() if part is not None), '')}", rest[value.end() :]
 
 
-class _Splitter:
-    """Knows which options a parser has and which of them take a value."""
+class WebMagics(Magics):
+    """The base of our magics; their state lives in the session."""
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self.valued = {flag: action.nargs != 0 for action in parser._actions for flag in action.option_strings}
-        self.valued |= {"--help": False, "-h": False}
-        self.numbers = {flag for action in parser._actions if action.type in (int, float) for flag in action.option_strings}
-        self.open_end = True
+    @property
+    def session(self) -> Any:
+        """The session that the magics and the package's functions share; imported when it is first needed."""
+        from ipy_websearch import api
 
-    def front(self, line: str) -> tuple[list[str], str]:
-        """Return the options at the front and the rest of the line."""
-        options: list[str] = []
-        rest = line.lstrip()
-        while match := _WORD.match(rest):
-            word = match.group()
-            if word == "--":
-                self.open_end = False
-                return options, rest[2:]
-            flag = word.split("=", 1)[0]
-            if self._joined(word):
-                options += [word[:2], word[2:]]
-                rest = rest[len(word) :].lstrip()
-                continue
-            if flag not in self.valued:
-                if _LONG.fullmatch(word) or _SHORT.fullmatch(word):
-                    raise self._unknown(word)
-                break
-            rest = rest[len(word) :].lstrip()
-            options.append(word)
-            if self.valued[flag] and "=" not in word:
-                value, rest = self._value(flag, rest)
-                # argparse would take a value such as -1d for another option
-                options[-1:] = [f"{word}{'=' * word.startswith('--')}{value}"] if value.startswith("-") else [word, value]
-        return options, rest
+        return api.session()
 
-    def _joined(self, word: str) -> bool:
-        """Return whether a word is a short option and its value in one, such as -n3."""
-        return len(word) > 2 and word[2] != "=" and word[0] == "-" and self.valued.get(word[:2], False)
+    def read(self, magic: Any, line: str, cell: str = "") -> Call:
+        """Return a line's options and its text, with the cell below it, variables put in."""
+        call = parse(magic, line)
+        text = "\n\n".join(filter(None, (call.text, cell.strip("\r\n"))))
+        call.text = interpolate(text, variables_of(self.shell), call.notices)
+        return call
 
-    def _value(self, flag: str, rest: str) -> tuple[str, str]:
-        """Return the value at the start of `rest` (quotes around it taken off) and what follows."""
-        match = re.match(r"\"([^\"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)", rest)
-        if not match or (match[3] or "").split("=", 1)[0] in self.valued:
-            raise UsageError(f"{flag} needs a value; --help shows how")
-        value = next(group for group in match.groups() if group is not None)
-        return value, rest[match.end() :].lstrip()
+    def keep(self, call: Call, value: Any) -> Any:
+        """Return a value, kept in the variable that `-o` named."""
+        if call.output:
+            self.shell.push({call.output: value})  # type: ignore[union-attr]
+        return value
 
-    def end(self, text: str) -> tuple[str, list[str]]:
-        """Return the text and the options at its end: the longest ending that is nothing but known options."""
-        words = list(_WORD.finditer(text))
-        for word in words:
-            known = word.group().split("=", 1)[0] in self.valued or self._joined_number(word.group())
-            if known and (options := self._all_options(text[word.start() :])):
-                return text[: word.start()], options
-        self._check_end([word.group() for word in words])
-        return text, []
 
-    def _joined_number(self, word: str) -> bool:
-        return self._joined(word) and word[:2] in self.numbers and word[2:].isdigit()
+def variables_of(shell: Any) -> dict[str, Any]:
+    """Return the variables that the user made, without those that IPython put into the namespace itself."""
+    hidden = shell.user_ns_hidden
+    return {
+        name: value
+        for name, value in shell.user_ns.items()
+        if not name.startswith("_") and not (name in hidden and hidden[name] is value) and name not in ("In", "Out")
+    }
 
-    def _all_options(self, text: str) -> list[str] | None:
-        if any(self._joined(word) and not self._joined_number(word) for word in text.split()):
-            return None
+
+def handled(magic: Any) -> Any:
+    """Let a magic show its help for `--help`, and end an interrupt as one line."""
+
+    @wraps(magic)
+    def run(*args: Any) -> Any:
         try:
-            options, rest = _Splitter.front(self, text)
-        except UsageError:
-            return None
-        return None if rest.strip() else options
+            return magic(*args)
+        except Help as help_text:
+            print(help_text)
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            raise Interrupted(f"%{magic.__name__} was stopped") from None
 
-    def _check_end(self, words: list[str]) -> None:
-        """Refuse an unknown option in last place, and one before its value when a known one was surely meant."""
-        if words and _LONG.fullmatch(words[-1]):
-            if self.valued.get(words[-1]):
-                raise UsageError(f"{words[-1]} needs a value; --help shows how (put -- before text that ends like an option)")
-            raise self._unknown(words[-1])
-        if len(words) > 1 and _LONG.fullmatch(words[-2]) and _meant(words[-2], self.valued):
-            raise self._unknown(words[-2])
-
-    def _unknown(self, word: str) -> UsageError:
-        flag = word.split("=", 1)[0]
-        hint = _meant(flag, self.valued)
-        return UsageError(
-            f"unknown option {flag}{hint or '; --help lists them'} (put -- before text that begins like an option)"
-        )
+    return run
 
 
-def _meant(flag: str, known: Iterable[str]) -> str:
-    """Return "; did you mean '--option'?", "" when no option is close; the dashes that all have in common do not count."""
-    hint = did_you_mean(flag.split("=", 1)[0].lstrip("-"), (name[2:] for name in known if name.startswith("--")))
-    return hint.replace("mean '", "mean '--")
+class RawLine(TokenTransformBase):
+    """Turns `%ask …?` and `answer = %ask …?` into a call of the magic with the line as it was typed.
+
+    IPython reads a line that ends in "?" as a call for help: `%ask How many moons does Mars have?` would look up `have`.
+    `%ask?` stays a call for help. A ";" at the end goes behind the call, where it silences the output. The class works on
+    tokens, as IPython's own transformers do, so text inside of strings is left alone.
+    """
+
+    priority = 1
+
+    def __init__(self, start: tuple[int, int]) -> None:
+        super().__init__((start[0], 0))  # candidates are sorted by place: before all others on this line
+        self.percent_col = start[1]
+
+    @classmethod
+    def find(cls, tokens_by_line: Sequence[Sequence[Any]]) -> RawLine | None:
+        """Return a transformer for the first such line, None when there is none."""
+        for line in tokens_by_line:
+            for n, token in enumerate(line[:-1]):
+                if token.string == "%" and line[n + 1].string in LINE_MAGICS and _begins_magic(line[:n]):
+                    end = [t for t in line[n + 2 :] if t.type not in (tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER)]
+                    if any(t.string.strip("?").strip() for t in end):
+                        return cls(token.start)
+        return None
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """Return the lines with the magic's line replaced by a call."""
+        end = find_end_of_continued_line(lines, self.start_line)
+        match = _CALL.match(assemble_continued_line(lines, (self.start_line, self.percent_col), end))
+        assert match is not None
+        text = (match[2] or "").rstrip()
+        silent = ";" if text.endswith(";") else ""
+        head = lines[self.start_line][: self.percent_col]
+        call = f"{head}get_ipython().run_line_magic({match[1]!r}, {text.removesuffix(';').rstrip()!r}){silent}\n"
+        return [*lines[: self.start_line], call, *lines[end + 1 :]]
+
+
+def _begins_magic(before: Sequence[Any]) -> bool:
+    """Return whether a "%" begins a magic: first on its line, or behind the "=" of an assignment."""
+    tokens = [t for t in before if t.type not in (tokenize.INDENT, tokenize.DEDENT, tokenize.NL)]
+    return not tokens or (tokens[-1].string == "=" and all(t.string not in ("(", "[", "{", "lambda") for t in tokens))
+
+
+# --- variables -----------------------------------------------------------------------------------------------------------
+
+
+def interpolate(text: str, variables: Mapping[str, Any], notices: list[str] | None = None) -> str:
+    """Return `text` with `{name}` replaced by the variable of that name; `{{name}}` gives a literal `{name}`.
+
+    Inserted text is not scanned again. `notices` receives what was cut, and names that are nearly a variable's.
+
+    Raises:
+        UsageError: a variable cannot be written as text.
+    """
+    told: list[str] = []
+
+    def put(match: re.Match[str]) -> str:
+        escaped, name = match.groups()
+        if escaped is not None:
+            return "{" + escaped + "}" if escaped in variables else match[0]
+        if name not in variables:
+            import difflib
+
+            if meant := difflib.get_close_matches(name, variables, 1, _TYPO):
+                told.append(f"{{{name}}} names no variable; did you mean {meant[0]}?")
+            return match[0]
+        try:
+            return as_text(variables[name], lambda cut: told.append(f"{{{name}}} was cut: {cut} were put in"))
+        except Exception as exc:  # the value is the user's own, and its text may raise anything
+            why = shorten(f"{type(exc).__name__}: {exc}", 200)
+            raise UsageError(f"{{{name}}} cannot be written as text ({why}); {{{{{name}}}}} gives the name itself") from None
+
+    filled = _PLACE.sub(put, text)
+    if notices is not None:
+        notices += dict.fromkeys(told)
+    return filled
+
+
+def as_text(value: Any, cut: Callable[[str], None] = lambda amount: None) -> str:
+    """Return a variable as text for a model: strings as they are, frames as a CSV table, arrays and lists as JSON.
+
+    At most 100 rows and 20,000 characters. What is left out is said in the text, and to `cut`, as "100 of 500 rows".
+    """
+    text = value if isinstance(value, str) else _table(value, cut)
+    if text is None:
+        listed = value if isinstance(value, dict | list | tuple) else _listed(value)
+        text = listed if isinstance(listed, str) else json.dumps(listed, ensure_ascii=False, default=_listed, skipkeys=True)
+    if len(text) > MAX_CHARS:
+        cut(f"{MAX_CHARS:,} of {len(text):,} characters")
+        text = f"{shorten(text, MAX_CHARS)} (cut: {len(text):,} characters in all)"
+    return text
+
+
+def _table(value: Any, cut: Callable[[str], None]) -> str | None:
+    """Return a frame or column of any library that narwhals knows as a table with its shape, None for anything else."""
+    import narwhals as nw
+
+    lazy = hasattr(value, "npartitions")  # a Dask frame; narwhals is moving these out (2.29, 2026-11)
+    if lazy:
+        value = value.head(MAX_ROWS + 1, npartitions=-1)
+    frame: Any = nw.from_native(value, pass_through=True, allow_series=True)
+    if frame is value:
+        return None
+    if isinstance(frame, nw.Series):
+        frame = frame.to_frame()
+    if isinstance(frame, nw.LazyFrame):  # to count the rest of it would be to compute it all
+        lazy, frame = True, frame.head(MAX_ROWS + 1).collect()
+    many = f"more than {MAX_ROWS}" if lazy and len(frame) > MAX_ROWS else str(len(frame))
+    shown = ""
+    if len(frame) > MAX_ROWS:
+        cut(f"{MAX_ROWS} of {many} rows")
+        shown = f", the first {MAX_ROWS}"
+    head = frame.head(MAX_ROWS)
+    native = head.to_native()
+    named = getattr(getattr(native, "index", None), "name", None)  # pandas keeps the groups of a sum in its index
+    return (
+        f"table of {many} rows x {len(head.columns)} columns{shown}:\n{native.to_csv() if named else head.write_csv()}".rstrip()
+    )
+
+
+def _listed(value: Any) -> Any:
+    """Return an array as a list of Python's own values, anything else as its text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

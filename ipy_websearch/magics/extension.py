@@ -1,6 +1,6 @@
-"""Loading and unloading. Loading is cheap and silent (unless a pyproject.toml is wrong): magics, settings, displays and one
-input transformer are registered; nothing is opened, asked or imported that they do not need. Unloading takes back exactly that;
-the session stays, so that `%reload_ext` loses no money count and no conversation.
+"""Loading and unloading. Loading is cheap and silent: magics, settings, displays, completion and one input transformer are
+registered; nothing is opened, and what the magics need is imported when they run. Unloading takes back exactly that. The
+session stays, so that `%reload_ext` loses no money count and no conversation.
 """
 
 from __future__ import annotations
@@ -9,99 +9,72 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from traitlets import TraitError
-
 from ipy_websearch.display.formatters import register, unregister
+from ipy_websearch.magics.arguments import RawLine
+from ipy_websearch.magics.ask import AskMagics
 from ipy_websearch.magics.completion import Completion
-from ipy_websearch.magics.deferred import DeferredMagic
-from ipy_websearch.magics.raw_line import RawLineMagic
+from ipy_websearch.magics.cost import CostMagics
+from ipy_websearch.magics.enrich import EnrichMagics
+from ipy_websearch.magics.search import SearchMagics
+from ipy_websearch.magics.trace import TraceMagics
+from ipy_websearch.magics.websearch import WebSearchMagics
 from ipy_websearch.next_cell import use_cell_writer
-from ipy_websearch.settings import WebSearch, load_settings, use_settings
+from ipy_websearch.settings import load_settings, use_settings
 
+CLASSES = (SearchMagics, AskMagics, EnrichMagics, CostMagics, TraceMagics, WebSearchMagics)
 _ATTRIBUTE = "_ipy_websearch_loaded"
 
 
-MAGICS = {
-    "search": ("ipy_websearch.magics.search", "SearchMagics", ("line",)),
-    "ask": ("ipy_websearch.magics.ask", "AskMagics", ("line", "cell")),
-    "enrich": ("ipy_websearch.magics.enrich", "EnrichMagics", ("line", "cell")),
-    "fetch": ("ipy_websearch.magics.fetch", "FetchMagics", ("line",)),
-    "cost": ("ipy_websearch.magics.cost", "CostMagics", ("line",)),
-    "trace": ("ipy_websearch.magics.trace", "TraceMagics", ("line",)),
-    "panels": ("ipy_websearch.magics.panels", "PanelMagics", ("line",)),
-    "websearch": ("ipy_websearch.magics.websearch", "WebSearchMagics", ("line",)),
-}
-"""Each magic with its module, its class, and whether it works on lines, cells or both."""
-
-
 class Loaded:
-    """What was registered with one shell."""
+    """Everything that was registered with one shell."""
 
     def __init__(self, shell: Any) -> None:
+        self.settings = load_settings(Path.cwd(), parent=shell, warn=_warn)  # first: a wrong setting leaves nothing behind
         self.shell = shell
-        self.magics: list[DeferredMagic] = []
-        self.shadowed: dict[tuple[str, str], Any] = {}
-        self.settings: WebSearch | None = None
-        self.completion = Completion(shell, {})
-
-    def register(self) -> None:
-        """Register everything."""
-        self._configure()  # first: a setting that is refused leaves nothing registered
-        table = self.shell.magics_manager.magics
-        for name, (module, class_name, kinds) in MAGICS.items():
-            self.magics.append(DeferredMagic(self.shell, module, class_name, name))
-            for kind in kinds:
-                self.shadowed[kind, name] = table[kind].get(name)
-                table[kind][name] = self.magics[-1]
-        self.shell.input_transformer_manager.token_transformers.insert(0, RawLineMagic)
-        register(self.shell)
-        self.completion = Completion(self.shell, {magic.__name__: magic for magic in self.magics})
-        self.completion.register()
-        use_cell_writer(self._write_cell)
-
-    def _write_cell(self, value: Any) -> None:
-        from ipy_websearch.magics.export import put_into_next_cell
-
-        put_into_next_cell(self.shell, value)
-
-    def _configure(self) -> None:
-        """Make the settings visible to `%config WebSearch`, and to the session when there is or will be one."""
-        self.settings = load_settings(Path.cwd(), parent=self.shell, warn=_warn)
-        self.shell.configurables.append(self.settings)
+        self.before = {kind: dict(table) for kind, table in shell.magics_manager.magics.items()}
+        self.magics = [made(shell) for made in CLASSES]
+        shell.register_magics(*self.magics)
+        self.ours = {name: magic for made in self.magics for table in made.magics.values() for name, magic in table.items()}
+        shell.configurables.append(self.settings)
+        shell.input_transformer_manager.token_transformers.insert(0, RawLine)
+        self.completion = Completion(shell, self.ours)
+        if shell.Completer is not None:
+            shell.Completer.custom_matchers.append(self.completion)
+        register(shell)
+        use_cell_writer(self.write_cell)
         use_settings(self.settings)
         if (api := sys.modules.get("ipy_websearch.api")) is not None:
             api.take_settings(self.settings)
 
-    def unregister(self) -> None:
-        """Take everything back."""
-        table = self.shell.magics_manager.magics
-        for (kind, name), before in self.shadowed.items():
-            if before is None:
-                table[kind].pop(name, None)
-            else:
-                table[kind][name] = before
-        ours = {id(part) for part in [*(magic.made for magic in self.magics), self.settings]}
-        self.shell.configurables[:] = [c for c in self.shell.configurables if id(c) not in ours]
-        transformers = self.shell.input_transformer_manager.token_transformers
-        transformers[:] = [t for t in transformers if t is not RawLineMagic]
+    def write_cell(self, answer: Any) -> None:
+        """Offer an answer as the next cell, which shows it when it is run; it is not run here."""
+        from ipy_websearch.display.export import answer_cell
+
+        self.shell.set_next_input(f"%%markdown\n{answer_cell(answer)}", replace=False)
+
+    def unload(self) -> None:
+        """Take everything back; magics that stood under our names come back."""
+        for kind, table in self.shell.magics_manager.magics.items():
+            for name in [name for name, magic in table.items() if magic == self.ours.get(name)]:
+                del table[name]
+                if name in self.before[kind]:
+                    table[name] = self.before[kind][name]
+        for made in self.magics:
+            self.shell.magics_manager.registry.pop(type(made).__name__, None)
+        ours = {id(part) for part in (*self.magics, self.settings)}
+        self.shell.configurables[:] = [part for part in self.shell.configurables if id(part) not in ours]
+        _remove(self.shell.input_transformer_manager.token_transformers, RawLine)
+        if self.shell.Completer is not None:
+            _remove(self.shell.Completer.custom_matchers, self.completion)
         unregister(self.shell)
-        self.completion.unregister()
         use_cell_writer(None)
-        self._forget_refused()
         use_settings(None)
         if (api := sys.modules.get("ipy_websearch.api")) is not None:
             api.stop_recording()
 
-    def _forget_refused(self) -> None:
-        """Put what is in force in place of values that `%config` refused: IPython keeps those in the shell's configuration,
-        where the next load would find them."""
-        section = self.shell.config.get("WebSearch", {})
-        for name, trait in self.settings.traits(config=True).items() if self.settings is not None else ():
-            try:
-                if name in section:
-                    trait._validate(self.settings, section[name])
-            except TraitError:
-                section[name] = getattr(self.settings, name)
+
+def _remove(items: list[Any], item: Any) -> None:
+    items[:] = [other for other in items if other is not item]
 
 
 def _warn(text: str) -> None:
@@ -111,14 +84,12 @@ def _warn(text: str) -> None:
 def load(shell: Any) -> None:
     """Register with a shell, unless that has been done."""
     if getattr(shell, _ATTRIBUTE, None) is None:
-        loaded = Loaded(shell)
-        loaded.register()
-        setattr(shell, _ATTRIBUTE, loaded)
+        setattr(shell, _ATTRIBUTE, Loaded(shell))
 
 
 def unload(shell: Any) -> None:
     """Take back what `load` registered; without it, nothing happens."""
     loaded = getattr(shell, _ATTRIBUTE, None)
     if loaded is not None:
-        loaded.unregister()
         delattr(shell, _ATTRIBUTE)
+        loaded.unload()

@@ -1,4 +1,4 @@
-"""`%search`: a web search as a DataFrame."""
+"""`%search`: a web search as a DataFrame. `%fetch`: a page as Markdown."""
 
 from __future__ import annotations
 
@@ -6,77 +6,83 @@ from dataclasses import replace
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
+from IPython.core.magic import line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.magics.arguments import parse_line
-from ipy_websearch.magics.common import (
+from ipy_websearch.magics.arguments import (
     FRESH,
     HELP,
     NOT_SITE,
     OUTPUT,
     PROVIDER,
     SITE,
-    assign,
-    check_output,
-    domain_options,
-    shows_help,
+    WebMagics,
+    handled,
+    interpolate,
+    parse,
+    variables_of,
 )
-from ipy_websearch.magics.interpolate import interpolate, variables_of
-
-LEVELS = ("off", "moderate", "strict")
 
 
 @magics_class
-class SearchMagics(Magics):
-    """Holds the magic; its state lives in the session."""
+class SearchMagics(WebMagics):
+    """Holds the magics; their state lives in the session."""
 
     @no_var_expand
-    @shows_help
+    @handled
     @magic_arguments()
-    @argument("query", nargs="*", help="What to search for; taken as it is typed, {name} puts a variable in.")
-    @argument("-n", "--count", type=int, help="Results to ask for (default: WebSearch.count, 5).")
+    @argument("query", nargs="*", help="Everything after the options, as it is typed; {name} inserts a variable.")
+    @argument("-n", "--count", type=int, metavar="N", help="Results to ask for (default: WebSearch.count, 5).")
     @PROVIDER
     @argument("--freshness", help="pd, pw, pm, py (past day, week, month, year) or 2026-01-01to2026-06-30.")
     @argument("--country", help="Two-letter country of the results.")
     @argument("--language", help="Two-letter language of the results.")
-    @argument("--safe-search", choices=LEVELS, metavar="LEVEL", help="Filter for adult content: off, moderate or strict.")
+    @argument("--safe-search", choices=("off", "moderate", "strict"), metavar="LEVEL", help="off, moderate or strict.")
     @SITE
     @NOT_SITE
-    @argument("--goggle", action="append", metavar="GOGGLE", help="A Brave goggle: name, address or rules; may be repeated.")
+    @argument("--goggle", dest="goggles", action="append", metavar="GOGGLE", help="A Brave goggle: its name, address or rules.")
     @FRESH
     @OUTPUT
     @HELP
     @line_magic
     def search(self, line: str) -> Any:
-        """Search the web and return the results as a DataFrame.
+        """Search the web and return the results as a DataFrame. Options stand in front of the query; `--` ends them.
 
         Examples:
             %search duckdb 2.0 release notes
             df = %search --freshness pw --site duckdb.org -n 10 window functions
-            %search --provider local moons of Mars -o hits
+            %search --provider local -o hits moons of Mars
             %search --provider brave --goggle academic sleep and memory
         """
-        args, text = parse_line(self.search, line)
-        check_output(args)
-        notices: list[str] = []
-        query = interpolate(text, variables_of(self.shell), notices)
-        if not query:
+        call = self.read(self.search, line)
+        if not call.text:
             raise UsageError("%search needs something to search for, such as: %search moons of Mars (%search --help)")
         from ipy_websearch import api
 
-        results = api.search(
-            query,
-            count=args.count,
-            provider=args.provider,
-            freshness=args.freshness,
-            country=args.country,
-            language=args.language,
-            safe_search=args.safe_search,
-            **domain_options(args),
-            goggles=args.goggle,
-            fresh=args.fresh,
-        )
-        frame = replace(results, notices=(*notices, *results.notices)).to_frame()
-        assign(self.shell, args, frame)
-        return frame
+        results = api.search(call.text, **call.options)
+        return self.keep(call, replace(results, notices=(*call.notices, *results.notices)).to_frame())
+
+    @no_var_expand
+    @handled
+    @magic_arguments()
+    @argument("url", nargs="*", help="Address of the page, or of a document in the local index (corpus://planets/mars).")
+    @argument("--offset", type=int, metavar="N", help="First line of the Markdown to return, counted from 1.")
+    @argument("--limit", type=int, metavar="N", help="Most lines to return (default: all).")
+    @FRESH
+    @OUTPUT
+    @HELP
+    @line_magic
+    def fetch(self, line: str) -> Any:
+        """Fetch a page and return it as Markdown.
+
+        Examples:
+            %fetch https://example.com
+            page = %fetch --limit 40 corpus://planets/mars
+        """
+        call = parse(self.fetch, line, anywhere=True)
+        url = interpolate(call.text, variables_of(self.shell))
+        if not url or any(c.isspace() for c in url):
+            raise UsageError("%fetch needs one address, such as: %fetch https://example.com (%fetch --help)")
+        from ipy_websearch import api
+
+        return self.keep(call, api.fetch(url, **call.options))

@@ -1,31 +1,27 @@
-"""`%trace`: what went on behind the last answer, all at once or one step at a time."""
+"""`%trace`: the steps behind the last answer. `%panels`: the whole outputs of the session's tool calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
+from IPython.core.magic import line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from ipy_websearch.errors import ConfigError
-from ipy_websearch.magics.arguments import parse_line
-from ipy_websearch.magics.common import HELP, OUTPUT, assign, check_output, shows_help
-
-_places: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
-"""For each session the answer whose steps are being walked through, and the number of the step shown last."""
+from ipy_websearch.magics.arguments import HELP, OUTPUT, WebMagics, handled, parse
 
 
 @magics_class
-class TraceMagics(Magics):
-    """Holds the magic; where a walk has got to is kept for the session."""
+class TraceMagics(WebMagics):
+    """Holds the magics, and where a walk through an answer has got to."""
+
+    _walk: tuple[Any, int] = (None, 0)
+    """The answer whose steps are shown one at a time, and the number of the step shown last."""
 
     @no_var_expand
-    @shows_help
+    @handled
     @magic_arguments()
-    @argument("number", nargs="*", help="Number of the one step to show whole (default: an overview of all).")
+    @argument("number", nargs="*", help="Number of the step to show whole (default: an overview of all).")
     @argument("--step", action="store_true", help="Show the next step each time; with a number, go on from there.")
     @argument("--widget", action="store_true", help="Walk through the steps on a timeline, with buttons and arrow keys.")
     @OUTPUT
@@ -34,7 +30,7 @@ class TraceMagics(Magics):
     def trace(self, line: str) -> Any:
         """Show the steps of the last answer: requests and responses as JSON, milliseconds, tokens, costs.
 
-        Returns the steps that are shown as a DataFrame, like `answer.steps`; with --widget, the widget (which wants
+        Returns the steps that are shown as a DataFrame, like `answer.steps`; with --widget, the widget (which needs
         pip install "ipy_websearch[widget]": without it, a page to unfold).
 
         Examples:
@@ -44,48 +40,71 @@ class TraceMagics(Magics):
             %trace --step 1
             %trace --widget
         """
-        args, text = parse_line(self.trace, line)
-        check_output(args)
-        from ipy_websearch import api
-
-        session = api.session()
+        call = parse(self.trace, line, anywhere=True)
+        session = self.session
         if not session.answers:
-            raise ConfigError("there is no answer yet whose steps could be shown; ask first, with %ask or %%ask")
+            print("There are no steps to show yet; ask first, with %ask or %%ask.")
+            return None
         answer = session.answers[-1]
-        number = _number(text, len(answer.trace))
-        note = ""
-        if args.widget:
-            if args.step:
+        steps = len(answer.trace)
+        number = _number(call.text, steps)
+        if call.options.get("widget"):
+            if call.options.get("step"):
                 raise UsageError("%trace takes --step or --widget, not both: the widget has its own steps")
             from ipy_websearch.display.trace_widget import trace_widget
 
-            widget = trace_widget(answer, number or 1, redact=_redactor(session))
-            assign(self.shell, args, widget)
-            return widget
-        if args.step:
-            number = number or _next_number(session, answer)
-            if number > len(answer.trace):
-                print(f"That was the last of {_steps(answer)}; %trace --step 1 begins anew.")
+            return self.keep(call, trace_widget(answer, number or 1, redact=session.redact))
+        note = ""
+        if call.options.get("step"):
+            number = number or (self._walk[1] if self._walk[0] is answer else 0) + 1
+            if number > steps:
+                print(f"That was the last of {steps} step{'s' * (steps != 1)}; %trace --step 1 begins anew.")
                 return None
-            _places[session] = (answer, number)
-            note = "%trace --step shows the next step" if number < len(answer.trace) else "this is the last step"
+            self._walk = (answer, number)
+            note = "%trace --step shows the next step" if number < steps else "this is the last step"
         from ipy_websearch.display.trace import trace_frame
 
-        frame = trace_frame(answer, number, note=note, redact=_redactor(session))
-        assign(self.shell, args, frame)
-        return frame
+        return self.keep(call, trace_frame(answer, number, note=note, redact=session.redact))
 
+    @no_var_expand
+    @handled
+    @magic_arguments()
+    @argument("panel", nargs="*", help="Id of the panel to show, such as P3 (default: a table of all).")
+    @OUTPUT
+    @HELP
+    @line_magic
+    def panels(self, line: str) -> Any:
+        """List the panels of the session, or return one of them: all that a tool call gave, nothing cut.
 
-def _redactor(session: Any) -> Callable[[str], str]:
-    """Return a function that takes keys out of texts; the keys are looked up once, since a keyring may be slow."""
-    secrets = session.keys.secrets()
+        The list is a DataFrame by id: tool, lines, characters, title, failed. `.content` of a panel is its text.
 
-    def redact(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "[key]")
-        return text
+        Examples:
+            %panels
+            %panels P3
+            panel = %panels P3
+        """
+        call = parse(self.panels, line, anywhere=True)
+        panels = self.session.panels
+        if call.text:
+            panel = panels.get(call.text) or panels.get(f"P{call.text}")
+            if panel is None:
+                have = f"the newest is P{len(panels)}" if len(panels) else "there are none yet"
+                raise UsageError(f"there is no panel {call.text!r}; {have} (%panels lists them)")
+            return self.keep(call, panel)
+        if not len(panels):
+            print("No panels yet: each tool call of an answer makes one.")
+            return None
+        from ipy_websearch.frames import WebFrame
 
-    return redact
+        texts = {panel.id: panel.content for panel in panels}
+        columns = {
+            "tool": [panel.tool for panel in panels],
+            "lines": [len(text.splitlines()) for text in texts.values()],
+            "characters": [len(text) for text in texts.values()],
+            "title": [panel.title for panel in panels],
+            "failed": [panel.is_error for panel in panels],
+        }
+        return self.keep(call, WebFrame(columns, index=list(texts)))
 
 
 def _number(text: str, steps: int) -> int | None:
@@ -95,14 +114,3 @@ def _number(text: str, steps: int) -> int | None:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= steps:
         raise UsageError(f"%trace takes the number of a step, 1 to {steps}, not {text!r} (%trace --help)")
     return int(text)
-
-
-def _next_number(session: Any, answer: Any) -> int:
-    """Return the step after the one shown last, 1 when another answer has come since."""
-    walked, number = _places.get(session, (None, 0))
-    return number + 1 if walked is answer else 1
-
-
-def _steps(answer: Any) -> str:
-    count = len(answer.trace)
-    return f"{count} step{'' if count == 1 else 's'}"

@@ -1,36 +1,36 @@
-"""`%websearch`: the state of things, keys, the local index, help."""
+"""`%websearch`: what works now, keys, the local index, cassettes, prices, goggles, exports."""
 
 from __future__ import annotations
 
 import getpass
-import re
+import os
 import shlex
-from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
+from IPython.core.magic import line_magic, magics_class, no_var_expand
 
-from ipy_websearch.keys import KeySpec
+from ipy_websearch.magics.arguments import Help, WebMagics, handled
 from ipy_websearch.settings import did_you_mean
 
 USAGE = """\
-%websearch status               engines, keys, model, folders, index
+%websearch status               what works now, and what is missing with the command that sets it
 %websearch key NAME             set a key for this session, typed without being shown
 %websearch key --save NAME      the same, and keep it in a file only you can read
 %websearch key --forget NAME    forget a key
 %websearch index FOLDER         add a folder of Markdown, text, HTML or notebooks to the local index
-%websearch index --remove FOLDER   take it out again; without a folder: list the folders
-%websearch cache [clear]        what is in the cache; empty it
-%websearch store                what enrichments have found and kept; store clear [COLUMN] forgets it, store cancel ends batches
-%websearch prices [--update]    what models and engines are charged at; fetch newer prices of models
+%websearch index --remove FOLDER   remove it again; without a folder: list the folders
+%websearch store                what enrichments have found; store clear [COLUMN] forgets it, store cancel ends batches
+%websearch prices [--update]    what models and providers charge; fetch newer prices of models
 %websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
 %websearch export FILE          the session's answers as .md, .ipynb or .html; --force replaces a file
 %websearch record FILE          record what is sent and answered, without keys; --append, --force
-%websearch replay FILE          answer from a recording, without keys or costs; --instant: without its rhythm
+%websearch replay FILE          answer from a recording, without keys or costs; --instant: without its pauses
 %websearch stop                 stop recording or replaying
+%websearch reset                forget the conversation
 %websearch help                 this, with examples of the other magics
 
 %search moons of Mars           results as a DataFrame      (%search --help)
@@ -41,174 +41,242 @@ USAGE = """\
 %panels P1                      what a tool call returned   (%panels --help)
 %trace 2                        a step of the last answer   (%trace --help)
 %cost                           what it all cost            (%cost --help)
-%config WebSearch               every setting with its value
-"""
+%config WebSearch               every setting with its value"""
 
-_COMMENT = re.compile(r"""((?:[^\s"'\\]|\\.|"[^"]*"|'[^']*'|\s(?!\#))*)\s\#.*""", re.DOTALL)
-"""A line up to a "#" that begins a word outside of quotes."""
+COMMANDS: dict[str, tuple[int, int, tuple[str, ...]]] = {
+    "status": (0, 0, ()),
+    "key": (1, 1, ("--save", "--forget")),
+    "index": (0, 99, ("--remove",)),
+    "store": (0, 2, ()),
+    "prices": (0, 0, ("--update",)),
+    "goggles": (0, 9, ()),
+    "export": (1, 1, ("--force",)),
+    "record": (1, 1, ("--append", "--force")),
+    "replay": (1, 1, ("--instant",)),
+    "stop": (0, 0, ()),
+    "reset": (0, 0, ()),
+    "help": (0, 9, ()),
+}
+"""For each command how many words it takes, at least and at most, and its options."""
+
+EXTRAS = {"plot": "matplotlib", "sql": "duckdb", "dask": "distributed", "pdf": "pypdf", "widget": "anywidget"}
+"""The extras that notebooks use, and the library that each brings."""
 
 
 @magics_class
-class WebSearchMagics(Magics):
+class WebSearchMagics(WebMagics):
     """Holds the magic; its state lives in the session."""
 
     @no_var_expand
+    @handled
     @line_magic
     def websearch(self, line: str) -> Any:
         """Show or change the state of ipy_websearch: %websearch status | key | index | …
+
+        %websearch help lists all commands.
 
         Examples:
             %websearch status
             %websearch key brave
             %websearch index ~/notes
         """
-        commands: dict[str, Callable[[list[str]], Any]] = {
-            "status": self._status,
-            "key": self._key,
-            "index": self._index,
-            "cache": self._cache,
-            "store": self._store,
-            "prices": self._prices,
-            "goggles": self._goggles,
-            "export": self._export,
-            "record": partial(self._tape, "record"),
-            "replay": partial(self._tape, "replay"),
-            "stop": partial(self._tape, "stop"),
-            "help": self._help,
-            "--help": self._help,
-        }
-        words = _split(line)
-        if not words:
-            listed = ", ".join(name for name in commands if name[0] != "-")
-            raise UsageError(f"%websearch needs a command: {listed} (%websearch help)")
-        if words[0] not in commands:
-            hint = did_you_mean(words[0], commands)
-            raise UsageError(f"%websearch has no command {words[0]!r}{hint or '; %websearch help lists them'}")
-        return commands[words[0]](words[1:])
+        try:
+            command, *words = shlex.split(line, comments=True) or [""]
+        except ValueError:  # a quote without its end
+            command, *words = line.split()
+        if command in ("help", "--help", "-h"):
+            raise Help(USAGE)
+        if command not in COMMANDS:
+            wrong = f"has no command {command!r}{did_you_mean(command, COMMANDS)}" if command else "needs a command"
+            raise UsageError(f"%websearch {wrong} ({', '.join(COMMANDS)})")
+        least, most, known = COMMANDS[command]
+        flags = [word for word in words if word.startswith("--")]
+        names = [word for word in words if not word.startswith("--")]
+        if not least <= len(names) <= most or set(flags) - set(known):
+            form = next(part.split("  ")[0] for part in USAGE.splitlines() if part.startswith(f"%websearch {command}"))
+            flags_of = f" [{' | '.join(known)}]" if known else ""
+            raise UsageError(f"write {form}{flags_of}, not {line!r} (%websearch help)")
+        said = getattr(self, f"_{command}")(self.session, names, flags)
+        if not isinstance(said, list):
+            return said
+        print("\n".join(said))
+        return None
 
-    def _help(self, words: list[str]) -> None:
-        print(USAGE)
+    def _status(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        return status_lines(session)
 
-    def _status(self, words: list[str]) -> None:
-        if words:
-            raise UsageError(f"%websearch status takes nothing more, so not {' '.join(words)!r}")
-        from ipy_websearch import api
-        from ipy_websearch.magics.status import status_lines
-
-        print("\n".join(status_lines(api.session())))
-
-    def _key(self, words: list[str]) -> None:
-        from ipy_websearch import api
-
-        keys = api.session().keys
-        flags = {word for word in words if word.startswith("-")}
-        names = [word for word in words if not word.startswith("-")]
-        if len(names) != 1 or flags - {"--save", "--forget"}:
-            raise UsageError("%websearch key NAME [--save | --forget], with one name such as brave or anthropic")
+    def _key(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        keys = session.keys
         spec = keys.spec(names[0])
         if "--forget" in flags:
             removed = keys.forget(spec.variable)
-            print(f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here")
-            return
-        value = _typed(spec)
-        keys.set(spec.variable, value)
-        outcome = self._tried(spec)
-        where = f" and saved in {keys.save(spec.variable, value)}" if "--save" in flags else ""
-        print(f"{spec.variable} is set for this session{where}: {outcome}.")
-
-    def _tried(self, spec: KeySpec) -> str:
-        """Try a key that was just set; one that is refused is not kept."""
-        from ipy_websearch import api, background
+            return [
+                f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here"
+            ]
+        try:
+            value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
+        except (EOFError, NotImplementedError):  # nbclient, papermill and `jupyter execute` have nobody to ask
+            if found := keys.find(spec.variable):
+                return [f"{spec.variable} is set ({found[1]}); no other key can be typed here."]
+            return [
+                f"{spec.variable} is not set and cannot be typed here: set the environment variable {spec.variable} before "
+                f"the notebook runs, or write {spec.variable}=… to a file .env beside it."
+            ]
+        from ipy_websearch import background
         from ipy_websearch.errors import ModelError, ProviderError
         from ipy_websearch.key_check import check_key
 
+        keys.set(spec.variable, value)
         try:
-            return background.run(lambda: check_key(api.session(), spec))
-        except (ModelError, ProviderError):
-            api.session().keys.unset(spec.variable)
+            outcome = background.run(lambda: check_key(session, spec))
+        except (ModelError, ProviderError):  # the service refused it
+            keys.unset(spec.variable)
             raise
+        where = f" and saved in {keys.save(spec.variable, value)}" if "--save" in flags else ""
+        return [f"{spec.variable} is set for this session{where}: {outcome}."]
 
-    def _index(self, words: list[str]) -> None:
-        from ipy_websearch import api
-
-        index = api.session().index
-        folders = [Path(word).expanduser() for word in words if word != "--remove"]
-        if not folders:
-            listed = index.folders()
-            print("\n".join(f"{count:6,}  {folder}" for folder, count in listed) or "No folder of yours is in the local index.")
-            return
-        for folder in folders:
-            if "--remove" in words:
-                print(f"{index.remove_folder(folder)} documents of {folder} were taken out of the local index.")
+    def _index(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        index = session.index
+        if not names:
+            listed = [f"{count:6,}  {folder}" for folder, count in index.folders()]
+            return listed or ["No folder of yours is in the local index."]
+        lines = []
+        for folder in (Path(name).expanduser() for name in names):
+            if flags:
+                lines.append(f"{folder}: {index.remove_folder(folder)} documents removed from the local index")
                 continue
             if not folder.is_dir():
                 raise UsageError(f"{folder} is not a folder")
             report = index.add_folder(folder)
-            print(f"{folder}: {report.added} added, {report.updated} updated, {report.removed} removed")
-            for path, reason in report.skipped[:10]:
-                print(f"  skipped {path}: {reason}")
+            lines.append(f"{folder}: {report.added} added, {report.updated} updated, {report.removed} removed")
+            lines += [f"  skipped {path}: {reason}" for path, reason in report.skipped[:10]]
             if len(report.skipped) > 10:
-                print(f"  … and {len(report.skipped) - 10} more")
+                lines.append(f"  … and {len(report.skipped) - 10} more")
+        return lines
 
-    def _store(self, words: list[str]) -> Any:
-        from ipy_websearch import api
-        from ipy_websearch.magics.store import store_command
+    def _store(self, session: Any, names: list[str], flags: list[str]) -> Any:
+        from ipy_websearch import background
+        from ipy_websearch.enrichment.batches.courier import cancel_open
+        from ipy_websearch.enrichment.batches.handed_in import open_batches
 
-        return store_command(api.session().enrich_store, words)
+        store = session.enrich_store
+        match names:
+            case []:
+                for batch, model, count, when, _ in open_batches(store):
+                    print(f"at the API since {when:%Y-%m-%d %H:%M} UTC: {count:,} rows for {model} in {batch or 'a batch'}")
+                return store.listing()
+            case ["clear", *column]:
+                return [f"{store.clear(*column):,} values removed from the store."]
+            case ["cancel"]:
+                url = os.environ.get("ANTHROPIC_BASE_URL", "")
+                ended, said = background.run(lambda: cancel_open(session.claude, store, url))
+                return [f"{ended} batches cancelled; what was answered by then is paid, and collected by the same call.", *said]
+        raise UsageError("write %websearch store, store clear [COLUMN] or store cancel")
 
-    def _cache(self, words: list[str]) -> None:
-        from ipy_websearch import api
+    def _prices(self, session: Any, names: list[str], flags: list[str]) -> Any:
+        from ipy_websearch.frames import WebFrame
+        from ipy_websearch.model.names import model_id
+        from ipy_websearch.money.prices import price_source, price_table, tariff, update_model_prices
 
-        cache = api.session().cache
-        if words == ["clear"]:
-            print(f"{cache.clear()} entries were removed from the cache.")
-        elif words:
-            raise UsageError("%websearch cache [clear]")
-        else:
-            print("\n".join(f"{name}: {value}" for name, value in cache.stats().items()))
+        table, source = price_table(), update_model_prices() if flags else price_source()
+        rows: list[tuple[Any, ...]] = []
+        for name in dict.fromkeys(map(model_id, (session.settings.model, session.settings.enrich_model))):
+            for rates in tariff(name):
+                plan = f"above {rates.start:,} input tokens" if rates.start > 0 else ""
+                for kind in ("input", "output", "cache_read", "cache_write_5m"):
+                    usd = getattr(rates, kind)
+                    million = float("nan") if usd is None else float(usd * 1_000_000)
+                    rows.append(
+                        (name, kind, million, "million tokens", plan, f"genai-prices {source.version}", f"{source.day}")
+                    )
+        rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in table]
+        return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 
-    def _prices(self, words: list[str]) -> None:
-        from ipy_websearch import api
-        from ipy_websearch.magics.prices import price_lines
+    def _goggles(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        from ipy_websearch.providers.goggle_catalogue import DISCOVER, catalogue, named
 
-        if words not in ([], ["--update"]):
-            raise UsageError("%websearch prices [--update]")
-        print("\n".join(price_lines(api.session(), update=bool(words))))
+        if names:
+            goggle = named(" ".join(names))
+            return [f"{goggle.name}: {goggle.title}", goggle.about, "", goggle.value]
+        lines = ["Goggles rank the results of Brave by source: %search --provider brave --goggle NAME query", ""]
+        for goggle in catalogue().values():
+            unproven = "" if goggle.known else "; whether Brave has it is not known"
+            where = f"inline, {len(goggle.rules.splitlines())} rules" if goggle.rules else f"{goggle.url}{unproven}"
+            lines.append(f"  {goggle.name:<16} {goggle.about} ({where})")
+        return [
+            *lines,
+            "",
+            f"--goggle also takes an address, or rules such as '$boost=3,site=docs.python.org'. More: {DISCOVER}",
+        ]
 
-    def _export(self, words: list[str]) -> None:
-        from ipy_websearch import api
-        from ipy_websearch.magics.export import export_command
+    def _export(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        from ipy_websearch.display.export import export
 
-        export_command(api.session().answers, words)
+        path = Path(names[0]).expanduser()
+        export(session.answers, path, force=bool(flags))
+        return [f"{len(session.answers)} answer{'s' * (len(session.answers) != 1)} written to {path}"]
 
-    def _tape(self, command: str, words: list[str]) -> None:
-        from ipy_websearch import api
-        from ipy_websearch.magics.record import tape_command
+    def _record(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        cassette = session.record(names[0], append="--append" in flags, force="--force" in flags).cassette
+        return [f"Recording to {cassette.path}; `%websearch stop` ends it. Keys are left out."]
 
-        tape_command(api.session(), command, words)
+    def _replay(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        cassette = session.replay(names[0], instant=bool(flags)).cassette
+        said = f"Replaying {cassette.path}: nothing is sent and nothing costs anything; `%websearch stop` ends it."
+        return [said, *(f"note: {warning}" for warning in cassette.warnings)]
 
-    def _goggles(self, words: list[str]) -> None:
-        from ipy_websearch.magics.goggles import goggle_lines
+    def _stop(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        recording = session.stop_recording()
+        if recording is None:
+            return ["No cassette is recorded or replayed."]
+        problem = getattr(recording.cassette, "problem", "")
+        return [f"{_count(recording.cassette)}.", *([f"note: {problem}"] if problem else [])]
 
-        print("\n".join(goggle_lines(" ".join(words))))
+    def _reset(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        session.reset()
+        return ["The conversation was forgotten."]
 
 
-def _typed(spec: KeySpec) -> str:
-    """Return a key as it was typed, without being shown."""
+def status_lines(session: Any) -> list[str]:
+    """Return what works now, and what is missing with the command that sets it; never a key's value."""
+    import ipy_websearch
+    from ipy_websearch.display.money import usd
+    from ipy_websearch.errors import ConfigError
+    from ipy_websearch.keys import KEYS
+    from ipy_websearch.model.names import model_id
+    from ipy_websearch.settings import OFFLINE_MODEL, data_dir, settings_dir
+
+    name, works = model_id(session.settings.model), False
+    with suppress(ConfigError):  # a malformed key, which is named below
+        works = name == OFFLINE_MODEL or session.has_model_key
+    how = f"tools: {session.settings.tools}" if works else "no key, so no model reads the results: %websearch key anthropic"
+    lines = [f"ipy_websearch {ipy_websearch.__version__}", "", "Model", f"  {'✓' if works else '–'} {name}   {how}"]
+    lines += ["", "Providers, in the order in which they are asked"]
+    lines += [f"  {'✓' if available else '–'} {name:<11} {why}" for name, available, why in session.router.chain()]
+    lines += [f"  index: {session.index.stats()['corpus_documents']} embedded articles"]
+    lines += [f"  index: {count:,} documents of {folder}" for folder, count in session.index.folders()]
+    lines += ["", "Keys", *(_key_line(session, variable, spec.names[0]) for variable, spec in KEYS.items())]
+    lines += ["", "Folders", f"  data      {data_dir()}", f"  settings  {settings_dir()}"]
+    missing = [name for name, library in EXTRAS.items() if find_spec(library) is None]
+    lines += [f'  extra {name}: %pip install "ipy_websearch[{name}]"' for name in missing]
+    if session.recording is not None:
+        doing = "replaying" if session.recording.cassette.replaying else "recording"
+        lines += [f"  cassette  {doing}: {_count(session.recording.cassette)}; %websearch stop ends it"]
+    lines += ["", f"Spent in this session: {usd(session.spent_usd)}"]
+    parts = (session.ledger, session.cache, session.index)
+    return lines + [f"  note: {warning}" for part in parts for warning in part.warnings]
+
+
+def _key_line(session: Any, variable: str, name: str) -> str:
+    from ipy_websearch.errors import ConfigError
+
     try:
-        return getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
-    except (EOFError, NotImplementedError):  # as nbclient, papermill and `jupyter execute` run a notebook: nobody is there
-        raise UsageError(
-            f"{spec.variable} cannot be typed here, for nobody is asked for input; set the environment variable "
-            f"{spec.variable} before the notebook is run, or write {spec.variable}=… in a file .env beside it"
-        ) from None
+        found = session.keys.find(variable)
+    except ConfigError as exc:
+        return f"  ✗ {variable:<24} {exc}"
+    return f"  {'✓' if found else '–'} {variable:<24} {f'set: {found[1]}' if found else f'not set: %websearch key {name}'}"
 
 
-def _split(line: str) -> list[str]:
-    """Return the words of a line; a comment at its end, and the quotes around words, are left out."""
-    if comment := _COMMENT.fullmatch(f" {line}"):
-        line = comment[1]
-    try:
-        return shlex.split(line)
-    except ValueError:
-        return line.split()
+def _count(cassette: Any) -> str:
+    done = "replayed from" if cassette.replaying else "recorded in"
+    return f"{cassette.count} exchange{'s' * (cassette.count != 1)} {done} {cassette.path}"

@@ -14,8 +14,6 @@ from tests.contract.helpers import question_of, search
 from tests.fakes.engines import hit
 from tests.fakes.replies import text
 
-TAIL = "second edition: options stand in front of the text (fault 17)"
-
 
 def test_search_is_a_dataframe_with_the_promised_columns(shell: Any) -> None:
     ran = shell.run("df = %search --provider local -n 3 moons of Mars\ndf")
@@ -70,10 +68,10 @@ def test_a_cell_arrives_byte_for_byte_and_a_variable_is_put_in_once(messages_api
         "what's under $500 {y[0]} {undefined} -minus?",
         "who is #1   # in C#?",
         "is 5 > 3 && $HOME?",
-        pytest.param("how do I grep -n 5 in bash?", marks=pytest.mark.xfail(strict=False, reason=TAIL)),
-        pytest.param("what does python -m venv --clear do", marks=pytest.mark.xfail(strict=False, reason=TAIL)),
-        pytest.param("gcc main.c -o main", marks=pytest.mark.xfail(strict=False, reason=TAIL)),
-        pytest.param("git log --follow", marks=pytest.mark.xfail(strict=False, reason=TAIL)),
+        "how do I grep -n 5 in bash?",
+        "what does python -m venv --clear do",
+        "gcc main.c -o main",
+        "git log --follow",
     ],
 )
 def test_a_line_arrives_byte_for_byte(messages_api: Any, shell: Any, question: str) -> None:

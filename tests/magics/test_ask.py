@@ -1,0 +1,154 @@
+"""`%ask`, `%%ask`, `%trace`, `%panels` and `%cost` in a shell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from IPython.core.error import UsageError
+
+from ipy_websearch.errors import ConfigError, MissingKeyError
+from tests.fakes.engines import hit
+from tests.fakes.replies import text, tool_use
+
+
+def question_of(api: Any, n: int = -1) -> str:
+    return api.bodies[n]["messages"][-1]["content"][0]["text"]
+
+
+def test_ask_shows_and_returns_the_answer_once(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    messages_api.reply("Let me look.", tool_use("web_search", {"query": "ruby author"}))
+    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
+    ran = shell.run("%ask --provider brave -o a who wrote Ruby?")
+    shown = ran.texts()
+    assert len(ran.shown()) == 1 and "Matz wrote Ruby.[1]" in shown and "https://site1.example/ruby-author" in shown
+    assert "claude-sonnet-5-5" in shown and "USD" in shown and ran.value is shell.ns["a"]
+    assert "Matz wrote Ruby." in shell.run("_").texts()
+
+
+def test_a_cell_keeps_the_question_byte_for_byte(messages_api: Any, shell: Any) -> None:
+    shell.run("shortlist = 'A and {secret}'; secret = 's'")
+    body = '    Which laptop under $500 has the -best keyboard? --follow\n{x} \'tis "C++" 100% \\n;\n\n-o b  # {shortlist}?'
+    messages_api.reply("None.")
+    assert shell.run(f"%%ask --max-searches 3 -o answer\n{body}\n").ok
+    assert question_of(messages_api) == body.replace("{shortlist}", "A and {secret}")
+    assert shell.ns["answer"].text == "None." and "b" not in shell.ns
+
+
+@pytest.mark.parametrize("question", ["python -m venv explained?", "git log --follow", "$500 {y[0]} {undefined} -minus #1?"])
+def test_a_line_keeps_the_question_byte_for_byte(messages_api: Any, shell: Any, question: str) -> None:
+    messages_api.reply("None.")
+    assert shell.run(f"a = %ask {question}").ok
+    assert question_of(messages_api) == question and messages_api.bodies[0]["model"] == "claude-sonnet-5-5"
+
+
+def test_a_semicolon_silences_an_answer(messages_api: Any, shell: Any) -> None:
+    messages_api.reply("Matz.")
+    ran = shell.run("%ask -o a what's new;")
+    assert ran.ok and ran.outputs == [] and ran.stdout == ""
+    assert question_of(messages_api) == "what's new" and shell.ns["a"].text == "Matz."
+
+
+def test_variables_are_put_in_and_what_was_cut_is_told(messages_api: Any, offline: Any, shell: Any) -> None:
+    shell.run("import pandas as pd; shortlist = pd.DataFrame({'name': ['A'], 'price': [5]}); big = list(range(9000))")
+    messages_api.reply("A.")
+    assert shell.run("%%ask\nCompare {shortlist}").ok
+    assert question_of(messages_api) == "Compare table of 1 rows x 2 columns:\nname,price\nA,5"
+    asked = shell.run("%ask --model offline --provider local How many moons has Mars? {big}")
+    (cut,) = [notice for notice in asked.value.notices if "{big}" in notice]
+    assert cut == "{big} was cut: 20,000 of 52,890 characters were put in" and cut in asked.html
+    assert cut in shell.run("%ask --estimate --model offline --provider local Mars {big}").stdout
+
+
+def test_follow_up_and_reset(messages_api: Any, shell: Any) -> None:
+    messages_api.reply("Matz.")
+    messages_api.reply("In Japan.")
+    shell.run("%ask who wrote Ruby?")
+    assert shell.run("%ask --follow where does he live?").ok and len(messages_api.bodies[1]["messages"]) == 3
+    assert "forgotten" in shell.run("%websearch reset").stdout
+    assert isinstance(shell.run("%ask --follow and now?").error, ConfigError)
+
+
+def test_context_and_estimate_send_nothing(messages_api: Any, shell: Any) -> None:
+    estimate = shell.run("%ask --estimate -o e how many moons has Mars?")
+    context = shell.run("%ask --context -o c how many moons has Mars?")
+    assert estimate.value is shell.ns["e"] and "how many moons has Mars?" in context.texts()
+    assert [body for body in messages_api.bodies if body.get("stream")] == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "told"),
+    [
+        ("%ask", UsageError, "%ask --help"),
+        ("%%ask --max-searches 3\n ", UsageError, "%ask --help"),
+        ("%ask --budget much who?", ConfigError, "budget_usd is 'much'"),
+        ("%ask --timeout soon who?", UsageError, "--timeout: invalid float value: 'soon'"),
+        ("%ask --model sonnet who?", MissingKeyError, "%websearch key anthropic"),
+        ("%ask --tools standrd who?", ConfigError, "did you mean 'standard'"),
+        ("%panels P1", UsageError, "there is no panel 'P1'; there are none yet"),
+        ("%cost --by modl", UsageError, "'model'"),
+        ("%cost --since yesterday", ConfigError, "--since is 'yesterday'"),
+        ("%cost x", UsageError, "options only"),
+        ("%%enrich nothing\nceo: Who?", UsageError, "there is no DataFrame called 'nothing'"),
+        ("%%enrich\nceo: Who?", UsageError, "%enrich --help"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_clear_line_and_the_cell_fails(shell: Any, cell: str, kind: type, told: str) -> None:
+    ran = shell.run(cell)
+    assert isinstance(ran.error, kind) and (kind is not UsageError or type(ran.error) is UsageError)
+    shown = (ran.stdout + ran.stderr).strip()
+    assert told in shown and len(shown.splitlines()) == 1 and "Traceback" not in shown
+
+
+def test_cost_is_the_bill_by_question_and_rows_are_the_ledger(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    messages_api.reply(tool_use("web_search", {"query": "ruby author"}))
+    messages_api.reply("Matz.")
+    shell.run("a = %ask --provider brave who wrote Ruby?")
+    bill, rows = shell.run("%cost").value, shell.run("%cost --rows").value
+    assert list(bill.question) == ["who wrote Ruby?"] and sorted(rows.kind) == ["model", "model", "search"]
+    assert bill.usd.sum() == rows.usd.sum() == pytest.approx(float(shell.ns["a"].cost_usd))
+    assert sorted(shell.run("%cost --all --since 1h --by kind").value.kind) == ["model", "search"]
+    assert shell.run("%cost --reset").value is None and len(shell.run("%cost").value) == 0
+
+
+def test_a_budget_is_set_kept_and_removed(messages_api: Any, shell: Any) -> None:
+    assert "0.000001 USD" in shell.run("%cost --budget 0.000001 --day-budget $2").stdout
+    ran = shell.run("%ask who wrote Ruby?")
+    assert type(ran.error).__name__ == "BudgetExceededError" and messages_api.requests == []
+    assert shell.run("%cost --budget none --day-budget none").ok
+    messages_api.reply("Matz.")
+    assert shell.run("%ask who wrote Ruby?").ok
+
+
+def test_before_the_first_answer_trace_and_panels_say_so_in_a_line(shell: Any) -> None:
+    for cell in ("%trace", "%trace --step", "%panels"):
+        ran = shell.run(cell)
+        assert ran.ok and ran.value is None and len(ran.stdout.strip().splitlines()) == 1
+
+
+def test_panels_are_listed_and_shown_whole(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    brave_api.reply([hit("https://a.example/", "Short <b>&", "one")])
+    messages_api.reply(tool_use("web_search_brave", {"query": "short $5 one"}))
+    messages_api.reply("Done.")
+    assert shell.run("a = %ask --tools web_search_brave what is it?").ok
+    listed = shell.run("%panels").value
+    assert list(listed.index) == ["P1"] and listed.loc["P1", "tool"] == "web_search_brave"
+    for typed in ("P1", "p1", "1"):
+        ran = shell.run(f"%panels {typed} -o kept")
+        assert ran.value is shell.ns["a"].panels[0] is shell.ns["kept"] and "Short &lt;b&gt;&amp;" in ran.html
+    shell.run("%websearch reset")
+    assert len(shell.run("%panels").value) == 1
+
+
+def test_an_enrichment_reads_a_line_for_each_column(messages_api: Any, shell: Any) -> None:
+    shell.run("import pandas as pd; firms = pd.DataFrame({'company': ['Acme']})")
+    messages_api.reply(tool_use("record", {"ceo": None, "founded": None, "size": None}))
+    cell = (
+        "%%enrich firms --max-searches 0 --no-progress -o out\n# what's asked\nceo: Who leads {company}?\n"
+        "founded: int = When was {company} founded?\nsize: [small, large] = How large is {company}?;"
+    )
+    ran = shell.run(cell)
+    assert ran.ok and ran.outputs == [] and str(shell.ns["out"].founded.dtype) == "Int64"
+    assert list(shell.ns["out"]["size"].cat.categories) == ["small", "large"]
+    for body, told in (("ceo", "cannot read the line 'ceo'"), ("a: b?\na: c?", "stands twice"), ("# no", "no column")):
+        assert told in str(shell.run(f"%%enrich firms\n{body}").error)

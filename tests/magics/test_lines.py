@@ -1,0 +1,177 @@
+"""A line of a magic: options in front, then text that arrives byte for byte, with variables put in once by name."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from IPython.core.error import UsageError
+from IPython.core.inputtransformer2 import TransformerManager
+
+from ipy_websearch.magics.arguments import MAX_CHARS, Help, RawLine, as_text, interpolate, parse
+from ipy_websearch.magics.ask import AskMagics
+from ipy_websearch.magics.search import SearchMagics
+
+TEXTS = [
+    "python -m venv explained?",
+    "grep -n 5",
+    "gcc main.c -o main",
+    "git log --follow",
+    "Which laptop under $500 has the best keyboard?",
+    'what\'s "C++" {x} {{y}} 100% -minus  #1',
+    "-5 degrees in Oslo",
+    "'tis the season;",
+    "a \\ b \\\\ c",
+    "why is x --> y -- and --help",
+    "naïve café 漢字 🙂",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_arrives_byte_for_byte_and_nothing_in_it_is_an_option(text: str) -> None:
+    for line in (text, f"--max-searches 3 -o a {text}", f"-o a --follow -- {text}"):
+        call = parse(AskMagics.ask, line)
+        assert call.text == text
+        given = {"max_searches": 3} if "searches 3" in line else {"follow": True} if line.startswith("-o") else {}
+        assert (call.options, call.output) == (given, "a" if given else None)
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("-n 10 moons", {"count": 10}),
+        ("-n3 moons", {"count": 3}),
+        ("--count=3 moons", {"count": 3}),
+        ("--site a.example --site b.example moons", {"allowed_domains": ["a.example", "b.example"]}),
+        ("--goggle '$boost=3,site=a.example' moons", {"goggles": ["$boost=3,site=a.example"]}),
+        ("--fresh --provider local moons", {"fresh": True, "provider": "local"}),
+    ],
+)
+def test_only_what_was_given_is_passed_on(line: str, options: dict[str, Any]) -> None:
+    call = parse(SearchMagics.search, line)
+    assert (call.options, call.text) == (options, "moons")
+
+
+def test_zero_is_given_and_quotes_around_a_value_go() -> None:
+    call = parse(AskMagics.ask, """--max-searches 0 --system "answer in French" 'why' "not" """)
+    assert (call.options, call.text) == ({"max_searches": 0, "system": "answer in French"}, "'why' \"not\"")
+
+
+def test_options_may_follow_names_where_there_is_no_text() -> None:
+    call = parse(SearchMagics.fetch, "https://a.example/?q='x'#y --limit 3 -o page", anywhere=True)
+    assert (call.text, call.options, call.output) == ("https://a.example/?q='x'#y", {"limit": 3}, "page")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--max-serches 3 why", "unknown option --max-serches; did you mean '--max-searches'?"),
+        ("--xyzzy why", "unknown option --xyzzy; --help lists them"),
+        ("-porsche", "unknown option -porsche"),
+        ("--max-searches", "--max-searches needs a value"),
+        ("--max-searches --follow why", "--max-searches needs a value"),
+        ("--max-searches three why", "--max-searches: invalid int value: 'three'"),
+        ("--follow=no why", "--follow takes no value, so not '=no'"),
+        ("-o not-a-name why", "'not-a-name' is not a variable name"),
+        ("--site a.example --not-site b.example why", "exclude each other"),
+    ],
+)
+def test_a_wrong_option_in_front_is_one_plain_usage_error(line: str, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(AskMagics.ask, line)
+    assert type(caught.value) is UsageError and told in str(caught.value) and "\n" not in str(caught.value)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_any_line_is_read_or_refused_in_one_line(line: str) -> None:
+    assert parse(AskMagics.ask, f"-o a -- {line}").text == line.strip()
+    with suppress(UsageError, Help):
+        assert parse(AskMagics.ask, line).text in line
+
+
+def transformed(cell: str) -> str:
+    manager = TransformerManager()
+    manager.token_transformers.insert(0, RawLine)
+    return manager.transform_cell(cell)
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("%ask How many moons?", "get_ipython().run_line_magic('ask', 'How many moons?')\n"),
+        ("a = b = %search why??", "a = b = get_ipython().run_line_magic('search', 'why??')\n"),
+        ("if 1:\n    %ask why?", "if 1:\n    get_ipython().run_line_magic('ask', 'why?')\n"),
+        ("%ask what's f(x?\ny = 1", "get_ipython().run_line_magic('ask', \"what's f(x?\")\ny = 1\n"),
+        ("df = %search what's new;", "df = get_ipython().run_line_magic('search', \"what's new\");\n"),
+        ("%ask price of the C# book?", "get_ipython().run_line_magic('ask', 'price of the C# book?')\n"),
+        ("%ask?", "get_ipython().run_line_magic('pinfo', '%ask')\n"),
+        ("%timeit f?", "get_ipython().run_line_magic('pinfo', 'f')\n"),
+        ("n = 10 % ask", "n = 10 % ask\n"),
+        ("'''\n%ask why?\n'''", "'''\n%ask why?\n'''\n"),
+    ],
+)
+def test_ipython_leaves_our_lines_alone_and_we_leave_all_others(cell: str, expected: str) -> None:
+    assert transformed(cell) == expected
+
+
+def test_an_existing_variable_is_put_in_once_and_nothing_is_evaluated() -> None:
+    text = "{city} {{city}} {{nothing}} {unknown} {city.x} {1+1} {city!r} {} { city } {'a': 1}"
+    filled = "{secret} {city} {{nothing}} {unknown} {city.x} {1+1} {city!r} {} { city } {'a': 1}"
+    assert interpolate(text, {"city": "{secret}", "secret": "s3cret"}) == filled
+
+
+COUNTRIES = pd.DataFrame({"c": ["Peru", "Chile"], "n": [1, 3]})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (COUNTRIES, "table of 2 rows x 2 columns:\nc,n\nPeru,1\nChile,3"),
+        (COUNTRIES.c.value_counts(), "table of 2 rows x 1 columns:\nc,count\nPeru,1\nChile,1"),
+        (COUNTRIES.c.unique(), '["Peru", "Chile"]'),
+        (np.arange(1500), json.dumps(list(range(1500)))),
+        ({"a": np.arange(3), "b": None}, '{"a": [0, 1, 2], "b": null}'),
+        (["Peru", pd.Timestamp("2026-01-02")], '["Peru", "2026-01-02 00:00:00"]'),
+        (np.float64(2.5), "2.5"),
+    ],
+)
+def test_frames_are_tables_and_arrays_are_whole_lists(value: Any, text: str) -> None:
+    assert as_text(value) == text
+
+
+def test_frames_of_other_libraries_are_tables_too() -> None:
+    import dask.dataframe as dd
+    import duckdb
+    import pyarrow as pa
+
+    assert as_text(pa.table({"n": [1, 2]})) == 'table of 2 rows x 1 columns:\n"n"\n1\n2'
+    assert as_text(dd.from_pandas(COUNTRIES, npartitions=2)).endswith("c,n\nPeru,1\nChile,3")
+    relation = duckdb.sql("select range as n from range(150)")
+    assert as_text(relation).startswith("table of more than 100 rows x 1 columns, the first 100:\n") and "\n99" in as_text(
+        relation
+    )
+
+
+def test_what_is_cut_and_what_is_misspelt_is_told() -> None:
+    variables = {"s": "word " * 10_000, "big": pd.DataFrame({"n": range(500)}), "shortlist": "A, B"}
+    notices: list[str] = []
+    text = interpolate('{s} {s} {big} {shortlst} {"shortlst": 1}', variables, notices)
+    assert "(cut: 50,000 characters in all)" in text and len(text) < 2 * MAX_CHARS + 2_000
+    assert notices == [
+        "{s} was cut: 20,000 of 50,000 characters were put in",
+        "{big} was cut: 100 of 500 rows were put in",
+        "{shortlst} names no variable; did you mean shortlist?",
+    ]
+
+
+def test_a_variable_without_a_text_is_one_clear_line(shell: Any) -> None:
+    shell.run("class Odd:\n    def __repr__(self):\n        raise ZeroDivisionError('so odd')\ne, f = Odd(), [Odd()]")
+    for name in "ef":
+        error = shell.run(f"%ask what is {{{name}}}?").error
+        assert type(error) is UsageError and f"{{{name}}} cannot be written as text (ZeroDivisionError: so odd)" in str(error)

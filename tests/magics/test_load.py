@@ -1,0 +1,112 @@
+"""Loading is silent and imports little, unloading takes everything back, and the session outlives both."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.fakes.notebook import subprocess_environment
+
+HEAVY = {"pandas", "numpy", "anthropic", "httpx", "aiohttp", "pydantic", "lxml", "yaml", "sqlite3", "narwhals"}
+LOADED = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+before = set(sys.modules)
+shell.run_line_magic("load_ext", "ipy_websearch")
+assert shell.find_line_magic("search") and shell.find_cell_magic("ask")
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+OTHERS = """
+import json, sys
+import pandas
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.display_formatter.active_types = shell.display_formatter.format_types
+shell.run_line_magic("load_ext", "ipy_websearch")
+frame = pandas.DataFrame({"x": ["$5 and $6"]})
+before = {name for name in sys.modules if name.startswith("ipy_websearch")}
+shown = shell.display_formatter.format(frame)[0]["text/html"]
+assert shown == frame._repr_html_()
+print(json.dumps(sorted({name for name in sys.modules if name.startswith("ipy_websearch")} - before)))
+"""
+
+
+def printed_by(code: str) -> Any:
+    command, environment = [sys.executable, "-c", code], subprocess_environment()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 1
+    return json.loads(done.stdout)
+
+
+def test_loading_is_silent_and_imports_nothing_heavy() -> None:
+    loaded = printed_by(LOADED)
+    assert not HEAVY & {name.split(".")[0] for name in loaded}
+    assert not {"ipy_websearch.session", "ipy_websearch.api", "ipy_websearch.display.values"} & set(loaded)
+
+
+def test_the_frames_of_others_are_shown_without_us() -> None:
+    assert printed_by(OTHERS) == []
+
+
+def registered(shell: Any) -> dict[str, Any]:
+    """Return everything that loading may touch in a shell."""
+    ip = shell.ip
+    return {
+        "magics": {kind: dict(names) for kind, names in ip.magics_manager.magics.items()},
+        "registry": dict(ip.magics_manager.registry),
+        "configurables": list(ip.configurables),
+        "transformers": list(ip.input_transformer_manager.token_transformers),
+        "matchers": list(ip.Completer.custom_matchers),
+        "printers": {
+            name: (dict(f.type_printers), dict(f.deferred_printers), dict(f.singleton_printers))
+            for name, f in ip.display_formatter.formatters.items()
+        },
+        "events": {name: list(callbacks) for name, callbacks in ip.events.callbacks.items()},
+    }
+
+
+def test_unloading_takes_everything_back(bare_shell: Any) -> None:
+    if hasattr(bare_shell.ip.magics_manager, "load_all_lazy_magics"):  # IPython 9 replaces its own entries as they are used
+        bare_shell.ip.magics_manager.load_all_lazy_magics()
+    bare_shell.ip.register_magic_function(lambda line: "mine", "line", "search")
+    before = registered(bare_shell)
+    assert bare_shell.run("%load_ext ipy_websearch").ok
+    assert bare_shell.run("%search --provider local moons of Mars").html
+    assert bare_shell.run("%unload_ext ipy_websearch").ok
+    assert registered(bare_shell) == before
+    assert bare_shell.run("%search x").value == "mine"
+
+
+def test_loading_twice_changes_nothing(shell: Any) -> None:
+    before = registered(shell)
+    shell.ip.extension_manager.loaded.discard("ipy_websearch")
+    assert shell.run("%load_ext ipy_websearch").ok and registered(shell) == before
+
+
+def test_reloading_loses_no_money_count_and_no_conversation(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    messages_api.reply("Matz.")
+    messages_api.reply("In Japan.")
+    assert shell.run("%ask --provider brave who wrote Ruby?").ok
+    spent = shell.run("%cost").value.usd.sum()
+    assert shell.run("%reload_ext ipy_websearch").ok and shell.run("%cost").value.usd.sum() == spent > 0
+    assert shell.run("a = %ask --follow where does he live?").ok and len(shell.ns["a"].messages) == 4
+
+
+def test_the_magics_work_lazily_from_the_configuration(bare_shell: Any) -> None:
+    bare_shell.ip.magics_manager.lazy_magics = {"search": "ipy_websearch"}
+    ran = bare_shell.run("%search --provider local moons of Mars")
+    assert ran.ok and ran.value.title[0] == "Mars"
+
+
+@pytest.mark.parametrize("assignment", ["count = 0", "count = 'many'", "timeout_s = -1", "safe_search = 'maybe'"])
+def test_a_wrong_setting_is_refused_and_named(shell: Any, assignment: str, caplog: Any) -> None:
+    before = shell.run("%config WebSearch").stdout
+    shell.run(f"%config WebSearch.{assignment}")
+    (said,) = caplog.messages
+    assert f"'{assignment.split()[0]}' trait" in said and "\n" not in said
+    assert shell.run("%config WebSearch").stdout == before

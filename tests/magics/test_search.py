@@ -1,0 +1,122 @@
+"""`%search` and `%fetch`: what a person types, and what they get."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from IPython.core.error import UsageError
+
+from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+def test_search_gives_a_dataframe_with_the_promised_columns(shell: Any) -> None:
+    ran = shell.run("df = %search --provider local -n 3 moons of Mars?\ndf")
+    df = shell.ns["df"]
+    assert isinstance(df, pd.DataFrame) and list(df.index) == [0, 1, 2] and df.title[0] == "Mars"
+    assert list(df.columns) == ["title", "url", "description", "published_date", "extra_snippets", "score"]
+    assert str(df.published_date.dtype).startswith("datetime64") and str(df.published_date.dt.tz) == "UTC"
+    assert "local · 3 results · free" in ran.texts() and "Mars" in ran.html
+
+
+def test_the_chain_says_who_answered_and_why_others_did_not(shell: Any, offline: list[str]) -> None:
+    ran = shell.run("%search moons of Mars")
+    assert ran.ok and ran.value.search.provider == "local" and offline
+    assert ran.value.search.attempts[0].provider == "wikipedia" and "wikipedia" in ran.texts()
+
+
+def test_options_reach_the_provider(brave_api: Any, shell: Any) -> None:
+    assert shell.run(
+        "%search --provider brave -n 7 --freshness week --country de --language fr --safe-search strict"
+        " --site duckdb.org --site example.com window functions -n 2"
+    ).ok
+    sent = brave_api.requests[0].params
+    assert [sent[name] for name in ("count", "freshness", "country", "search_lang", "safesearch")] == [
+        "7",
+        "pw",
+        "DE",
+        "fr",
+        "strict",
+    ]
+    assert "duckdb.org" in str(sent["goggles"]) and "example.com" in str(sent["goggles"])
+    assert brave_api.queries == ["window functions -n 2"]
+
+
+def test_o_keeps_and_shows_a_semicolon_silences(shell: Any) -> None:
+    ran = shell.run("%search --provider local -o hits moons of Mars")
+    assert "local" in ran.texts() and shell.ns["hits"] is ran.value
+    ran = shell.run("%search --provider local -o quiet what's new?;")
+    assert ran.outputs == [] and shell.ns["quiet"].search.query == "what's new?"
+
+
+def test_a_query_is_never_read_as_options_or_code(shell: Any) -> None:
+    shell.run("main, x, planet = 'kept', 7, 'Mars'")
+    for query in ("grep -n 5", "gcc main.c -o main", "under $500 {y[0]} C# # 'tis \\n 100%?"):
+        assert shell.run(f"%search --provider local {query}").value.search.query == query
+    assert shell.run("%search --provider local moons of {planet}").value.search.query == "moons of Mars"
+    assert shell.ns["main"] == "kept"
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "told"),
+    [
+        ("%search", UsageError, "%search --help"),
+        ("%search --provdier brave x y", UsageError, "did you mean '--provider'"),
+        ("%search --provider brve moons", ConfigError, "did you mean 'brave'"),
+        ("%search --provider brave moons", MissingKeyError, "%websearch key brave"),
+        ("%search --freshness soon moons", ConfigError, "pd, pw, pm, py"),
+        ("%search x", ConfigError, "2 characters"),
+        ("%search --safe-search strickt moons", UsageError, "choose from 'off', 'moderate', 'strict'"),
+        ("%fetch", UsageError, "%fetch --help"),
+        ("%fetch http://169.254.169.254/latest", Exception, "cloud metadata"),
+        ("%fetch javascript:alert(1)", Exception, "only http and https"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_clear_line_and_the_cell_fails(shell: Any, cell: str, kind: type, told: str) -> None:
+    ran = shell.run(cell)
+    assert isinstance(ran.error, kind) and (kind is not UsageError or type(ran.error) is UsageError)
+    shown = (ran.stdout + ran.stderr).strip()
+    assert told in shown and len(shown.splitlines()) == 1 and "Traceback" not in shown
+
+
+def test_a_provider_that_cannot_be_reached_is_one_line(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIKIPEDIA_BASE_URL", "http://127.0.0.1:9")
+    ran = shell.run("%search --provider wikipedia moons of Mars")
+    assert isinstance(ran.error, ProviderError) and len((ran.stdout + ran.stderr).strip().splitlines()) == 1
+
+
+def test_an_interrupt_of_a_search_is_one_line(brave_api: Any, shell: Any) -> None:
+    import _thread
+    import threading
+
+    brave_api.reply(delay_s=3)
+
+    def press() -> None:
+        brave_api.wait(lambda api: api.active, 10)
+        _thread.interrupt_main()
+
+    threading.Thread(target=press, daemon=True).start()
+    ran = shell.run("%search --provider brave moons of Mars")
+    assert isinstance(ran.error, KeyboardInterrupt)
+    assert (ran.stdout + ran.stderr).strip() == "Interrupted: %search was stopped"
+
+
+def test_a_page_is_markdown_and_comes_from_the_cache_once(public_web: Any, shell: Any) -> None:
+    url = public_web.page("http://page.example/a", "<article><h1>Rows</h1><p>One paragraph of text.</p></article>")
+    first, again = shell.run(f"%fetch {url}"), shell.run(f"p = %fetch --limit 1 {url}\np")
+    assert first.ok and "One paragraph" in first.value.content and len(public_web.requests) == 1
+    assert shell.ns["p"].lines_read == 1 and shell.ns["p"].cached and "cached" in again.html
+    assert shell.run(f"%fetch {url} --fresh").ok and len(public_web.requests) == 2
+
+
+def test_hostile_pages_are_shown_as_their_words(public_web: Any, shell: Any) -> None:
+    for case in map(json.loads, (DATA / "injections.jsonl").read_text(encoding="utf-8").splitlines()):
+        url = public_web.page(f"http://page.example/{case['id']}", case["html"])
+        shown = shell.run(f"%fetch {url}").html
+        for bad in ("<script", "<img", "javascript:", "data:text", *case["drop"]):
+            assert bad not in shown, (case["id"], bad)

@@ -1,0 +1,133 @@
+"""`%websearch`: the state of things, keys that are nowhere to be seen, the index, prices."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.error import UsageError
+
+from ipy_websearch.errors import ConfigError, ModelError, ProviderError
+from ipy_websearch.magics.websearch import COMMANDS, USAGE
+from ipy_websearch.settings import settings_dir
+
+SECRET = "BSA-typed-very-secret-key"
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setattr("getpass.getpass", lambda prompt: value)
+
+
+def test_status_says_what_works_and_the_command_for_what_is_missing(brave_api: Any, shell: Any) -> None:
+    shown = shell.run("%websearch status").stdout
+    assert brave_api.key not in shown
+    for part in ("✓ brave", "– tavily", "✓ local", "set: environment", "not set: %websearch key tavily", "embedded articles"):
+        assert part in shown
+    assert "no model reads the results: %websearch key anthropic" in shown and str(settings_dir()) in shown
+
+
+def test_a_typed_key_is_tried_and_saved_for_the_owner_alone(
+    brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BRAVE_API_KEY")
+    typed(monkeypatch, f"  {brave_api.key}\n")
+    ran = shell.run("%websearch key --save brave   # typed without being shown, that's it")
+    assert ran.ok and "it works" in ran.stdout and len(brave_api.requests) == 1
+    assert brave_api.key not in ran.stdout + "".join(shell.ns["In"])
+    path = settings_dir() / "brave-api-key"
+    assert path.stat().st_mode & 0o777 == 0o600 and path.read_text().strip() == brave_api.key
+    shell.run("%websearch key --forget brave")
+    assert not path.exists() and "BRAVE_API_KEY            not set" in shell.run("%websearch status").stdout
+
+
+def test_a_refused_key_is_not_kept_and_not_shown(
+    brave_api: Any, messages_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed(monkeypatch, SECRET)
+    for api, name, error in ((brave_api, "brave", ProviderError), (messages_api, "anthropic", ModelError)):
+        api.allow_refusals = True
+        monkeypatch.delenv(f"{name.upper()}_API_KEY")
+        ran = shell.run(f"%websearch key --save {name}")
+        assert isinstance(ran.error, error) and SECRET not in ran.stdout + ran.stderr
+        assert not (settings_dir() / f"{name}-api-key").exists()
+
+
+def test_without_a_network_the_key_is_kept_untried(shell: Any, monkeypatch: pytest.MonkeyPatch, offline: list[str]) -> None:
+    typed(monkeypatch, SECRET)
+    ran = shell.run("%websearch key brave")
+    assert ran.ok and "could not be tried" in ran.stdout and "set: session" in shell.run("%websearch status").stdout
+
+
+def test_where_nobody_can_type_a_key_one_line_says_what_to_set(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(prompt: str) -> str:
+        raise NotImplementedError
+
+    monkeypatch.setattr("getpass.getpass", nobody)
+    ran = shell.run("%websearch key tavily")
+    assert ran.ok and "set the environment variable TAVILY_API_KEY" in ran.stdout and len(ran.stdout.splitlines()) == 1
+    monkeypatch.setenv("TAVILY_API_KEY", "tvly-some-key")
+    assert "TAVILY_API_KEY is set (environment)" in shell.run("%websearch key tavily").stdout
+
+
+def test_a_key_with_a_line_break_inside_is_refused_without_being_shown(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, "BSA-first\nsecond-half")
+    ran = shell.run("%websearch key brave")
+    assert isinstance(ran.error, ConfigError) and "BSA-first" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("value", ["my secret key", "tvly-sécret-key", "tvly-first\\nsecond"])
+def test_a_value_that_is_no_key_is_named_by_its_place(shell: Any, tmp_path: Path, value: str) -> None:
+    (tmp_path / ".env").write_text(f'TAVILY_API_KEY="{value}"\n', encoding="utf-8")
+    status, refused = shell.run("%websearch status"), shell.run("%search --provider tavily moons of Mars")
+    assert status.ok and ".env" in status.stdout and isinstance(refused.error, ConfigError) and ".env" in str(refused.error)
+    assert not re.search("s[eé]cret|second", status.stdout + refused.stdout + refused.stderr)
+
+
+def test_a_folder_is_added_to_the_local_index_and_found(shell: Any, tmp_path: Path) -> None:
+    notes = tmp_path / "my #notes"
+    notes.mkdir()
+    (notes / "zebra.md").write_text("# Zebra crossings\n\nThe Abbey Road zebra crossing was listed in 2010.\n")
+    assert "1 added" in shell.run(f'%websearch index "{notes}"').stdout and str(notes) in shell.run("%websearch index").stdout
+    found = shell.run("%search --provider local Abbey Road zebra crossing").value
+    assert found.url[0].endswith("/zebra.md") and "listed in 2010" in shell.run(f"%fetch {found.url[0]}").value.content
+    assert "1 documents removed" in shell.run(f'%websearch index --remove "{notes}"').stdout
+
+
+def test_prices_are_a_table_with_source_and_date(shell: Any) -> None:
+    prices = shell.run("%websearch prices").value
+    assert {"claude-sonnet-5-5", "claude-haiku-5-5", "brave", "wikipedia"} <= set(prices.name)
+    brave = prices[(prices.name == "brave") & (prices.kind == "search")]
+    assert list(brave.usd) == [0.005] and "brave.com" in brave.source.iloc[0] and prices.date.ne("").any()
+
+
+def test_answers_are_exported_and_goggles_listed(offline: Any, shell: Any, tmp_path: Path) -> None:
+    shell.run("%ask --model offline --provider local How many moons has Mars?")
+    assert "1 answer written" in shell.run("%websearch export answers.md").stdout and (tmp_path / "answers.md").exists()
+    assert isinstance(shell.run("%websearch export answers.md").error, ConfigError)
+    assert "academic" in shell.run("%websearch goggles").stdout and "$boost" in shell.run("%websearch goggles academic").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("", "needs a command (status, key"),
+        ("statsu", "did you mean 'status'"),
+        ("status --bogus", "write %websearch status, not 'status --bogus'"),
+        ("key", "write %websearch key NAME [--save | --forget]"),
+        ("store empty", "store clear [COLUMN]"),
+        ("index nowhere", "nowhere is not a folder"),
+    ],
+)
+def test_a_wrong_command_is_one_plain_usage_error(shell: Any, line: str, told: str) -> None:
+    error = shell.run(f"%websearch {line}").error
+    assert type(error) is UsageError and told in str(error) and "\n" not in str(error)
+
+
+def test_help_names_every_command_and_has_an_example_of_every_magic(shell: Any) -> None:
+    said = shell.run("%websearch help").stdout
+    assert said.strip() == USAGE and all(f"%websearch {command}" in said for command in COMMANDS)
+    for name in ("search", "ask", "fetch", "cost", "panels", "trace"):
+        assert f"%{name}" in said and f"%{name}" in shell.run(f"%{name} --help").stdout
+        assert "--output" in shell.run(f"%{name}?").stdout
