@@ -16,6 +16,8 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import quote, unquote_to_bytes
@@ -35,7 +37,8 @@ IPAddress = IPv4Address | IPv6Address
 IPNetwork = IPv4Network | IPv6Network
 
 _DEFAULT_PORT = {"http": 80, "https": 443}
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
+_URL = re.compile(r"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\\]*)(?::([0-9]{0,5}))?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -142,14 +145,11 @@ def check_url(url: str, *, allow: frozenset[str] = frozenset()) -> SafeUrl:
     Raises:
         BlockedAddressError: the address is malformed or not the public web; the message names the rule.
     """
-    try:
+    with _refusals_of(url):
         target = _parse(url)
         target = replace(target, opened=target.key in allow)
         _judge(target)
         return target
-    except _RefusedError as exc:
-        how = f'{TO_OPEN} {ALLOW_VARIABLE}="{exc.opens}"' if exc.opens else ""
-        raise BlockedAddressError(f"{shown(url)} was refused: {exc}{how}") from None
 
 
 def canonical_url(url: str) -> str:
@@ -158,10 +158,17 @@ def canonical_url(url: str) -> str:
     Raises:
         BlockedAddressError: the address is malformed, or has another scheme.
     """
-    try:
+    with _refusals_of(url):
         return _parse(url).url
+
+
+@contextmanager
+def _refusals_of(url: object) -> Iterator[None]:
+    try:
+        yield
     except _RefusedError as exc:
-        raise BlockedAddressError(f"{shown(url)} was refused: {exc}") from None
+        how = f'{TO_OPEN} {ALLOW_VARIABLE}="{exc.opens}"' if exc.opens else ""
+        raise BlockedAddressError(f"{shown(url)} was refused: {exc}{how}") from None
 
 
 def ip_rule(ip: str | IPAddress, *, opened: bool = False) -> str | None:
@@ -174,9 +181,8 @@ def ip_rule(ip: str | IPAddress, *, opened: bool = False) -> str | None:
     except ValueError:
         return "it is not an IP address"
     inner = _embedded(ip)
-    for candidate in (ip, inner or ip):
-        if name := _named(candidate, _METADATA):
-            return f"{ip} is {name.partition(' (')[0]}"
+    if service := _named(ip, _METADATA) or _named(inner or ip, _METADATA):
+        return f"{ip} is {service}"
     if opened:
         return None
     if isinstance(ip, IPv6Address) and ip.scope_id is not None:
@@ -213,7 +219,7 @@ def allow_list(text: str) -> frozenset[str]:
     for entry in filter(None, re.split(r"[,\s]+", text)):
         host, _, port = entry.rpartition(":")
         try:
-            if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
+            if re.fullmatch("[1-9][0-9]{0,4}", port) is None or int(port) > 65_535:
                 raise _RefusedError("the port is missing")
             entries.add(host_key(_host(host)[0], int(port)))
         except _RefusedError as exc:
@@ -234,33 +240,25 @@ def allow_from_environment() -> frozenset[str]:
 
 
 def _parse(url: str) -> SafeUrl:
-    scheme, authority, rest = _split(url)
-    host_text, port = _authority(authority, _DEFAULT_PORT[scheme])
-    host, ip = _host(host_text)
-    key = host_key(host, port)
-    place = key if port != _DEFAULT_PORT[scheme] else key.rpartition(":")[0]
-    return SafeUrl(f"{scheme}://{place}{rest}", scheme, host, port, str(ip) if ip is not None else None)
-
-
-def _split(url: str) -> tuple[str, str, str]:
-    """Return scheme, authority and the encoded path and query of the text."""
-    if not isinstance(url, str) or not (text := url.strip(" \t\r\n")):
-        raise _RefusedError("it is not an address; write https://example.com/page")
+    """Take an address apart; every part is refused, or made canonical."""
+    text = url.strip(" \t\r\n") if isinstance(url, str) else ""
     if len(text) > MAX_URL:
         raise _RefusedError(f"it has more than {MAX_URL:,} characters")
     if _CONTROL.search(text):
         raise _RefusedError("it has a control character, tab or line feed in it")
-    match = _SCHEME.match(text)
-    if match is None:
-        raise _RefusedError("it has no scheme; write it with https:// in front")
-    scheme = match[1].lower()
-    if scheme not in _DEFAULT_PORT:
-        raise _RefusedError(f"the scheme is {shorten(scheme, 30)!r}; only http and https are fetched")
-    if not text.startswith("//", match.end()):
-        raise _RefusedError("two slashes must follow the scheme")
-    text = text[match.end() + 2 :].partition("#")[0]
-    end = re.search(r"[/?]|$", text).start()  # type: ignore[union-attr]  # the end of the text always matches
-    return scheme, text[:end], _encoded(text[end:])
+    if (parts := _URL.match(text)) is None:
+        raise _RefusedError("it is not an http:// or https:// address; write https://example.com/page")
+    scheme, authority, rest = parts[1].lower(), parts[2], _encoded(parts[3])
+    if "@" in authority:  # which serves to hide the host
+        raise _RefusedError("it has a user name or password in it")
+    if (place := _AUTHORITY.fullmatch(authority)) is None:
+        raise _RefusedError(f"{shorten(visible(authority), 80)!r} is not a host and port")
+    (host, ip), port = _host(place[1]), int(place[2] or _DEFAULT_PORT[scheme])
+    if not 0 < port < 65_536:
+        raise _RefusedError(f"{port} is not a port")
+    key = host_key(host, port)
+    where = key if port != _DEFAULT_PORT[scheme] else key.rpartition(":")[0]
+    return SafeUrl(f"{scheme}://{where}{rest}", scheme, host, port, str(ip) if ip is not None else None)
 
 
 def _encoded(rest: str) -> str:
@@ -272,19 +270,6 @@ def _encoded(rest: str) -> str:
     except UnicodeEncodeError:
         raise _RefusedError("it is not valid Unicode") from None
     return (path or "/") + mark + query
-
-
-def _authority(text: str, default_port: int) -> tuple[str, int]:
-    """Return the text of the host, and the port. User names are refused, since they serve to hide the host."""
-    if "@" in text:
-        raise _RefusedError("it has a user name or password in it")
-    if "\\" in text:
-        raise _RefusedError("it has a backslash in its host")
-    head, colon, tail = text.rpartition(":")
-    host, port = (head, tail) if colon and not text.endswith("]") else (text, "")
-    if port and not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536):
-        raise _RefusedError(f"{shorten(port, 20)!r} is not a port")
-    return host, int(port) if port else default_port
 
 
 def _host(text: str) -> tuple[str, IPAddress | None]:
@@ -335,29 +320,23 @@ def _ascii_name(text: str) -> str:
 
 
 def _judge(target: SafeUrl) -> None:
-    if target.literal_ip is not None:
-        if (rule := ip_rule(target.literal_ip, opened=target.opened)) is not None:
-            raise _RefusedError(rule, target.key if ip_rule(target.literal_ip, opened=True) is None else "")
-        if not target.opened and ip_address(target.literal_ip) in _NAT64:
+    if (ip := target.literal_ip) is not None:
+        if (rule := ip_rule(ip, opened=target.opened)) is not None:
+            raise _RefusedError(rule, target.key if ip_rule(ip, opened=True) is None else "")
+        if not target.opened and ip_address(ip) in _NAT64:
             # A resolver answers so on an IPv6-only network; nobody writes it for an honest reason.
-            raise _RefusedError(f"{target.literal_ip} is a translated IPv4 address; write that one instead")
+            raise _RefusedError(f"{ip} is a translated IPv4 address; write that one instead")
+    elif target.host in _METADATA_NAMES:
+        raise _RefusedError(f"{target.host!r} is a cloud's metadata service")
     if target.opened:
         return
-    if target.literal_ip is None:
-        _judge_name(target.host, target.key)
+    labels = target.host.split(".")
+    is_local = len(labels) == 1 or labels[-1] in _LOCAL_ZONES or ".".join(labels[-2:]) in _LOCAL_ZONES
+    if ip is None and is_local:
+        raise _RefusedError(f"{target.host!r} is a name of this machine or of a private network", target.key)
     if target.port not in WEB_PORTS:
         ports = ", ".join(map(str, sorted(WEB_PORTS)))
         raise _RefusedError(f"port {target.port} is not one of the web's ({ports})", target.key)
-
-
-def _judge_name(host: str, key: str) -> None:
-    if host in _METADATA_NAMES:
-        raise _RefusedError(f"{host!r} is a cloud's metadata service")
-    labels = host.split(".")
-    if len(labels) == 1:
-        raise _RefusedError(f"{host!r} has no dot, so it is a name of this machine or of a private network", key)
-    if labels[-1] in _LOCAL_ZONES or ".".join(labels[-2:]) in _LOCAL_ZONES:
-        raise _RefusedError(f"{host!r} is a name of this machine or of a private network", key)
 
 
 def _named(ip: IPAddress, table: tuple[tuple[IPNetwork, str], ...]) -> str:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urljoin
 
 import httpx
@@ -81,9 +82,11 @@ async def download(
     """
     target = check_url(url, allow=allow)
     headers = {"User-Agent": user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
+    transport = transport or guarded_transport(allow, proxy)
+    options: Any = {"transport": transport, "trust_env": False, "event_hooks": {"response": [keep_location]}}
     location = ""
     try:
-        async with asyncio.timeout(timeout_s), _client(transport or guarded_transport(allow, proxy)) as client:
+        async with asyncio.timeout(timeout_s), httpx.AsyncClient(**options) as client:
             for _ in range(max_redirects + 1):
                 with _named_redirect(url, location):
                     target = check_url(location, allow=allow) if location else target
@@ -110,10 +113,6 @@ def page_proxy(address: str, through_environment: bool) -> str | None:
     if not found:
         raise ConfigError("fetch_through_proxy is on, but HTTPS_PROXY is not set; set it, or WebSearch.fetch_proxy")
     return found
-
-
-def _client(transport: httpx.AsyncBaseTransport) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=transport, trust_env=False, event_hooks={"response": [keep_location]})
 
 
 async def _hop(
@@ -181,10 +180,8 @@ def _judge_status(target: SafeUrl, response: httpx.Response) -> None:
 
 
 def _status(response: httpx.Response) -> str:
-    try:
-        return f"{response.status_code} {HTTPStatus(response.status_code).phrase}"
-    except ValueError:
-        return str(response.status_code)
+    """Return the status in the standard's words, not in those that the server chose."""
+    return f"{response.status_code} {httpx.codes.get_reason_phrase(response.status_code)}".strip()
 
 
 def _media_type(header: str) -> tuple[str, str]:

@@ -11,20 +11,20 @@ instead, at most `AT_ONCE` pages of a host are read at the same time.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from ipy_websearch.errors import BlockedAddressError, FetchError
 from ipy_websearch.http.address import SafeUrl, shown
+from ipy_websearch.http.cache import Cache
 
 if TYPE_CHECKING:
     from protego import Protego
 
-    from ipy_websearch.http.cache import Cache
     from ipy_websearch.http.download import Download
 
 KEPT_S = 86_400.0
@@ -36,8 +36,7 @@ MAX_BYTES = 64_000
 AT_ONCE = 2
 
 _TIMEOUT_S = 15.0
-_CACHE_KIND = "robots-2"
-_MOST_HOSTS = 1_000
+_FILES, _FAILURES = "robots-2", "robots-failure-2"
 
 
 class RobotsFiles:
@@ -48,9 +47,8 @@ class RobotsFiles:
     ) -> None:
         self._user_agent = user_agent
         self._token = user_agent.partition("/")[0].partition(" ")[0]
-        self._cache = cache
+        self._cache = cache or Cache(None)
         self._download = download
-        self._known: dict[str, tuple[Protego, str, float]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
@@ -63,10 +61,10 @@ class RobotsFiles:
         """
         origin = f"{target.scheme}://{urlsplit(target.url).netloc}"
         async with self._locks.setdefault(origin, asyncio.Lock()):  # one request for the file, however many pages wait
-            rules, closed = await self._file(origin, allow)
-        if closed:
-            raise FetchError(f"{shown(target.url)} is not read in bulk, since its robots.txt could not be: {closed}")
-        if not rules.can_fetch(target.url, self._token):
+            text, failure = await self._file(origin, allow)
+        if failure:
+            raise FetchError(f"{shown(target.url)} is not read in bulk, since its robots.txt could not be: {failure}")
+        if not _rules(text).can_fetch(target.url, self._token):
             raise FetchError(f"{shown(target.url)} is not read in bulk: {origin}/robots.txt forbids it")
 
     @asynccontextmanager
@@ -76,25 +74,14 @@ class RobotsFiles:
         async with turn:
             yield
 
-    async def _file(self, origin: str, allow: frozenset[str]) -> tuple[Protego, str]:
-        """Return the rules of a host, and why nothing of it may be read ("" when its file could be had)."""
-        from protego import Protego
-
-        rules, closed, until = self._known.get(origin, (None, "", 0.0))
-        if rules is not None and time.monotonic() < until:
-            return rules, closed
-        kept = self._cache.get(_CACHE_KIND, f"{self._token} {origin}", KEPT_S) if self._cache is not None else None
-        if kept is not None:
-            text, closed, age_s = str(kept[0]), "", kept[1]
-        else:
-            (text, closed), age_s = await self._fetch(origin, allow), 0.0
-            if self._cache is not None and not closed:
-                self._cache.put(_CACHE_KIND, f"{self._token} {origin}", text)
-        while len(self._known) >= _MOST_HOSTS:
-            del self._known[next(iter(self._known))]
-        rules = Protego.parse(text)
-        self._known[origin] = (rules, closed, time.monotonic() - age_s + (FAILURE_KEPT_S if closed else KEPT_S))
-        return rules, closed
+    async def _file(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
+        """Return the text of a host's file, and why nothing of the host may be read ("" when the file could be had)."""
+        for kind, kept_s in ((_FILES, KEPT_S), (_FAILURES, FAILURE_KEPT_S)):
+            if (kept := self._cache.get(kind, origin, kept_s)) is not None:
+                return ("", str(kept[0])) if kind == _FAILURES else (str(kept[0]), "")
+        text, failure = await self._fetch(origin, allow)
+        self._cache.put(_FAILURES if failure else _FILES, origin, failure or text)
+        return text, failure
 
     async def _fetch(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
         from ipy_websearch.http.download import download
@@ -109,3 +96,10 @@ class RobotsFiles:
             return "", "" if is_missing else str(exc)
         body = got.body if len(got.body) < MAX_BYTES else got.body[: got.body.rfind(b"\n") + 1]
         return body.decode("utf-8-sig", "replace"), ""
+
+
+@lru_cache(256)
+def _rules(text: str) -> Protego:
+    from protego import Protego
+
+    return Protego.parse(text)
