@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ipy_websearch.http.cache import Cache
 
@@ -85,33 +81,3 @@ def test_a_locked_file_is_a_miss_and_no_error(path: Path) -> None:
         other.rollback()
     found = cache.get("search", "k", 900)
     assert found is not None and found[0] == 1 and cache.warnings == []
-
-
-def test_many_threads_share_it(path: Path) -> None:
-    cache = Cache(path)
-
-    def work(name: int) -> None:
-        for number in range(20):
-            cache.put("search", f"{name}-{number}", number)
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert cache.stats()["entries"] == 80
-
-
-_values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
-
-
-@given(
-    key=st.text(alphabet=st.characters(exclude_categories=["Cs"])),
-    value=st.recursive(_values, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8),
-)
-def test_any_json_comes_back_as_it_was(key: str, value: Any) -> None:
-    cache = Cache(None)
-    cache.put("search", key, value)
-    found = cache.get("search", key, 900)
-    cache.close()
-    assert found is not None and found[0] == value

@@ -14,12 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
 from ipy_websearch.http.client import HttpClient, HttpResponse
-from ipy_websearch.http.response import retry_after, service_message
+from ipy_websearch.http.response import retry_after
 
 KEY = "sk-a/very+secret-key~12"
 URL = "https://engine.example/search"
@@ -216,12 +214,6 @@ def test_a_redirect_is_not_followed_and_only_its_host_is_told(location: str) -> 
 def test_a_refusal_is_told_in_the_services_words_short_and_without_keys(body: Any, words: str) -> None:
     answer = httpx.Response(400, text=body) if isinstance(body, str) else httpx.Response(400, json=body)
     assert str(refused(in_turn(answer)[0])).startswith("brave answered 400" + (f": {words}" if words else ""))
-
-
-@given(body=st.binary(max_size=200) | st.text(max_size=50).map(lambda text: json.dumps([{"error": [text]}]).encode()))
-def test_any_refusal_gives_one_plain_line(body: bytes) -> None:
-    message = service_message(HttpResponse(500, {}, body))
-    assert "\n" not in message and message == message.strip()
 
 
 @pytest.mark.parametrize(

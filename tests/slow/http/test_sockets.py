@@ -142,26 +142,3 @@ async def test_a_connection_that_breaks_is_told_and_may_be_billed(behaviour: Cal
         with pytest.raises(ProviderError, match=said) as caught:
             await engine.request("POST", server.base, provider="brave", json={})
         assert caught.value.lost and len(server.requests) == 1 + tries
-
-
-async def test_a_cancelled_download_leaves_its_server_at_once() -> None:
-    left = asyncio.Event()
-
-    async def drip(request: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(OK + b"\r\n")
-        try:
-            while True:
-                writer.write(b"a")
-                await writer.drain()
-                await asyncio.sleep(0.01)
-        finally:
-            left.set()
-
-    async with RawServer(drip) as server:
-        task = asyncio.create_task(download(server.base, allow=server.allow))
-        while not server.requests:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.wait_for(left.wait(), 5)
