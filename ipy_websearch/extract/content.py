@@ -1,28 +1,63 @@
-"""Which runs of a page are its content.
+"""Which text of a page is its content: everything else is taken out of the tree.
 
-trafilatura judges first, on a copy in which every run is marked, so that each judgement can be read off run by run. It is
-right about articles and too strict about everything else: on documentation, lists, products and threads it drops headings,
-items, code and whole sections. So its choice shows where the content is (the smallest block that holds nearly all of it,
-or `<main>`), and the runs in that area that nothing speaks against are kept as well. The rules were measured on the
-development part of WCXB and checked on its test part and on article-extraction-benchmark; see tests/benchmarks.
+A page is read as a sequence of runs, texts that no block boundary breaks: a paragraph, a heading, a table cell, a list item's
+own line. trafilatura judges first, on a copy in which every run is marked. It is right about articles and too strict about
+documentation, lists, products and threads, where it drops headings, items, code and whole sections. So its choice shows where
+the content is: the smallest block that holds nearly all of it, or `<main>`. Runs in that area that nothing speaks against are
+kept as well. The rules were measured on the development part of WCXB and checked on its test part and on
+article-extraction-benchmark; see tests/benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from ipy_websearch.extract.hints import BOILERPLATE, COMMENTS, DOUBTFUL, NAVIGATION, hints
-from ipy_websearch.extract.runs import Page, Run
-from ipy_websearch.extract.tree import HEADINGS
+from lxml.etree import iterwalk
+
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+# Elements that stand within a line of text; every other one, unknown ones included, begins and ends a block.
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd label mark q ruby rb rt rp s samp small"
+    " span strike strong sub sup time tt u var wbr picture source output meter nobr math mi mo mn mrow".split()
+)
+
+# What the names of elements, their roles, ids and classes say about the text in them.
+_NAVIGATION, _BOILERPLATE, _DOUBTFUL, _COMMENTS, _PAGE_MENU = 1, 2, 4, 8, 16
+_NAVIGATION_TAGS = frozenset({"nav", "footer", "aside", "menu"})
+_NAVIGATION_ROLES = frozenset(
+    {"navigation", "contentinfo", "complementary", "banner", "search", "dialog", "alertdialog", "menu", "menubar", "toolbar"}
+)
+_PARTS = frozenset({"main", "article", "section"})
+_NEVER_HINTED = frozenset({"body", "main", "html", "article"})
+# The words were chosen by the share of content in the text under them on the development part of WCXB: below 10 % for
+# the first set (so that even trafilatura's choice is overruled), below 25 % for the second.
+_HINTS = {
+    _BOILERPLATE: "consent cookie cookies sponsor sponsored sponsors advert adverts advertisement advertising outbrain taboola"
+    " upsell disqus copyright recommend recommended recommendation recommendations newsletter newsletters signup login"
+    " feedback share sharing footer signature print trending byline toolbar social socials navigation navbar topbar pager"
+    " breadcrumb breadcrumbs sort notice avatar legal disclaimer",
+    _DOUBTFUL: "related menu megamenu popular popup dropdown modal overlay nav sidebar author bio carousel button date cta meta"
+    " filter filters rating price pagination paginator subscribe subscription tags respond like likes",
+    _COMMENTS: "comment comments reply replies respond review reviews",
+}
+_HINT_WORDS = {flag: frozenset(words.split()) for flag, words in _HINTS.items()}
+_ADMONITIONS = frozenset("note tip warning caution danger callout admonition important hint".split())
+_WORD = re.compile(r"[a-z]+")
+# Utility classes such as Tailwind's "print:mt-3" and "[&>li]:flex" name conditions, not what an element is.
+_UTILITY = re.compile(r"\S*[:\[]\S*")
+_JOINED = (("sign-up", "signup"), ("log-in", "login"), ("pop-up", "popup"), ("side-bar", "sidebar"), ("sr-only", "notice"))
 
 # One character of CJK Extension B marks each run: letters that no page is written in, but letters, so that trafilatura
 # keeps them, counts them as one character of text and hands them back with the text it selects.
-_FIRST_MARK = 0x20000
-_MARKS = 42_000
+_FIRST_MARK, _MARKS = 0x20000, 42_000
 _BOILERPLATE_SHARE = 0.3  # of the page's text: what holds more is not boilerplate, whatever it is called
+_SMALL_BLOCK = 200  # characters; a block below that can be boilerplate even if it is much of a short page
 _AREA_SHARE = 0.9
 _SMALL_PAGE = 1_500  # characters; below it, what lies outside the area is too little to be told from content
 _PROSE_CHARACTERS = 80  # a run of that length that is not mostly links is a paragraph
@@ -33,66 +68,209 @@ _MOSTLY_LINKED = 0.6
 _WEAK_CHARACTERS, _WEAK_PROSE = 500, 0.3
 _PART_CHARACTERS = 5_000
 _ARTICLE_CHARACTERS, _ARTICLE_PROSE = 1_500, 0.85
-_FORUM_ADDRESS = re.compile(
-    r"/(?:forums?|threads?|topics?|questions|discussions?|showthread|viewtopic|t)[/.?-]"
-    r"|//(?:forums?|discuss(?:ion)?|discourse|boards)\."
-)
 _FORUM_KINDS = frozenset({"discussionforumposting", "qapage"})
 _ARTICLE_KINDS = frozenset({"article", "newsarticle", "blogposting", "techarticle", "report"})
 _SEMANTIC = frozenset("p li h1 h2 h3 h4 h5 h6 pre blockquote td th dt dd code".split())
+_BREAKS = frozenset({"br", "hr", "td", "th"})
 
 
-def choose(root: Any, page: Page, *, url: str, kinds: frozenset[str], heavy: bool = False) -> None:
-    """Set `keep` on the page's runs; `kinds` are the types the page claims in its metadata, in lower case.
+@dataclass(slots=True, eq=False)
+class _Block:
+    """A block element; `size` and `kept` count the characters in it and those of kept runs; -1 is no parent."""
 
-    A `heavy` page is judged without trafilatura, whose time grows faster than the page.
+    element: Any
+    parent: int
+    flags: int = 0
+    size: int = 0
+    kept: int = 0
+
+    @property
+    def tag(self) -> str:
+        return str(self.element.tag)
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One run: the number of its block, its text nodes as (element, is tail), and the share of it that is link text."""
+
+    block: int
+    nodes: list[tuple[Any, bool]]
+    text: str
+    linked: float
+    keep: bool = False
+
+    @property
+    def is_prose(self) -> bool:
+        return len(self.text) >= _PROSE_CHARACTERS and self.linked < _PROSE_LINKED
+
+
+@dataclass(slots=True, eq=False)
+class _Content:
+    """The runs of a body in document order and the blocks they are in; a block's parent always comes before it."""
+
+    body: Any
+    blocks: list[_Block] = field(default_factory=list)
+    runs: list[_Run] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for number, nodes, linked in self._walk():
+            text = " ".join("".join((e.tail if tail else e.text) for e, tail in nodes).split())
+            if text:
+                self.runs.append(_Run(number, nodes, text, min(1.0, linked / len(text))))
+                self.blocks[number].size += len(text)
+        for block in reversed(self.blocks):
+            if block.parent >= 0:
+                self.blocks[block.parent].size += block.size
+        limit = max(_BOILERPLATE_SHARE * self.blocks[0].size, _SMALL_BLOCK)
+        for block in self.blocks:
+            own = _hints(block.element)
+            own &= ~(_BOILERPLATE | _DOUBTFUL) if block.size >= limit else ~0
+            block.flags = own | (self.blocks[block.parent].flags if block.parent >= 0 else 0)
+
+    def _walk(self) -> Iterator[tuple[int, list[tuple[Any, bool]], int]]:
+        """Yield each run as the number of its block, its text nodes, and how many of its characters are links."""
+        open_blocks = [-1]
+        links = linked = 0
+        nodes: list[tuple[Any, bool]] = []
+        for event, element in iterwalk(self.body, events=("start", "end")):
+            starts = event == "start"
+            if element.tag not in INLINE:
+                if nodes:
+                    yield open_blocks[-1], nodes, linked
+                nodes, linked = [], 0
+                if starts:
+                    self.blocks.append(_Block(element, open_blocks[-1]))
+                    open_blocks.append(len(self.blocks) - 1)
+                else:
+                    open_blocks.pop()
+            elif element.tag == "a" and element.get("href"):
+                links += 1 if starts else -1
+            text = element.text if starts else element.tail
+            if text and open_blocks[-1] >= 0:
+                nodes.append((element, not starts))
+                linked += len(text.strip()) if links else 0
+
+    def count_kept(self) -> None:
+        for block in self.blocks:
+            block.kept = 0
+        for run in self.runs:
+            self.blocks[run.block].kept += len(run.text) if run.keep else 0
+        for block in reversed(self.blocks):
+            if block.parent >= 0:
+                self.blocks[block.parent].kept += block.kept
+
+    def inside(self, number: int) -> list[_Run]:
+        """Return the runs in block `number`."""
+        within = [False] * len(self.blocks)
+        for i, block in enumerate(self.blocks):
+            within[i] = i == number or (block.parent >= 0 and within[block.parent])
+        return [run for run in self.runs if within[run.block]]
+
+    def main(self) -> int | None:
+        """Return the number of the largest block marked as the main one, None when no such block holds text."""
+        marked = [i for i, b in enumerate(self.blocks) if (b.tag == "main" or b.element.get("role") == "main") and b.size > 200]
+        return max(marked, key=lambda i: self.blocks[i].size, default=None)
+
+    def smallest_area(self) -> int:
+        """Return the number of the smallest block that holds nearly all the kept text."""
+        area, needed = 0, _AREA_SHARE * self.blocks[0].kept
+        for number, block in enumerate(self.blocks):
+            if block.parent == area and needed and block.kept >= needed:
+                area = number
+        return area
+
+    def drop_unkept(self) -> None:
+        """Take out of the tree everything but the kept runs and the elements around them."""
+        needed = {self.body}
+        for run in self.runs:
+            for element, tail in run.nodes:
+                if not run.keep:
+                    _set_text(element, tail, None)
+                    continue
+                holder = element.getparent() if tail else element
+                while holder is not None and holder not in needed:
+                    needed.add(holder)
+                    holder = holder.getparent()
+        for element in reversed(list(self.body.iterdescendants())):
+            if element not in needed and not (element.tag in _BREAKS and element.getparent() in needed):
+                element.drop_tree()
+
+
+def keep_content(root: Any, *, url: str, kinds: frozenset[str], heavy: bool = False) -> None:
+    """Reduce the body of `root` to its content; a page without any that can be told stays as it is.
+
+    `kinds` are the types that the page claims in its metadata, in lower case. A `heavy` page is judged without trafilatura,
+    whose time grows faster than the page.
     """
-    flags = _inherited_flags(page)
-    if heavy or kinds & _FORUM_KINDS or _FORUM_ADDRESS.search(url):
-        _keep_area(page, flags, _main_block(page) or 0, NAVIGATION | BOILERPLATE | DOUBTFUL)
-        return
-    _judge(root, page.runs, url)
-    page.count_kept()
-    area = _smallest_area(page)
-    size, prose = _strength(page.runs)
-    main = _main_block(page)
-    if size < _PART_CHARACTERS and _widen(page, flags, main):
-        area = main if main is not None else _smallest_area(page)
-    for run in page.runs:
-        run.keep = run.keep and not flags[run.block] & BOILERPLATE
+    content = _Content(root.find("body"))
+    main = content.main()
+    if heavy or kinds & _FORUM_KINDS:
+        _keep_area(content, main or 0, _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL)
+    else:
+        _judge(root, content.runs, url)
+        _correct(content, main, kinds)
+    if any(run.keep for run in content.runs):
+        content.drop_unkept()
+
+
+def _correct(content: _Content, main: int | None, kinds: frozenset[str]) -> None:
+    """Mend trafilatura's choice: less of boilerplate, more of the area that it found."""
+    content.count_kept()
+    area = content.smallest_area()
+    kept = [run for run in content.runs if run.keep]
+    size = sum(len(run.text) for run in kept)
+    prose = sum(len(run.text) for run in kept if run.is_prose) / size if size else 0.0
+    if size < _PART_CHARACTERS and _is_one_of_several(content, main):
+        area = main if main is not None else content.smallest_area()
+    others = [run for run in kept if not _is_chrome(run, content.blocks[run.block].flags)]
+    for run in kept if others else ():
+        run.keep = not _is_chrome(run, content.blocks[run.block].flags)
+    barred = _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL | _COMMENTS
     if size < _WEAK_CHARACTERS or prose < _WEAK_PROSE:
-        whole = area if page.blocks[0].size > _SMALL_PAGE else 0
-        _keep_area(page, flags, whole if main is None else main, NAVIGATION | BOILERPLATE | DOUBTFUL | COMMENTS)
+        whole = area if content.blocks[0].size > _SMALL_PAGE else 0
+        _keep_area(content, whole if main is None else main, barred)
     else:
         article = bool(kinds & _ARTICLE_KINDS) or (size > _ARTICLE_CHARACTERS and prose > _ARTICLE_PROSE)
-        _keep_area(page, flags, area, NAVIGATION | BOILERPLATE | DOUBTFUL | COMMENTS, strict=article)
+        _keep_area(content, area, barred, strict=article)
         if article:
-            _drop_dangling_headings(page)
+            _drop_dangling_headings(content)
 
 
-def _widen(page: Page, flags: list[int], main: int | None) -> bool:
+def _is_chrome(run: _Run, flags: int) -> bool:
+    """Return whether a run is a menu, a banner or the like, whatever trafilatura says."""
+    return bool(flags & (_BOILERPLATE | _PAGE_MENU)) or (flags & _DOUBTFUL > 0 and run.linked > _MOSTLY_LINKED)
+
+
+def _is_one_of_several(content: _Content, main: int | None) -> bool:
     """Return whether trafilatura took less than half of the prose in the main part; without one, keep that prose.
 
     It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
     """
-    inside = page.within(main or 0)
-    prose = [r for r in page.runs if inside[r.block] and not flags[r.block] and _is_prose(r)]
-    kept = sum(len(run.text) for run in prose if run.keep)
-    if 2 * kept >= sum(len(run.text) for run in prose):
+    prose = [run for run in content.inside(main or 0) if run.is_prose and not content.blocks[run.block].flags]
+    if 2 * sum(len(run.text) for run in prose if run.keep) >= sum(len(run.text) for run in prose):
         return False
     if main is None:
         for run in prose:
             run.keep = True
-        page.count_kept()
+        content.count_kept()
     return True
 
 
-def _drop_dangling_headings(page: Page) -> None:
+def _keep_area(content: _Content, area: int, barred: int, *, strict: bool = False) -> None:
+    """Keep also the runs in block `area` that no flag in `barred` speaks against; `strict` takes marked-up text alone."""
+    said = {run.text for run in content.runs if run.keep and run.is_prose}
+    for run in content.inside(area):
+        block = content.blocks[run.block]
+        if not run.keep and not block.flags & barred and block.tag != "figcaption" and run.text not in said:
+            run.keep = not strict or (block.tag in _SEMANTIC and run.linked < _MOSTLY_LINKED)
+
+
+def _drop_dangling_headings(content: _Content) -> None:
     """Drop headings that nothing follows: "Related stories" at an article's end, linked titles of other articles."""
-    kept = [(run, page.blocks[run.block].tag) for run in page.runs if run.keep]
     text_follows = False
     level_of_next = "h0"  # the highest heading since the last text, from the end of the page backwards
-    for run, tag in reversed(kept):
+    for run in reversed([run for run in content.runs if run.keep]):
+        tag = content.blocks[run.block].tag
         if tag not in HEADINGS:
             text_follows, level_of_next = True, "h9"
         elif level_of_next <= tag and (run.linked > 0.5 or not text_follows):
@@ -101,94 +279,69 @@ def _drop_dangling_headings(page: Page) -> None:
             level_of_next = tag
 
 
-def _keep_area(page: Page, flags: list[int], area: int, barred: int, *, strict: bool = False) -> None:
-    """Keep also the runs in block `area` that no flag in `barred` speaks against; `strict` takes marked-up text alone."""
-    inside = page.within(area)
-    said = {run.text for run in page.runs if run.keep and _is_prose(run)}
-    for run in page.runs:
-        tag = page.blocks[run.block].tag
-        if run.keep or not inside[run.block] or flags[run.block] & barred or tag == "figcaption" or run.text in said:
-            continue
-        run.keep = not strict or (tag in _SEMANTIC and run.linked < _MOSTLY_LINKED)
+def _hints(element: Any) -> int:
+    """Return the flags that fit `element` itself (not what it is in)."""
+    tag, role = element.tag, element.get("role")
+    names = f"{_own_id(element)} {element.get('class') or ''}"
+    if tag == "aside" and (role == "note" or not _ADMONITIONS.isdisjoint(_WORD.findall(names.lower()))):
+        return 0
+    flags = 0
+    if tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES or tag == "header":
+        of_page = all(holder.tag not in _PARTS and holder.get("role") != "main" for holder in element.iterancestors())
+        with_title = tag == "header" and next(element.iter("h1"), None) is not None
+        flags = (0 if tag == "header" else _NAVIGATION) | (_PAGE_MENU if of_page and not with_title else 0)
+    return flags if len(names) == 1 or tag in _NEVER_HINTED else flags | _named(names[:1000])
 
 
-def _inherited_flags(page: Page) -> list[int]:
-    """Return for each block the hints on it and on what it is in; names do not count on a block that is much of the page."""
-    limit = _BOILERPLATE_SHARE * page.blocks[0].size
-    flags: list[int] = []
-    for block in page.blocks:
-        own = hints(block.element)
-        if block.size >= limit:
-            own &= ~(BOILERPLATE | DOUBTFUL)
-        flags.append(own | (flags[block.parent] if block.parent >= 0 else 0))
-    return flags
+def _own_id(element: Any) -> str:
+    """Return the id of `element`, "" when it repeats a heading: "cookies" is then the subject of a section, not its role."""
+    name = element.get("id") or ""
+    if not name or element.tag in HEADINGS:
+        return ""
+    if not _named(name[:1000]):
+        return name
+    heading = next(element.iter(*HEADINGS), None)
+    title = "".join(heading.itertext()).lower() if heading is not None else ""
+    return "" if title and all(word in title for word in _WORD.findall(name.lower()) if len(word) > 1) else name
 
 
-def _main_block(page: Page) -> int | None:
-    """Return the number of the largest block marked as the main one, None when no such block holds text."""
-    mains = [i for i, b in enumerate(page.blocks) if (b.tag == "main" or b.element.get("role") == "main") and b.size > 200]
-    return max(mains, key=lambda i: page.blocks[i].size, default=None)
+@lru_cache(maxsize=4096)
+def _named(names: str) -> int:
+    names = _UTILITY.sub(" ", names.lower())
+    for written, joined in _JOINED:
+        names = names.replace(written, joined)
+    words = set(_WORD.findall(names))
+    return sum(flag for flag, hinting in _HINT_WORDS.items() if not words.isdisjoint(hinting))
 
 
-def _smallest_area(page: Page) -> int:
-    """Return the number of the smallest block that holds nearly all the kept text."""
-    area, needed = 0, _AREA_SHARE * page.blocks[0].kept
-    for number, block in enumerate(page.blocks):
-        if block.parent == area and needed and block.kept >= needed:
-            area = number
-    return area
-
-
-def _strength(runs: list[Run]) -> tuple[int, float]:
-    """Return how many characters are kept, and which share of them is prose: long runs that are not links."""
-    kept = [run for run in runs if run.keep]
-    size = sum(len(run.text) for run in kept)
-    return size, sum(len(run.text) for run in kept if _is_prose(run)) / size if size else 0.0
-
-
-def _is_prose(run: Run) -> bool:
-    return len(run.text) >= _PROSE_CHARACTERS and run.linked < _PROSE_LINKED
-
-
-def _judge(root: Any, runs: list[Run], url: str) -> None:
+def _judge(root: Any, runs: list[_Run], url: str) -> None:
     """Set `keep` on the runs that trafilatura takes for content."""
     import trafilatura
 
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    marked = runs[:_MARKS]
-    for number, run in enumerate(marked):
-        _mark(run, chr(_FIRST_MARK + number))
+    marked: list[tuple[Any, bool, str]] = []
+    for number, run in enumerate(runs[:_MARKS]):
+        element, is_tail = next((e, t) for e, t in run.nodes if (e.tail if t else e.text).strip())
+        text = element.tail if is_tail else element.text
+        bare = text.lstrip()
+        _set_text(element, is_tail, text[: len(text) - len(bare)] + chr(_FIRST_MARK + number) + bare)
+        marked.append((element, is_tail, text))
+    copy = deepcopy(root)
+    for element, is_tail, text in marked:
+        _set_text(element, is_tail, text)
     text = ""
     try:
-        document = trafilatura.bare_extraction(deepcopy(root), url=url, include_comments=False)
+        document = trafilatura.bare_extraction(copy, url=url, include_comments=False)
         if document is not None and document.body is not None:
             text = "".join(document.body.itertext())
     except Exception:  # a page that breaks trafilatura is judged by its marked-up area alone
         logging.getLogger(__name__).debug("trafilatura failed", exc_info=True)
     found = {ord(c) - _FIRST_MARK for c in text if _FIRST_MARK <= ord(c) < _FIRST_MARK + _MARKS}
-    for number, run in enumerate(marked):
-        _unmark(run, chr(_FIRST_MARK + number))
+    for number, run in enumerate(runs):
         run.keep = number in found
 
 
-def _mark(run: Run, mark: str) -> None:
-    for element, is_tail in run.nodes:
-        text = element.tail if is_tail else element.text
-        bare = text.lstrip()
-        if bare:
-            _set(element, is_tail, text[: len(text) - len(bare)] + mark + bare)
-            return
-
-
-def _unmark(run: Run, mark: str) -> None:
-    for element, is_tail in run.nodes:
-        text = element.tail if is_tail else element.text
-        if text and mark in text:
-            _set(element, is_tail, text.replace(mark, "", 1))
-            return
-
-
-def _set(element: Any, is_tail: bool, text: str) -> None:
+def _set_text(element: Any, is_tail: bool, text: str | None) -> None:
     if is_tail:
         element.tail = text
     else:

@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ipy_websearch.extract.tree import length
+from lxml import etree
 
-EMPTY_CHARACTERS = 250
 _ENOUGH_CHARACTERS = 400
 _MAX_JSON = 3_000_000
 _MAX_VALUES = 200_000
@@ -25,10 +24,8 @@ _MARKUP = re.compile(r"<(?:p|div|h[1-6]|ul|ol|table|blockquote|pre)\b", re.IGNOR
 
 def embedded_content(root: Any) -> str | None:
     """Return HTML for the page's body out of its noscript parts or its JSON, or None when neither holds enough."""
-    parts = [e for e in root.iter("noscript") if length(e) > _ENOUGH_CHARACTERS]
+    parts = [e for e in root.iter("noscript") if len(e.text_content().strip()) > _ENOUGH_CHARACTERS]
     if parts:
-        from lxml import etree
-
         return "".join(etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in parts).replace(
             "noscript", "div"
         )

@@ -1,82 +1,84 @@
-"""Bodies that are not HTML: what they are, and the text ones as Markdown.
+"""Bodies that are not HTML: what they are, their charset, and the text ones as Markdown.
 
-What a body is, its first bytes decide where they are unmistakable, then the Content-Type, then its look. Whatever is not
-text is refused with a message that says what it is.
+The first bytes decide what a body is where they are unmistakable, then the Content-Type, then its look. What is not text is
+refused with a message that says what it is. This module is light to import: the parent process needs `Extracted`.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from ipy_websearch.errors import FetchError
-from ipy_websearch.extract.extracted import Extracted
-from ipy_websearch.extract.plaintext import web_links
-from ipy_websearch.text import visible
+from ipy_websearch.text import plain, visible
 
-_MAGIC = (
-    (b"%PDF-", "application/pdf"), (b"\x89PNG\r\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"),
-    (b"RIFF", "image/webp or another RIFF file"), (b"PK\x03\x04", "application/zip"), (b"\x1f\x8b", "application/gzip"),
-    (b"7z\xbc\xaf", "application/x-7z-compressed"), (b"Rar!", "application/vnd.rar"), (b"\x7fELF", "application/x-elf"),
-    (b"MZ\x90", "application/x-msdownload"), (b"OggS", "audio/ogg"), (b"ID3", "audio/mpeg"), (b"fLaC", "audio/flac"),
-    (b"\x00\x00\x01\x00", "image/x-icon"), (b"wOF", "font/woff"), (b"BZh", "application/x-bzip2"),
-    (b"SQLite format 3\x00", "application/vnd.sqlite3"), (b"\x28\xb5\x2f\xfd", "application/zstd"),
-    (b"\xd0\xcf\x11\xe0", "application/x-ole-storage"), (b"PAR1", "application/vnd.apache.parquet"),
-)  # fmt: skip
+MAX_LINKS = 5_000
+_MAGIC = {
+    b"%PDF-": "application/pdf", b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif",
+    b"RIFF": "image/webp or another RIFF file", b"PK\x03\x04": "application/zip", b"\x1f\x8b": "application/gzip",
+    b"7z\xbc\xaf": "application/x-7z-compressed", b"Rar!": "application/vnd.rar", b"\x7fELF": "application/x-elf",
+    b"OggS": "audio/ogg", b"ID3": "audio/mpeg", b"SQLite format 3\x00": "application/vnd.sqlite3",
+    b"\x28\xb5\x2f\xfd": "application/zstd", b"PAR1": "application/vnd.apache.parquet",
+}  # fmt: skip
 _HTML = re.compile(r"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|[a-z][a-z0-9]{0,15}[\s>/])", re.IGNORECASE | re.DOTALL)
 _XML = re.compile(r"\s*<(?:\?xml|rss|feed|urlset|sitemapindex)\b")
-_MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+_-]{1,100}")
-_SAYS_NOTHING = frozenset({"application/octet-stream", "binary/octet-stream", "unknown/unknown", "application/unknown"})
 _CODE = {
-    "application/javascript": "js", "text/javascript": "js", "application/x-javascript": "js", "text/css": "css",
-    "application/yaml": "yaml", "application/x-yaml": "yaml", "text/yaml": "yaml", "application/toml": "toml",
-    "application/x-sh": "sh", "text/x-python": "python", "text/x-c": "c", "text/x-shellscript": "sh",
-    "application/sql": "sql", "application/graphql": "graphql", "application/x-tex": "tex", "text/x-java-source": "java",
+    "application/javascript": "js", "text/javascript": "js", "text/css": "css", "application/yaml": "yaml", "text/yaml": "yaml",
+    "application/toml": "toml", "application/x-sh": "sh", "text/x-python": "python", "text/x-c": "c", "application/sql": "sql",
+    "text/csv": "csv", "text/tab-separated-values": "tsv",
 }  # fmt: skip
-_PLAIN = frozenset({"application/rtf", "application/x-subrip", "application/pgp-signature", "application/x-httpd-php"})
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]{1,40})", re.IGNORECASE)
+# The WHATWG encoding standard (encoding.spec.whatwg.org, section 4.2, read November 2026) reads these labels so.
+_WIDER = {"latin-1": "windows-1252", "iso-8859-1": "windows-1252", "us-ascii": "windows-1252", "gb2312": "gb18030"}
+_ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
-_PRETTY_CHARACTERS = 1_000_000
-_BINARY_SHARE = 0.05
-_LOOK = 4096
+_FEW, _LOOK, _MAX_ENTRIES = 0.01, 4_096, 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """A page as Markdown, and what it says about itself.
+
+    `markdown` holds the page's own text alone. `published_date` is aware UTC, None when the page does not say. `language` is
+    a BCP 47 tag such as "en-GB", "" when unknown. `links` are the absolute http(s) addresses of the whole page, navigation
+    included, each once, in order. `note` is "" or one line on what was lost, such as "plain text only: …".
+    """
+
+    markdown: str
+    title: str = ""
+    published_date: datetime | None = None
+    language: str = ""
+    links: tuple[str, ...] = ()
+    note: str = ""
 
 
 def kind_of(body: bytes, content_type: str) -> str:
     """Return the media type that `body` really has, in lower case without parameters; "" for binary data of no known type."""
-    for magic, kind in _MAGIC:
+    for magic, kind in _MAGIC.items():
         if body.startswith(magic):
             return kind
     kind = content_type.partition(";")[0].strip().lower()
-    if not _MEDIA_TYPE.fullmatch(kind) or kind in _SAYS_NOTHING:
-        return _looks_like(body)
-    if kind.startswith("application/") and not is_text(kind) and _looks_like(body):
-        return "text/plain"  # a type that we do not know, but text all the same
-    return kind
-
-
-def _looks_like(body: bytes) -> str:
+    if kind.startswith(("text/", "image/", "audio/", "video/", "font/")) or kind.endswith(("json", "xml")) or kind in _CODE:
+        return kind
     head = body[:_LOOK].decode("utf-8", "replace").lstrip("\ufeff")
-    if looks_binary(head):
-        return ""
+    if is_binary(head):
+        return kind if kind.startswith("application/") and "octet" not in kind else ""
     if _XML.match(head):
         return "application/xml"
-    if _HTML.match(head):
-        return "text/html"
-    if re.match(r"\s*[\[{]", head) and _json(body[:_PRETTY_CHARACTERS].decode("utf-8", "replace")) is not None:
-        return "application/json"
-    return "text/plain"
+    return "text/html" if _HTML.match(head) else "application/json" if head.lstrip()[:1] in ("[", "{") else "text/plain"
 
 
-def looks_binary(text: str) -> bool:
+def is_binary(text: str) -> bool:
     """Return whether decoded text is no text at all: more than 5 % of its start is control or replacement characters."""
     start = text[:_LOOK]
     odd = sum(c == "\ufffd" or (c < " " and c not in "\t\n\r\f\x1b") or "\x7f" <= c < "\xa0" for c in start)
-    return odd > 3 and odd > _BINARY_SHARE * len(start)
-
-
-def is_text(kind: str) -> bool:
-    """Return whether bodies of this media type can be shown as text."""
-    return kind.startswith("text/") or kind.endswith(("json", "xml", "+yaml")) or kind in _CODE or kind in _PLAIN
+    return odd > 3 and odd > 0.05 * len(start)
 
 
 def refusal(url: str, kind: str, size: int) -> FetchError:
@@ -85,80 +87,96 @@ def refusal(url: str, kind: str, size: int) -> FetchError:
     return FetchError(f"{url} is {kind or 'binary data'}, {amount}; only text pages and PDFs can be read")
 
 
+def decode(body: bytes, content_type: str = "") -> str:
+    """Return the text of `body`; a charset that is wrong, unknown or hostile never raises: the next one in line is tried.
+
+    Order: a byte order mark, the header, the page's own declaration, detection, windows-1252. Bytes that do not fit become
+    U+FFFD; NUL bytes go.
+    """
+    from bs4.dammit import UnicodeDammit
+
+    header = _CHARSET.search(content_type)
+    label = "utf-8" if body.startswith(codecs.BOM_UTF8) else header[1].lower() if header else ""
+    if label in ("utf-8", "utf8") and b"\0" not in body[:_LOOK]:
+        text = body.decode("utf-8-sig", "replace")
+        if text.count("\ufffd") <= _FEW * len(text):  # the right charset, and at most a few broken bytes
+            return text.replace("\0", "")
+    labels = [_WIDER.get(label, label)] if label and not label.startswith("utf") else []
+    return (UnicodeDammit(body, labels, is_html=True).unicode_markup or "").replace("\0", "")
+
+
 def text_markdown(text: str, kind: str, url: str) -> Extracted:
-    """Return a text body that is neither HTML nor XML as Markdown."""
-    text = visible(text.removeprefix("\ufeff"))
+    """Return a text body that is not HTML as Markdown: feeds as entries, JSON, XML and code in a fence, the rest as it is."""
+    if kind.endswith("xml") and (feed := _feed(text, url)) is not None:
+        return feed
+    text, title = visible(text.removeprefix("\ufeff")), ""
     links = web_links(text)
     if kind.endswith("json"):
-        return Extracted(fenced(_pretty(text), "json"), links=links)
-    if kind in ("text/csv", "text/tab-separated-values"):
-        return Extracted(_csv_table(text, "\t" if kind.endswith("values") else ""), links=links)
-    if kind in _CODE:
-        return Extracted(fenced(text, _CODE[kind]), links=links)
-    if "markdown" in kind or url.partition("?")[0].lower().endswith((".md", ".markdown")):
-        text = _without_images(text)
-        title = re.search(r"^# +(.{1,300}?)[ #]*$", text, re.MULTILINE)
-        return Extracted(_ended(text), title=title[1] if title else "", links=links)
-    return Extracted(_ended(text), links=links)
+        try:
+            text = _fenced(json.dumps(json.loads(text), indent=2, ensure_ascii=False), "json")
+        except (ValueError, RecursionError):
+            text = _fenced(text, "json")
+    elif kind.endswith("xml") or kind in _CODE:
+        text = _fenced(text, _CODE.get(kind, "xml"))
+    elif "markdown" in kind or url.partition("?")[0].lower().endswith((".md", ".markdown")):
+        text = _IMAGE.sub(r"\1", text)
+        found = re.search(r"^# +(.{1,300}?)[ #]*$", text, re.MULTILINE)
+        title = found[1] if found else ""
+    return Extracted(text.strip("\n") + "\n" if text.strip() else "", title=title, links=links)
 
 
-def fenced(text: str, language: str) -> str:
-    """Return `text` as a fenced code block that nothing in it can close; "" for an empty one."""
-    if not text.strip():
-        return ""
-    longest = max((len(m[1]) for m in _FENCE.finditer(text)), default=2)
-    fence = "`" * max(3, longest + 1)
-    body = text.strip("\n")
-    return f"{fence}{language}\n{body}\n{fence}\n"
+def web_links(text: str) -> tuple[str, ...]:
+    """Return the http(s) addresses written in `text`, each once, in order, at most `MAX_LINKS`."""
+    addresses = (match[0] for _, match in zip(range(4 * MAX_LINKS), _ADDRESS.finditer(text), strict=False))
+    return tuple(dict.fromkeys(a.rstrip(".,;:!?*_~" if "(" in a else ".,;:!?*_~)") for a in addresses))[:MAX_LINKS]
 
 
-def _ended(text: str) -> str:
-    text = text.strip("\n")
-    return text + "\n" if text.strip() else ""
+def _fenced(text: str, language: str) -> str:
+    """Return `text` as a fenced code block that nothing in it can close."""
+    fence = "`" * max(3, 1 + max((len(match[1]) for match in _FENCE.finditer(text)), default=2))
+    return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"
 
 
-def _json(text: str) -> object | None:
+def _feed(text: str, url: str) -> Extracted | None:
+    """Return the entries of an RSS or Atom feed or a site map; None for other XML."""
+    from lxml import etree
+
+    # No entity is resolved and nothing is loaded: billion laughs and file:// entities stay unexpanded.
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True, huge_tree=False)
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        root = etree.fromstring(text.encode("utf-8", "replace"), parser=parser)
+    except (etree.XMLSyntaxError, ValueError):
         return None
+    entries = dict(pair for _, pair in zip(range(_MAX_ENTRIES), _entries(root, url) if root is not None else (), strict=False))
+    if not entries:
+        return None
+    title = _texts(next((child for child in root if _name(child) == "channel"), root)).get("title", "")
+    parts = [f"# {title}"] if title else []
+    return Extracted("\n\n".join([*parts, *entries.values()]) + "\n", title, links=tuple(filter(None, entries)))
 
 
-def _pretty(text: str) -> str:
-    """Return JSON in lines; what comes in lines already, is huge or is no JSON stays as it is."""
-    if text.count("\n") > 3 or len(text) > _PRETTY_CHARACTERS:
-        return text
-    value = _json(text)
-    try:
-        return text if value is None else json.dumps(value, indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text
+def _entries(root: Any, url: str) -> Iterator[tuple[str, str]]:
+    """Yield address and Markdown of each entry."""
+    from ipy_websearch.extract.metadata import parse_date
+    from ipy_websearch.extract.page import web_address
+
+    for element in root.iter():
+        if _name(element) not in ("item", "entry", "url", "sitemap") or not (texts := _texts(element)):
+            continue
+        hrefs = [c.get("href") for c in element if _name(c) == "link" and c.get("rel", "alternate") == "alternate"]
+        href = next((h for h in (*hrefs, texts.get("link"), texts.get("loc"), texts.get("guid")) if h), None)
+        address = (web_address(href, url) if href else None) or ""
+        title = texts.get("title") or address
+        dates = (parse_date(texts.get(name, "")) for name in ("pubdate", "published", "date", "updated", "lastmod"))
+        day = next((when.date().isoformat() for when in dates if when), "")
+        summary = next((texts[name] for name in ("encoded", "content", "description", "summary") if texts.get(name)), "")
+        yield address, "\n\n".join(filter(None, (f"## [{title}]({address})" if address else f"## {title}", day, summary)))
 
 
-def _without_images(text: str) -> str:
-    """Return Markdown with each image replaced by its text, code blocks left alone."""
-    lines: list[str] = []
-    fence = ""
-    for line in text.split("\n"):
-        mark = _FENCE.match(line)
-        if mark and (not fence or mark[1].startswith(fence)):
-            fence = "" if fence else mark[1]
-        lines.append(line if fence else _IMAGE.sub(r"\1", line))
-    return "\n".join(lines)
+def _name(element: Any) -> str:
+    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
 
 
-def _csv_table(text: str, delimiter: str) -> str:
-    import csv
-
-    head = text[:_LOOK].partition("\n")[0]
-    delimiter = delimiter or max(",;\t|", key=head.count)
-    try:
-        rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if any(row)]
-    except csv.Error:
-        return fenced(text, "csv")
-    width = max(map(len, rows), default=0)
-    if not rows or width < 2 or width * len(rows) > 20 * sum(map(len, rows)):
-        return fenced(text, "csv")
-    cells = [[" ".join(c.split()).replace("|", "\\|") for c in row] + [""] * (width - len(row)) for row in rows]
-    lines = ["| " + " | ".join(row) + " |" for row in cells]
-    return "\n".join([lines[0], "|" + " --- |" * width, *lines[1:]]) + "\n"
+def _texts(element: Any) -> dict[str, str]:
+    """Return the plain text of an element's children by their names."""
+    return {_name(child): plain("".join(child.itertext())) for child in element}

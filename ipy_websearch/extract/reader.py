@@ -1,27 +1,26 @@
 """Reading a page: judged, downloaded, turned into Markdown, kept for a while, and cut to the lines that were asked for.
 
-Invariant: an address is judged before the cache is looked at, so what may not be fetched is not served from an earlier
-time either. Files are never opened: corpus:// and file:// addresses go to the local index, which knows what it holds.
-Reads of the same address that overlap share one download; it is given up when the last of them is cancelled.
+Invariant: an address is judged before the cache is looked at, so what may not be fetched is not served from an earlier time
+either. Files are never opened: corpus:// and file:// addresses go to the local index, which knows what it holds. Reads of the
+same address that overlap share one download; it is given up when the last of them is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
+from ipy_websearch.extract.worker import ExtractionWorker
 from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.results import Page
 from ipy_websearch.text import plain, shorten, visible
 
 if TYPE_CHECKING:
-    from ipy_websearch.extract.html import Mode
-    from ipy_websearch.extract.worker import ExtractionWorker
     from ipy_websearch.http.cache import Cache
     from ipy_websearch.http.download import Download
     from ipy_websearch.http.robots import RobotsFiles
@@ -30,29 +29,16 @@ LocalPage = tuple[str, str, datetime | None]
 """Title, Markdown and date of a page in the local index."""
 
 _LOCAL_SCHEMES = ("corpus:", "file:")
-_CACHE_KIND = "page-1"  # the number goes up whenever extraction gives something else for the same page
+_CACHE_KIND = "page-2"  # the number goes up whenever extraction gives something else for the same page
 _FIELDS = ("final_url", "title", "content", "language", "content_type", "note")
-
-
-_Key: TypeAlias = "tuple[str, Mode]"
-_FlightKey: TypeAlias = "tuple[str, Mode, bool]"
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A download under way, and how many are waiting for it."""
-
-    task: asyncio.Task[Page]
-    waiters: int = 0
 
 
 class PageReader:
     """Reads pages as Markdown.
 
-    `cache` keeps pages for `cache_ttl_s` seconds (None: nothing is kept). `local` gives a page of the local index, None
-    when it has none under that address. `worker` extracts (None: one is started at the first page). `allow` are the
-    private addresses that may be read (None: those in IPY_WEBSEARCH_FETCH_ALLOW at the time of each read). `download` gets
-    the bytes (None: `http.download.download`).
+    `cache` keeps pages for `cache_ttl_s` seconds (None: nothing is kept). `local` gives a page of the local index, None when it
+    has none under that address. `allow` are the private addresses that may be read (None: those in IPY_WEBSEARCH_FETCH_ALLOW at
+    the time of each read). `download` gets the bytes (None: `http.download.download`).
     """
 
     def __init__(
@@ -68,33 +54,24 @@ class PageReader:
         max_bytes: int = 5_000_000,
         download: Callable[..., Awaitable[Download]] | None = None,
     ) -> None:
-        self._download = download
+        self.worker = worker or ExtractionWorker()
         self._cache = cache
         self._user_agent = user_agent
         self._cache_ttl_s = cache_ttl_s
         self._local = local
-        self._worker = worker
         self._allow = allow
-        self._timeout_s = timeout_s
-        self._max_bytes = max_bytes
+        self._limits = {"timeout_s": timeout_s, "max_bytes": max_bytes}
+        self._download = download
         self._robots: RobotsFiles | None = None
-        self._flights: dict[_FlightKey, _Flight] = {}
+        self._in_flight: dict[tuple[str, bool], tuple[asyncio.Task[Page], list[None]]] = {}
 
     async def read(
-        self,
-        url: str,
-        *,
-        offset: int = 1,
-        limit: int | None = None,
-        fresh: bool = False,
-        mode: Mode = "main",
-        bulk: bool = False,
+        self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False, robots: bool = False
     ) -> Page:
         """Return the page, or `limit` lines of its Markdown from line `offset` (from 1) on.
 
         Past the end the content is "" and `lines_read` 0; a limit beyond the end gives all that is left; None means all.
-        `fresh` skips the cache. `mode` is extraction's: "main" keeps what the page is about, "page" all that is visible.
-        `bulk` is for programs that read many pages: what they request, each host's robots.txt has to allow.
+        `fresh` skips the cache. `robots` is for programs that read many pages: each host's robots.txt has to allow it.
 
         Raises:
             ConfigError: `offset` or `limit` is below 1.
@@ -103,15 +80,15 @@ class PageReader:
         """
         if offset < 1 or (limit is not None and limit < 1):
             raise ConfigError(f"offset is {offset} and limit is {limit}; lines are counted from 1 and a limit is 1 or more")
-        if isinstance(url, str) and url.strip().lower().startswith(_LOCAL_SCHEMES):
-            return window(self._from_local(url.strip()), offset, limit)
+        url = url.strip()
+        if url.lower().startswith(_LOCAL_SCHEMES):
+            return window(self._from_local(url), offset, limit)
         allow = self._allow if self._allow is not None else allow_from_environment()
-        target = check_url(url, allow=allow)
-        key = (target.url, mode)
-        page = None if fresh else self._cached(key)
+        target = check_url(url, allow=allow).url
+        page = None if fresh else self._cached(target)
         if page is None:
-            page = await self._shared((*key, bulk), lambda: self._load(key, allow, bulk))
-        return window(replace(page, url=url.strip()), offset, limit)
+            page = await self._shared(target, allow, robots)
+        return window(replace(page, url=url), offset, limit)
 
     def _from_local(self, url: str) -> Page:
         found = self._local(url) if self._local is not None else None
@@ -120,85 +97,81 @@ class PageReader:
                 f"{shown(url)} is not in the local index; only its own pages are read under corpus:// and file://"
             )
         title, markdown, date = found
-        text = _clean(markdown)
+        text = visible(markdown).strip("\n")
         return Page(url, url, plain(title), text, 0, 0, published_date=date, content_type="text/markdown")
 
-    async def _shared(self, key: _FlightKey, load: Callable[[], Coroutine[Any, Any, Page]]) -> Page:
-        """Return what one `load` gives to all who wait for the same key."""
-        flights = self._flights
-        flight = flights.get(key)
-        if flight is None:
-            flight = flights[key] = _Flight(asyncio.create_task(load()))
-            flight.task.add_done_callback(_look_at)
-        flight.waiters += 1
+    async def _shared(self, url: str, allow: frozenset[str], robots: bool) -> Page:
+        """Return the page that one download gives to all who wait for it."""
+        key = (url, robots)
+        if key not in self._in_flight:
+            self._in_flight[key] = (asyncio.create_task(self._load(url, allow, robots)), [])
+        task, waiting = self._in_flight[key]
+        waiting.append(None)
         try:
-            await asyncio.wait([flight.task])  # not awaited itself: one reader who is cancelled must not stop the others
-            return flight.task.result()
+            await asyncio.wait([task])  # not awaited itself: one reader who is cancelled must not stop the others
+            return task.result()
         finally:
-            flight.waiters -= 1
-            if flight.task.done() or flight.waiters == 0:
-                flight.task.cancel()
-                if flights.get(key) is flight:
-                    del flights[key]
+            waiting.pop()
+            if task.done() or not waiting:
+                task.cancel()
+                self._in_flight.pop(key, None)
 
-    async def _load(self, key: _Key, allow: frozenset[str], bulk: bool) -> Page:
-        url, mode = key
-        worker = self._extraction()
-        worker.warm()
-        got = await (self._get_in_bulk(url, allow) if bulk else self._get(url, allow))
+    async def _load(self, url: str, allow: frozenset[str], robots: bool) -> Page:
+        self.worker.warm()
+        got = await self._get(url, allow, robots)
         content_type = f"{got.content_type}; charset={got.charset}" if got.charset else got.content_type
         try:
-            extracted = await worker.extract(got.body, url=got.final_url, content_type=content_type, mode=mode)
+            extracted = await self.worker.extract(got.body, url=got.final_url, content_type=content_type)
         except FetchError as exc:
             raise FetchError(f"Failed to parse HTML: {exc}") from exc
         page = Page(
             url=url,
             final_url=got.final_url,
             title=shorten(plain(extracted.title), 300),
-            content=_clean(extracted.markdown),
+            content=visible(extracted.markdown).strip("\n"),
             lines_read=0,
             total_lines=0,
             published_date=extracted.published_date,
             language=extracted.language,
             content_type=got.content_type,
             note=extracted.note,
-            links=tuple(extracted.links),
+            links=extracted.links,
             fetched_at=datetime.now(UTC),
         )
         if self._cache is not None and self._cache_ttl_s > 0:
-            self._cache.put(_CACHE_KIND, f"{mode} {url}", _to_json(page))
+            date = page.published_date.isoformat() if page.published_date else None
+            entry = {name: getattr(page, name) for name in _FIELDS} | {"links": list(page.links), "published_date": date}
+            self._cache.put(_CACHE_KIND, url, entry)
         return page
 
-    async def _get(self, url: str, allow: frozenset[str], **more: Any) -> Download:
+    async def _get(self, url: str, allow: frozenset[str], robots: bool) -> Download:
         # httpx takes a while to import, and a session that only searches locally never needs it
         from ipy_websearch.http.download import USER_AGENT, download
+        from ipy_websearch.http.robots import RobotsFiles
 
-        agent = self._user_agent or USER_AGENT
-        options = {"allow": allow, "user_agent": agent, "timeout_s": self._timeout_s, "max_bytes": self._max_bytes, **more}
-        return await (self._download or download)(url, **options)
+        agent, get = self._user_agent or USER_AGENT, self._download or download
+        options: dict[str, Any] = {"allow": allow, "user_agent": agent, **self._limits}
+        if not robots:
+            return await get(url, **options)
+        files = self._robots = self._robots or RobotsFiles(user_agent=agent, cache=self._cache, download=self._download)
+        async with files.turn(urlsplit(url).netloc):
+            return await get(url, admit=lambda target: files.admit(target, allow), **options)
 
-    async def _get_in_bulk(self, url: str, allow: frozenset[str]) -> Download:
-        if self._robots is None:
-            from ipy_websearch.http.download import USER_AGENT
-            from ipy_websearch.http.robots import RobotsFiles
-
-            agent = self._user_agent or USER_AGENT
-            self._robots = RobotsFiles(user_agent=agent, cache=self._cache, download=self._download)
-        robots = self._robots
-        async with robots.turn(urlsplit(url).netloc):
-            return await self._get(url, allow, admit=lambda target: robots.admit(target, allow))
-
-    def _extraction(self) -> ExtractionWorker:
-        if self._worker is None:
-            from ipy_websearch.extract.worker import ExtractionWorker
-
-            self._worker = ExtractionWorker()
-        return self._worker
-
-    def _cached(self, key: _Key) -> Page | None:
-        url, mode = key
-        found = self._cache.get(_CACHE_KIND, f"{mode} {url}", self._cache_ttl_s) if self._cache is not None else None
-        return _from_json(url, *found) if found is not None else None
+    def _cached(self, url: str) -> Page | None:
+        """Return the page of a cache entry, None when there is none of ours."""
+        found = self._cache.get(_CACHE_KIND, url, self._cache_ttl_s) if self._cache is not None else None
+        if found is None:
+            return None
+        entry, age_s = found
+        try:
+            fields: dict[str, Any] = {name: str(entry[name]) for name in _FIELDS}
+            date = datetime.fromisoformat(entry["published_date"]) if entry["published_date"] else None
+            links = tuple(map(str, entry["links"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+        when = datetime.now(UTC) - timedelta(seconds=age_s)
+        fields |= {"published_date": date, "links": links, "cached": True, "fetched_at": when}
+        return Page(url=url, lines_read=0, total_lines=0, **fields)
 
 
 def window(page: Page, offset: int, limit: int | None) -> Page:
@@ -206,36 +179,3 @@ def window(page: Page, offset: int, limit: int | None) -> Page:
     lines = page.content.split("\n") if page.content else []
     part = lines[offset - 1 : None if limit is None else offset - 1 + limit]
     return replace(page, content="\n".join(part), lines_read=len(part), total_lines=len(lines))
-
-
-def _look_at(task: asyncio.Task[Page]) -> None:
-    """Take note of a failure that nobody waits for any more, so that asyncio does not report it as forgotten."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _clean(markdown: str) -> str:
-    return visible(markdown).strip("\n")
-
-
-def _to_json(page: Page) -> dict[str, Any]:
-    values: dict[str, Any] = {name: getattr(page, name) for name in _FIELDS}
-    values["links"] = list(page.links)
-    values["published_date"] = page.published_date.isoformat() if page.published_date else None
-    return values
-
-
-def _from_json(url: str, value: Any, age_s: float) -> Page | None:
-    """Return the page of a cache entry, None when the entry is not one of ours."""
-    try:
-        texts = {name: value[name] for name in _FIELDS}
-        date = datetime.fromisoformat(value["published_date"]) if value["published_date"] else None
-        links = tuple(value["links"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    if not all(isinstance(text, str) for text in (*texts.values(), *links)):
-        return None
-    fetched_at = datetime.now(UTC) - timedelta(seconds=age_s)
-    return Page(
-        url=url, lines_read=0, total_lines=0, published_date=date, links=links, cached=True, fetched_at=fetched_at, **texts
-    )

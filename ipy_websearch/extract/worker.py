@@ -1,193 +1,188 @@
-"""Extraction in a process of its own, which can be killed: `ExtractionWorker`.
+"""Extraction in a process of its own, which can be killed: `ExtractionWorker`, and what runs in that process.
 
-A page is hostile input for three large parsers, two of them in C or Rust. They never run in the user's kernel: one process
-is started at the first page, reused, killed when a page takes too long or too much memory, and ended when it has been idle.
-Whatever happens to it, the caller gets a page: where extraction was defeated, the words alone, and a note that says so.
+A page is hostile input for large parsers, some of them in C, so they never run in the user's kernel. One process is started at
+the first page, reused, killed when a page takes too long, limited in memory, and ends when it has been idle. It holds no keys
+and can write no file. A page that defeats it is read once more by a new process, words alone, with a note that says why.
+
+A request is one line of JSON and the body behind it, an answer one line of JSON. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
+import json
+import os
+import subprocess
+import sys
 import threading
 import weakref
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from ipy_websearch.errors import FetchError
-from ipy_websearch.extract.extracted import Extracted
-from ipy_websearch.extract.html import Mode
-from ipy_websearch.extract.process import Defeated, Process
+from ipy_websearch.extract.formats import Extracted
 
-_ABANDONED_S = 1.0
+_START_S = 30.0  # for the first page of a process, which loads the parsers
+# Paths are appended behind the interpreter's own, so that no file of the user's can stand in for a standard module.
+_BOOT = (
+    "import sys, json; sys.path.extend(p for p in json.loads(sys.argv[1]) if p not in sys.path);"
+    "from ipy_websearch.extract.worker import serve; serve(*map(float, sys.argv[2:]))"
+)
+_KEPT_VARIABLES = ("PATH", "SYSTEMROOT", "WINDIR", "TEMP", "TMP", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH")
 
 
 class ExtractionWorker:
-    """Turns fetched bodies into Markdown, one at a time, in a process that is started when first needed.
+    """Turns fetched bodies into Markdown, one at a time; calls from any loop or thread queue up.
 
-    One worker may be used from several event loops and threads; calls queue up. `timeout_s` is the time one page may
-    take, `memory_mb` the memory, `idle_s` how long the process waits for the next page before it ends.
+    `timeout_s` is the time that one page may take, `memory_mb` what the process may allocate on top of its libraries (where the
+    platform limits address space: Linux). The process ends itself after `idle_s` without a page.
     """
 
     def __init__(self, *, timeout_s: float = 10.0, memory_mb: int = 512, idle_s: float = 60.0) -> None:
-        self._desk = _Desk(timeout_s, memory_mb, idle_s)
-        weakref.finalize(self, self._desk.close)
+        self._limits = (timeout_s, memory_mb, idle_s)
+        self._thread = ThreadPoolExecutor(1, "ipy_websearch-extract")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._end: weakref.finalize[Any, Any] | None = None
+        self._answered = False
 
-    async def extract(self, body: bytes | str, *, url: str, content_type: str = "", mode: Mode = "main") -> Extracted:
+    async def extract(self, body: bytes, *, url: str, content_type: str = "") -> Extracted:
         """Return the page as Markdown, or as plain text with a note when it defeated the extractor.
 
         Raises:
-            FetchError: the body is not text (an image, an archive, …); the message says what it is.
+            FetchError: the body is not text (an image, an archive, …), or no process could read it; the message says why.
         """
-        if isinstance(body, str):
-            body, content_type = body.encode("utf-8", "replace"), f"{content_type.partition(';')[0]}; charset=utf-8"
-        job = _Job({"url": url, "content_type": content_type, "mode": mode}, body)
-        self._desk.submit(job)
+        request: dict[str, Any] = {"url": url, "content_type": content_type, "size": len(body)}
+        job = self._thread.submit(self._extract, body, request)
         try:
-            return await asyncio.wrap_future(job.done)
+            return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
-            self._desk.abandon(job)
+            if job.running():  # nobody waits for the page: let it not hold up the next one
+                request["abandoned"] = True
+                self.close()
             raise
 
     def warm(self) -> None:
-        """Start the process now, without waiting for it: a page that is being fetched will not have to."""
-        self._desk.submit(None)
+        """Start the process, without waiting for it: a page that is being fetched will not have to."""
+        self._thread.submit(self._running)
+
+    def close(self) -> None:
+        """End the process. A later call to `extract` starts a new one."""
+        if self._end is not None:
+            self._end()
 
     @property
     def pid(self) -> int | None:
         """The process's id while one is running, else None."""
-        process = self._desk.process
-        return process.pid if process is not None else None
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
 
-    def close(self) -> None:
-        """End the process. A later call to `extract` starts a new one."""
-        self._desk.close()
+    def _extract(self, body: bytes, request: dict[str, Any]) -> Extracted:
+        answer = self._ask(request, body)
+        if "defeated" in answer and "abandoned" not in request:
+            answer = self._ask({**request, "plain": answer["defeated"]}, body)
+        if "page" not in answer:
+            raise FetchError(answer.get("refused") or f"{request['url']} cannot be read: {answer['defeated']}")
+        page = {**answer["page"], "links": tuple(answer["page"]["links"])}
+        date = page.pop("published_date")
+        return Extracted(**page, published_date=datetime.fromisoformat(date) if date else None)
 
+    def _ask(self, request: dict[str, Any], body: bytes) -> dict[str, Any]:
+        """Return the process's answer; "defeated" says why there is none, and the process is gone."""
+        process, late = self._running(), threading.Event()
+        assert process.stdin is not None and process.stdout is not None
+        timeout_s = self._limits[0] if self._answered else max(self._limits[0], _START_S)
+        timer = threading.Timer(timeout_s, lambda: late.set() or process.kill())  # type: ignore[func-returns-value]
+        timer.start()
+        answer: dict[str, Any]
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n" + body)
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+            self._answered = True
+        except (OSError, ValueError):  # it was killed, or it crashed
+            answer = {"defeated": f"it took longer than {timeout_s:g} s" if late.is_set() else "the extractor crashed"}
+        timer.cancel()
+        if "defeated" in answer:
+            self.close()
+        return answer
 
-@dataclass(slots=True, eq=False)
-class _Job:
-    header: dict[str, Any]
-    body: bytes
-    done: Future[Extracted] = field(default_factory=Future)
-
-
-class _Desk:
-    """The queue before the process, and the thread that serves it; the thread ends with the process."""
-
-    def __init__(self, timeout_s: float, memory_mb: int, idle_s: float) -> None:
-        self._limits: dict[str, Any] = {"timeout_s": timeout_s, "memory_mb": memory_mb, "idle_s": 1.5 * idle_s}
-        self._idle_s = idle_s
-        self._fresh()
-
-    def _fresh(self) -> None:
-        self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[_Job | None | str] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self.process: Process | None = None
-        self._current: _Job | None = None
-
-    def submit(self, job: _Job | None | str) -> None:
-        with self._lock:
-            self._jobs.put(job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="ipy_websearch-extract", daemon=True)
-                self._thread.start()
-
-    def abandon(self, job: _Job) -> None:
-        """Nobody waits for `job` any longer: let it not hold up the next one."""
-        process = self.process
-        if self._current is job and process is not None:
-            process.hurry(_ABANDONED_S)
-
-    def close(self) -> None:
-        with self._lock:
-            thread, process = self._thread, self.process
-            if thread is not None:
-                self._jobs.put("close")
-        if process is not None:
-            process.kill("the session was closed")
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(5.0)
-
-    def _serve(self) -> None:
-        while True:
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self.close()
             try:
-                job = self._jobs.get(timeout=self._idle_s)
-            except queue.Empty:
-                job = "idle"
-            if isinstance(job, str):
-                if self._leave(job):
-                    return
-                continue
-            if job is None:
-                with suppress(Defeated):
-                    self._running()
-            elif job.done.set_running_or_notify_cancel():
-                self._settle(job)
-            job = None
-
-    def _leave(self, why: str) -> bool:
-        """End the process; return whether the thread may end too, which it may not while jobs are waiting."""
-        if self.process is not None:
-            self.process.close()
-            self.process = None
-        with self._lock:
-            if not self._jobs.empty():
-                return False
-            self._thread = None
-            return True
-
-    def _settle(self, job: _Job) -> None:
-        self._current = job
-        try:
-            job.done.set_result(self._page(job))
-        except BaseException as error:
-            job.done.set_exception(error)
-        finally:
-            self._current = None
-
-    def _page(self, job: _Job) -> Extracted:
-        try:
-            header, body = self._ask(job)
-        except Defeated as error:
-            return _fallback(job, str(error))
-        if "refused" in header:
-            raise FetchError(header["refused"])
-        if "page" not in header:
-            return _fallback(job, header.get("defeated", "the extractor gave no answer"))
-        page = header["page"]
-        date = datetime.fromisoformat(page["date"]) if page["date"] else None
-        links = tuple(page["links"])
-        return Extracted(body.decode("utf-8"), page["title"], date, page["language"], links, page["note"])
-
-    def _ask(self, job: _Job) -> tuple[dict[str, Any], bytes]:
-        process = self._running()
-        try:
-            return process.ask(job.header, job.body)
-        except Defeated:
-            self.process = None
-            # A process that had answered before may have ended between two pages: that is not this page's doing.
-            if not process.answered or process.killed:
-                raise
-        return self._running().ask(job.header, job.body)
-
-    def _running(self) -> Process:
-        if self.process is not None and not self.process.alive:
-            self.process.close()
-            self.process = None
-        if self.process is None:
-            self.process = Process(**self._limits)
-        return self.process
+                self._process = _start(*self._limits)
+            except OSError as error:
+                raise FetchError(f"the extraction process cannot be started ({error.strerror})") from None
+            self._end = weakref.finalize(self, _stop, self._process)
+            self._answered = False
+        return self._process
 
 
-def _fallback(job: _Job, why: str) -> Extracted:
-    from ipy_websearch.extract.charset import decode
-    from ipy_websearch.extract.formats import kind_of
-    from ipy_websearch.extract.plaintext import plain_text
+def _start(*limits: float) -> subprocess.Popen[bytes]:
+    home, here = str(Path(__file__).resolve().parents[2]), os.path.realpath(os.curdir)
+    paths = [p for p in sys.path if os.path.isabs(p) and os.path.isdir(p) and os.path.realpath(p) != here and p != home]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _BOOT, json.dumps([*paths, home]), *map(str, limits)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parent,
+        env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+        start_new_session=sys.platform != "win32",  # a Ctrl-C in the terminal is the session's affair
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
 
-    if kind_of(job.body, job.header["content_type"]) == "application/pdf":
-        raise FetchError(f"{job.header['url']} is a PDF that cannot be read: {why}")
-    return plain_text(decode(job.body, job.header["content_type"]), why)
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError, AttributeError):
+            pipe.close()  # type: ignore[union-attr]
+
+
+def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
+    """Answer requests on the standard streams until the parent goes: the extraction process itself."""
+    import faulthandler
+
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    void = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):  # so that no print of a library can break in
+        os.dup2(void, descriptor)
+    _answer({"url": "http://localhost/", "size": 0}, b"<title>t</title><p>A sentence, to be judged.</p>")  # loads the parsers
+    _limit_memory(int(memory_mb * 1024 * 1024))
+    while True:
+        # faulthandler's thread lives in C: it ends the process even while a parser loops and the parent is gone.
+        faulthandler.dump_traceback_later(idle_s, exit=True, file=void)
+        if not (line := source.readline()):
+            return
+        faulthandler.dump_traceback_later(2 * timeout_s + 1, exit=True, file=void)
+        request = json.loads(line)
+        sink.write(json.dumps(_answer(request, source.read(request["size"]))).encode() + b"\n")
+        sink.flush()
+
+
+def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
+    from ipy_websearch.extract.page import extract
+
+    try:
+        page = extract(body, url=request["url"], content_type=request.get("content_type", ""), plain=request.get("plain", ""))
+    except FetchError as error:
+        return {"refused": str(error)}
+    except Exception as error:
+        memory = isinstance(error, MemoryError)
+        return {"defeated": "it took too much memory" if memory else f"the extractor failed with {type(error).__name__}"}
+    fields = {name: getattr(page, name) for name in ("markdown", "title", "language", "links", "note")}
+    return {"page": {**fields, "published_date": page.published_date.isoformat() if page.published_date else None}}
+
+
+def _limit_memory(more: int) -> None:
+    """Allow `more` bytes where the platform can; the process may write no file and dump no core."""
+    with suppress(ImportError, OSError):
+        import resource
+
+        mapped = int(Path("/proc/self/statm").read_bytes().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        for kind, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, mapped + more)):
+            resource.setrlimit(kind, (value, value))

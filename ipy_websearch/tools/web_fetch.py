@@ -77,7 +77,7 @@ def web_fetch_tool(
     async def call(given: WebFetchInput, context: ToolContext) -> ToolOutput:
         try:
             _judge(given.url, context, allowed_domains, blocked_domains)
-            page = await reader.read(given.url, offset=given.offset or 1, limit=given.limit, fresh=fresh, bulk=bulk)
+            page = await reader.read(given.url, offset=given.offset or 1, limit=given.limit, fresh=fresh, robots=bulk)
             if domain_refused(page.final_url, allowed_domains, blocked_domains):
                 raise FetchError(f"it redirects to a domain that was not allowed: {shown(page.final_url)}")
         except WebSearchError as exc:

@@ -1,4 +1,4 @@
-"""What a page says about itself: title, publication date, language, and which kind of page it claims to be."""
+"""What a page says about itself: title, date of publication, language, and the kinds of page it claims to be."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ipy_websearch.text import plain
@@ -20,13 +21,13 @@ _DATE_NAMES = (
 _TITLE_NAMES = ("og:title", "twitter:title", "citation_title", "dc.title", "dcterms.title")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?\s*(?:Z|[+-]\d\d:?\d\d)?)?")
-_SLASHED = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})$|^(\d{4})(\d\d)(\d\d)$")
+_DIGITS = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})$|^(\d{4})(\d\d)(\d\d)$")
 _MAX_JSON = 500_000
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """A page's own claims; `kinds` are its schema.org and Open Graph types in lower case."""
+class Metadata:
+    """A page's own claims; `kinds` are its schema.org and Open Graph types in lower case ("article", "qapage", …)."""
 
     title: str
     published_date: datetime | None
@@ -34,29 +35,24 @@ class About:
     kinds: frozenset[str]
 
 
-def about(root: Any) -> About:
+def metadata(root: Any) -> Metadata:
     """Return what the page says about itself; nothing is guessed from its text."""
-    metas = _metas(root)
-    items = list(_schema_items(root))
-    kinds = {t.lower() for item in items for t in _strings(item.get("@type"))}
-    if "og:type" in metas:
-        kinds.add(metas["og:type"].lower())
-    return About(_title(root, metas), _published(root, metas, items), _language(root, metas), frozenset(kinds))
-
-
-def _metas(root: Any) -> dict[str, str]:
     metas: dict[str, str] = {}
     for meta in root.iter("meta"):
         name = meta.get("property") or meta.get("name") or meta.get("itemprop") or meta.get("http-equiv")
         content = meta.get("content")
         if name and content and content.strip():
             metas.setdefault(name.strip().lower(), content)
-    return metas
+    items = list(_schema_items(root))
+    kinds = {kind.lower() for item in items for kind in _strings(item.get("@type"))}
+    kinds |= {(e.get("itemtype") or "").rpartition("/")[2].lower() for e in root.iter("html", "body", "div", "article", "main")}
+    kinds.add(metas.get("og:type", "").lower())
+    return Metadata(_title(root, metas), _published(root, metas, items), _language(root, metas), frozenset(kinds - {""}))
 
 
 def _title(root: Any, metas: dict[str, str]) -> str:
     named = [metas[name] for name in _TITLE_NAMES if name in metas]
-    elements = [e for tag in ("head/title", ".//title", ".//h1") if (e := root.find(tag)) is not None]
+    elements = [e for path in ("head/title", ".//title", ".//h1") if (e := root.find(path)) is not None]
     texts = [*named, *("".join(e.itertext()) for e in elements)]
     return next((title for text in texts if (title := plain(text[:1000]))), "")
 
@@ -69,48 +65,36 @@ def _language(root: Any, metas: dict[str, str]) -> str:
 
 
 def _published(root: Any, metas: dict[str, str], items: list[dict[str, Any]]) -> datetime | None:
-    said = [s for item in items for s in _strings(item.get("datePublished"))]
+    said = [text for item in items for text in _strings(item.get("datePublished"))]
     said += [metas[name] for name in _DATE_NAMES if name in metas]
     for element in root.iter("time", "span", "abbr"):
-        if element.get("itemprop") == "datePublished" or element.get("pubdate") is not None or _is_published(element):
+        published = element.tag == "time" and "published" in (element.get("class") or "").lower().split()
+        if element.get("itemprop") == "datePublished" or element.get("pubdate") is not None or published:
             said.append(element.get("datetime") or element.get("content") or element.get("title") or "")
     return next((when for text in said if (when := parse_date(text)) is not None), None)
 
 
-def _is_published(element: Any) -> bool:
-    return element.tag == "time" and "published" in (element.get("class") or "").lower().split()
-
-
 def parse_date(text: str) -> datetime | None:
-    """Return the date that `text` says in ISO 8601 or in one of its common variants, as aware UTC, else None.
+    """Return the date that `text` gives in ISO 8601, RFC 2822 or as 2026/3/1 or 20260301, as aware UTC, else None.
 
-    A date without a time is midnight UTC, and so is a time without a zone read as UTC.
+    A date without a time is midnight UTC; a time without a zone is read as UTC.
     """
     text = text.strip()[:40]
     try:
         if match := _ISO.match(text):
             when = datetime.fromisoformat(re.sub(r"\s+(?=[Z+-])", "", match[0]))
-            return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
-        if match := _SLASHED.match(text):
-            year, month, day = (int(g) for g in match.groups() if g)
-            return datetime.combine(date(year, month, day), datetime.min.time(), UTC)
-    except (ValueError, OverflowError):
-        return None
-    return _rfc_date(text)
-
-
-def _rfc_date(text: str) -> datetime | None:
-    from email.utils import parsedate_to_datetime
-
-    try:
-        when = parsedate_to_datetime(text)
+        elif match := _DIGITS.match(text):
+            year, month, day = (int(group) for group in match.groups() if group)
+            when = datetime.combine(date(year, month, day), datetime.min.time())
+        else:
+            when = parsedate_to_datetime(text)
         return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
     except (ValueError, TypeError, OverflowError):
         return None
 
 
 def _schema_items(root: Any) -> Iterator[dict[str, Any]]:
-    """Yield the JSON-LD objects at the top of the page's graphs, the page's own before those nested in them."""
+    """Yield the JSON-LD objects at the top of the page's graphs."""
     for script in root.iter("script"):
         if "ld+json" not in (script.get("type") or "") or not script.text or len(script.text) > _MAX_JSON:
             continue
@@ -120,12 +104,9 @@ def _schema_items(root: Any) -> Iterator[dict[str, Any]]:
             continue
         for item in data if isinstance(data, list) else [data]:
             if isinstance(item, dict):
-                yield item
                 graph = item.get("@graph")
-                yield from (i for i in graph if isinstance(i, dict)) if isinstance(graph, list) else ()
+                yield from (part for part in (item, *(graph if isinstance(graph, list) else ())) if isinstance(part, dict))
 
 
 def _strings(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [v for v in value if isinstance(v, str)] if isinstance(value, list) else []
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]

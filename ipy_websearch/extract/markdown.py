@@ -1,0 +1,205 @@
+"""The kept part of a page as Markdown, by markdownify: CommonMark with GitHub's tables.
+
+`plain_formulas` and `plain_code` put formulas and code into a form that everything after them understands; `markdown` renders.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import markdownify
+from lxml import etree
+
+_LANGUAGE = re.compile(
+    r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+|src-)"
+    r"(?:language-|source-|text-)?([A-Za-z][\w+#.-]{0,30})"
+)
+_NAME = re.compile(r"[A-Za-z][\w+#.-]{0,30}")
+_NO_LANGUAGE = frozenset(
+    "default none text plain plaintext highlight notranslate source hljs copyable wrapper nohighlight unknown code block"
+    " sourcecode".split()
+)
+_LINE_NUMBERS = frozenset(
+    "linenos lineno linenodiv linenumber line-number line-numbers gutter blob-num ln-num hljs-ln-numbers"
+    " react-code-line-number".split()
+)
+_LINES = ("div", "li", "p", "tr")
+_NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
+_TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
+_CELL_CHARACTERS = 800
+_MAX_SPAN = 50
+_STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
+_BALANCED = re.compile(r"[^()]*+(?:\([^()]*+\)[^()]*+)*+")
+_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
+_SUPERSCRIPT = str.maketrans("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ")
+_SUBSCRIPT = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
+
+
+def plain_formulas(body: Any) -> None:
+    """Replace formulas by the TeX source that MathML carries, as `$…$`."""
+    for formula in list(body.iter("math")):
+        notes = [note for note in formula.iter("annotation") if note.get("encoding") == "application/x-tex"]
+        source = " ".join(("".join(notes[0].itertext()) if notes else formula.get("alttext") or "").split())
+        holder = formula.getparent()
+        alone = len(holder) == 1 and not (holder.text or "").strip() and not (formula.tail or "").strip()
+        if source and alone and holder.tag == "span":
+            holder.attrib.pop("style", None)  # Wikipedia hides the formula and shows an image of it; KaTeX shows a second form
+            twin = holder.getnext()
+            if twin is not None and twin.get("aria-hidden") == "true":
+                twin.drop_tree()
+        if source:
+            formula.tail = f"${source}$" + (formula.tail or "")
+            formula.drop_tree()
+
+
+def plain_code(body: Any) -> None:
+    """Reduce each code block to `<pre class="language-x">` with its text; line numbers go, line breaks stay."""
+    for element in list(body.iter("td", "span", "div", "pre", "a")):
+        numbered = not _LINE_NUMBERS.isdisjoint((element.get("class") or "").lower().split())
+        if numbered and not "".join(element.itertext()).strip("0123456789 \t\n\r.:|"):
+            element.drop_tree()
+    for pre in list(body.iter("pre")):
+        if next(pre.iterancestors("pre"), None) is not None:
+            continue
+        language = _language(pre)
+        for line_break in pre.iter("br"):
+            line_break.tail = "\n" + (line_break.tail or "")
+        for line in pre.iter(*_LINES):
+            if not "".join(line.itertext()).endswith("\n") and not (line.tail or "").startswith("\n"):
+                line.tail = "\n" + (line.tail or "")
+        text, tail = "".join(pre.itertext()).strip("\n"), pre.tail
+        pre.clear()
+        pre.text, pre.tail = text, tail
+        pre.set("class", f"language-{language}")
+
+
+def _language(pre: Any) -> str:
+    """Return the language that a code block, its `<code>` or one of its next wrappers names, "" when none does."""
+    chain = [*pre.iter("code"), pre]
+    for _, parent in zip(range(4), pre.iterancestors(), strict=False):
+        if len(parent.findall(".//pre")) > 2:
+            break
+        chain.append(parent)
+    for element in chain:
+        names = [element.get("data-lang") or "", element.get("data-language") or ""]
+        names += [match[1].rstrip(";") for match in _LANGUAGE.finditer(element.get("class") or "")]
+        for name in names:
+            if _NAME.fullmatch(name) and name.lower() not in _NO_LANGUAGE and not name.startswith("wrap"):
+                return name.lower()
+    return ""
+
+
+def markdown(body: Any) -> str:
+    """Return `body` as Markdown that ends in a line feed, "" when nothing is in it."""
+    for table in reversed(list(body.iter("table"))):
+        _complete(table) if _holds_data(table) else _unwrap(table)
+    for quote in body.iter("blockquote"):
+        if [child.tag for child in quote] in (["div"], ["ul"], ["ol"]) and not (quote.text or "").strip():
+            quote.tag = "div"  # docutils indents lists with it
+    for inner in list(body.iter("ul", "ol")):
+        parent, before = inner.getparent(), inner.getprevious()
+        if parent is not None and parent.tag in ("ul", "ol") and before is not None and before.tag == "li":
+            before.append(inner)  # a list right in a list belongs to the item before it, as browsers show it
+    text = _CONVERTER.convert(etree.tostring(body, encoding="unicode", method="html")).strip("\n")
+    return text + "\n" if text.strip() else ""
+
+
+def _rows(table: Any) -> list[list[Any]]:
+    """Return the cells of a table's own rows, those of tables within it left out."""
+    rows = (row for row in table.iter("tr") if next(row.iterancestors("table")) is table)
+    return [[cell for cell in row if cell.tag in ("td", "th")] for row in rows]
+
+
+def _holds_data(table: Any) -> bool:
+    """Return whether a table holds rows and columns; a table that merely lays out the page does not."""
+    if table.get("role") in ("presentation", "none") or next(table.iterdescendants(*_NOT_IN_DATA), None) is not None:
+        return False
+    if any("\n" in (pre.text or "").strip() for pre in table.iter("pre")):
+        return False
+    rows = _rows(table)
+    limit = _CELL_CHARACTERS * (5 if next(table.iter("th"), None) is not None else 1)
+    return any(len(row) > 1 for row in rows) and all(sum(map(len, cell.itertext())) <= limit for row in rows for cell in row)
+
+
+def _unwrap(table: Any) -> None:
+    for part in table.iter(*_TABLE_PARTS):
+        part.tag = "div"
+
+
+def _complete(table: Any) -> None:
+    """Put an empty cell wherever a cell from a row above reaches down, so that each value stays in its column."""
+    hanging: dict[int, int] = {}
+    for cells in _rows(table):
+        column = 0
+        for cell in cells:
+            while hanging.get(column, 0) > 0:
+                hanging[column] -= 1
+                column += 1
+                cell.addprevious(etree.Element("td"))
+            across = _span(cell, "colspan")
+            for spanned in range(column, column + across):
+                hanging[spanned] = _span(cell, "rowspan") - 1
+            column += across
+
+
+def _span(cell: Any, name: str) -> int:
+    value = (cell.get(name) or "").strip()
+    return min(_MAX_SPAN, max(1, int(value))) if value.isascii() and value.isdigit() and len(value) < 6 else 1
+
+
+class _Converter(markdownify.MarkdownConverter):
+    """Text that cannot turn into markup, links around blocks, fenced code with its language, definition lists."""
+
+    def escape(self, text: str, parent_tags: Any) -> str:
+        """Return text of the page so that Markdown reads no link, image or HTML into it."""
+        return _STRUCTURE.sub(lambda match: "\\" + match[0], text)
+
+    def convert_a(self, el: Any, text: str, parent_tags: Any) -> str:
+        """Return a link; of a link around a heading and more, the first line is the link."""
+        href, bare = el.get("href"), " ".join(text.split())
+        if not href or not bare or "](" in bare or "_noformat" in parent_tags:
+            return text
+        href = href if _BALANCED.fullmatch(href) else href.replace("(", "%28").replace(")", "%29")
+        if "\n" in text.strip():
+            first, _, rest = text.strip().partition("\n")
+            marks, _, title = first.rpartition("# ")
+            return f"\n\n{marks}{'# ' if marks else ''}[{title}]({href})\n{rest}\n\n"
+        if bare.count("[") != bare.count("]"):
+            bare = re.sub(r"(?<!\\)([\[\]])", r"\\\1", bare)
+        return f"{' ' * text[:1].isspace()}[{bare}]({href}){' ' * text[-1:].isspace()}"
+
+    def convert_pre(self, el: Any, text: str, parent_tags: Any) -> str:
+        """Return a fenced block; the fence is longer than any in the code."""
+        text = el.get_text().strip("\n")
+        if not text.strip():
+            return ""
+        fence = "`" * max(3, 1 + max((len(match[1]) for match in _FENCE.finditer(text)), default=2))
+        return f"\n\n{fence}{''.join(el.get('class') or []).removeprefix('language-')}\n{text}\n{fence}\n\n"
+
+    def convert_dt(self, el: Any, text: str, parent_tags: Any) -> str:
+        """Return the term in bold."""
+        text = " ".join(text.split())
+        return f"\n\n{text if not text or '`' in text or '*' in text else f'**{text}**'}\n"
+
+    def convert_dd(self, el: Any, text: str, parent_tags: Any) -> str:
+        """Return the meaning of the term before it; a long one is not indented, so that its blocks stay what they are."""
+        text = text.strip()
+        return f"\n{text}\n\n" if "\n" in text else f": {text}\n" if text else ""
+
+    def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
+        """Return a cell; `tr` adds the line's first bar."""
+        return f" {' '.join(text.split()).replace('|', chr(92) + '|')} |" + " |" * (_span(el, "colspan") - 1)
+
+    convert_th = convert_td
+
+    def convert_sup(self, el: Any, text: str, parent_tags: Any) -> str:
+        """Return raised digits, so that 10 to the power of 6 does not become 106."""
+        return text.translate(_SUPERSCRIPT) if all(ord(c) in _SUPERSCRIPT for c in text) else text
+
+    def convert_sub(self, el: Any, text: str, parent_tags: Any) -> str:
+        """Return lowered digits."""
+        return text.translate(_SUBSCRIPT) if all(ord(c) in _SUBSCRIPT for c in text) else text
+
+
+_CONVERTER = _Converter(heading_style="ATX", bullets="-", autolinks=False, table_infer_header=True, bs4_options="lxml")
