@@ -39,7 +39,7 @@ class Pages:
     reads: list[dict[str, Any]] = field(default_factory=list)
 
     async def read(
-        self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False, bulk: bool = False
+        self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False, robots: bool = False
     ) -> Page:
         """Return the lines of the page."""
         self.reads.append({"url": url, "offset": offset, "limit": limit, "fresh": fresh})

@@ -57,7 +57,7 @@ _HIDDEN = re.compile(
     r"display:none|visibility:hidden|font-size:0(?![.\d])|opacity:0(?!\.?[1-9])|(?:left|top|text-indent):-\d{3,}"
 )
 _HIDING = etree.XPath(".//*[@style or @hidden or @popover]")
-_MOST_OF_THE_PAGE = 0.6
+_MOST_OF_THE_PAGE, _TOO_SHORT = 0.6, 800  # share and characters: short pages are what smuggled instructions are tried on
 _EMPTY_CHARACTERS = 250
 _COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
@@ -180,6 +180,9 @@ def clean(root: Any, url: str) -> tuple[str, ...]:
     """Take out scripts, images and what is hidden, make links absolute; return the http(s) links, each once, in order."""
     links = _absolute_links(root, url)
     body = root.find("body")
+    for element in body.iter():  # what is not visible could neither be set again, nor should it be read
+        element.text = visible(element.text) if element.text else None
+        element.tail = visible(element.tail) if element.tail else None
     for element in list(body.iter(*_NEVER_CONTENT)):
         if element.tag == "input" and element.get("type") == "checkbox":
             element.tail = f"[{' ' if element.get('checked') is None else 'x'}] {(element.tail or '').lstrip()}"
@@ -202,7 +205,7 @@ def _drop_hidden(body: Any) -> None:
         hidden = element.get("hidden") is not None or element.get("popover") is not None or _HIDDEN.search(style)
         # A tab that a reader can open, or a part that React streams hidden and moves into place by script.
         shown_later = element.get("role") in ("tabpanel", "region") or (element.get("id") or "").startswith("S:")
-        if hidden and not shown_later and _length(element) <= _MOST_OF_THE_PAGE * total:
+        if hidden and not shown_later and _length(element) <= max(_MOST_OF_THE_PAGE * total, _TOO_SHORT):
             element.drop_tree()
 
 

@@ -26,10 +26,11 @@ from ipy_websearch.errors import FetchError
 from ipy_websearch.extract.formats import Extracted
 
 _START_S = 30.0  # for the first page of a process, which loads the parsers
-# Paths are appended behind the interpreter's own, so that no file of the user's can stand in for a standard module.
+# Paths go behind the standard library's, so that no file of the user's can stand in for one of its modules.
 _BOOT = (
-    "import sys, json; sys.path.extend(p for p in json.loads(sys.argv[1]) if p not in sys.path);"
-    "from ipy_websearch.extract.worker import serve; serve(*map(float, sys.argv[2:]))"
+    "import sys, json; at = next((n for n, p in enumerate(sys.path) if 'site-packages' in p), len(sys.path));"
+    "sys.path[at:at] = json.loads(sys.argv[1]); from ipy_websearch.extract.worker import serve;"
+    "serve(*map(float, sys.argv[2:]))"
 )
 _KEPT_VARIABLES = ("PATH", "SYSTEMROOT", "WINDIR", "TEMP", "TMP", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH")
 
@@ -70,13 +71,15 @@ class ExtractionWorker:
 
     def close(self) -> None:
         """End the process. A later call to `extract` starts a new one."""
-        if self._end is not None:
-            self._end()
+        end, self._end, self._process = self._end, None, None
+        if end is not None:
+            end()
 
     @property
     def pid(self) -> int | None:
         """The process's id while one is running, else None."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
 
     def _extract(self, body: bytes, request: dict[str, Any]) -> Extracted:
         answer = self._ask(request, body)
@@ -109,22 +112,23 @@ class ExtractionWorker:
         return answer
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+        process = self._process
+        if process is None or process.poll() is not None:
             self.close()
             try:
-                self._process = _start(*self._limits)
+                self._process = process = _start(*self._limits)
             except OSError as error:
                 raise FetchError(f"the extraction process cannot be started ({error.strerror})") from None
-            self._end = weakref.finalize(self, _stop, self._process)
+            self._end = weakref.finalize(self, _stop, process)
             self._answered = False
-        return self._process
+        return process
 
 
 def _start(*limits: float) -> subprocess.Popen[bytes]:
     home, here = str(Path(__file__).resolve().parents[2]), os.path.realpath(os.curdir)
     paths = [p for p in sys.path if os.path.isabs(p) and os.path.isdir(p) and os.path.realpath(p) != here and p != home]
     return subprocess.Popen(
-        [sys.executable, "-I", "-c", _BOOT, json.dumps([*paths, home]), *map(str, limits)],
+        [sys.executable, "-I", "-c", _BOOT, json.dumps([home, *paths]), *map(str, limits)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -158,7 +162,7 @@ def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
         faulthandler.dump_traceback_later(idle_s, exit=True, file=void)
         if not (line := source.readline()):
             return
-        faulthandler.dump_traceback_later(2 * timeout_s + 1, exit=True, file=void)
+        faulthandler.dump_traceback_later(2 * timeout_s + _START_S, exit=True, file=void)
         request = json.loads(line)
         sink.write(json.dumps(_answer(request, source.read(request["size"]))).encode() + b"\n")
         sink.flush()

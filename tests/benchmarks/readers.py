@@ -27,9 +27,9 @@ def readers() -> dict[str, Reader]:
 
 
 def _ours() -> Reader:
-    from ipy_websearch.extract.html import extract, warm
+    from ipy_websearch.extract.page import extract
 
-    warm()
+    extract(b"<title>t</title><p>A sentence, to be judged.</p>", url="http://localhost/")  # loads the parsers
     return lambda body, url: extract(body, url=url, content_type="text/html; charset=utf-8").markdown
 
 

@@ -1,0 +1,199 @@
+"""Reading pages: lines, cache, shared downloads, local pages, robots.txt, and hostile text."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
+from ipy_websearch.extract.reader import PageReader, window
+from ipy_websearch.extract.worker import ExtractionWorker
+from ipy_websearch.http.cache import Cache
+from ipy_websearch.results import Page
+from tests.fakes.extractor import Extractor
+from tests.fakes.raw_http import RawServer, answer, html
+
+pytestmark = pytest.mark.anyio
+
+DATE = datetime(2026, 3, 1, tzinfo=UTC)
+INJECTIONS = Path(__file__).parents[1] / "data" / "injections.jsonl"
+
+
+def reader(server: RawServer, extractor: Any = None, **options: Any) -> PageReader:
+    """Return a reader that may read from the server."""
+    return PageReader(user_agent="test/1", worker=extractor or Extractor(), allow=server.allow, **options)
+
+
+@pytest.fixture
+def worker() -> Iterator[ExtractionWorker]:
+    """Give a worker and close it."""
+    made = ExtractionWorker()
+    yield made
+    made.close()
+
+
+async def test_a_page_is_read_with_all_that_is_known_about_it() -> None:
+    extractor = Extractor()
+    async with RawServer({}) as server:
+        server.answers = {"/a": answer(status="302 Found", Location="/b"), "/b": html("# One\n\ntw\u200bo\x1b[31m\n")}
+        page = await reader(server, extractor).read(f" {server.base}/a#x")
+    assert (page.content, page.lines_read, page.total_lines) == ("# One\n\ntwo", 3, 3)
+    assert (page.url, page.final_url) == (f"{server.base}/a#x", f"{server.base}/b")
+    assert (page.title, page.published_date, page.language) == ("A title", DATE, "en")
+    assert (page.links, page.note, page.content_type) == (("https://example.com/next",), "a note", "text/html")
+    assert not page.cached and page.fetched_at is not None
+    assert extractor.seen == [{"url": f"{server.base}/b", "content_type": "text/html; charset=utf-8"}]
+    assert "user-agent: test/1" in server.requests[0].lower()
+
+
+async def test_offset_and_limit_count_lines_from_one() -> None:
+    """Past the end gives nothing, beyond the end all that is left; below one is an error before anything is fetched."""
+    async with RawServer(html("l1\nl2\nl3")) as server:
+        read = reader(server, cache=Cache(None)).read
+        for window_ in ({"offset": 0}, {"limit": 0}):
+            with pytest.raises(ConfigError, match="counted from 1"):
+                await read(server.base, **window_)
+        assert server.connections == 0
+        seen = [await read(server.base, offset=offset, limit=limit) for offset, limit in ((1, None), (2, 1), (3, 9), (4, 3))]
+    assert [(page.content, page.lines_read) for page in seen] == [("l1\nl2\nl3", 3), ("l2", 1), ("l3", 1), ("", 0)]
+
+
+@given(st.lists(st.text(alphabet="ab \u2028\x0c", max_size=5), max_size=12), st.integers(1, 15), st.integers(1, 15))
+def test_windows_put_together_are_the_page(lines: list[str], start: int, size: int) -> None:
+    """Reading on from `offset + lines_read` leaves out nothing and repeats nothing."""
+    page = Page("u", "u", "t", "\n".join(lines), 0, 0)
+    offset, found = start, []
+    while (part := window(page, offset, size)).lines_read:
+        found += part.content.split("\n")
+        offset += part.lines_read
+    assert found == (page.content.split("\n")[start - 1 :] if page.content else [])
+
+
+async def test_the_cache_serves_a_page_again_and_says_how_old_it_is() -> None:
+    """For `cache_ttl_s`; `fresh` goes to the web."""
+    now = [1_000_000.0]
+    async with RawServer(html("text")) as server:
+        pages = reader(server, cache=Cache(None, clock=lambda: now[0]), cache_ttl_s=900)
+        first = await pages.read(server.base)
+        now[0] += 600
+        again = await pages.read(f"{server.base}/#part")
+        assert len(server.requests) == 1 and again.cached and again.url.endswith("#part")
+        assert again.fetched_at is not None and 590 < (datetime.now(UTC) - again.fetched_at).total_seconds() < 660
+        same = ("content", "title", "final_url", "published_date", "language", "links", "note", "total_lines")
+        assert [getattr(again, name) for name in same] == [getattr(first, name) for name in same]
+        await pages.read(server.base, fresh=True)
+        now[0] += 901
+        assert not (await pages.read(server.base)).cached and len(server.requests) == 3
+
+
+async def test_the_cache_does_not_serve_what_may_not_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment is read at each read: an address that was allowed once is refused when it no longer is."""
+    async with RawServer(html("text")) as server:
+        pages = PageReader(cache=Cache(None), worker=Extractor())  # type: ignore[arg-type]
+        monkeypatch.setenv("IPY_WEBSEARCH_FETCH_ALLOW", server.key)
+        assert (await pages.read(server.base)).content == "text"
+        monkeypatch.delenv("IPY_WEBSEARCH_FETCH_ALLOW")
+        with pytest.raises(BlockedAddressError, match=rf'IPY_WEBSEARCH_FETCH_ALLOW="{server.key}"'):
+            await pages.read(server.base)
+
+
+async def test_errors_are_said_and_not_kept() -> None:
+    async with RawServer({}) as server:
+        pages = reader(server, cache=Cache(None))
+        with pytest.raises(FetchError, match="404 Not Found"):
+            await pages.read(server.base)
+        server.answers = html("now")
+        assert (await pages.read(server.base)).content == "now"
+        with pytest.raises(FetchError, match="^Failed to parse HTML: it is an archive$"):
+            await reader(server, Extractor(error=FetchError("it is an archive"))).read(server.base)
+
+
+async def test_reads_of_one_page_that_overlap_share_one_download() -> None:
+    """Also when one of them is cancelled."""
+    going = asyncio.Event()
+
+    async def slowly(request: str, writer: asyncio.StreamWriter) -> None:
+        await going.wait()
+        writer.write(html("text", Connection="close"))
+        await writer.drain()
+
+    async with RawServer(slowly) as server:
+        pages = reader(server)
+        tasks = [asyncio.create_task(pages.read(f"{server.base}/ok#{i}")) for i in range(4)]
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        tasks[0].cancel()
+        await asyncio.sleep(0)
+        going.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(results[0], asyncio.CancelledError)
+        assert [r.content for r in results[1:] if isinstance(r, Page)] == ["text"] * 3 and len(server.requests) == 1
+
+
+async def test_a_download_that_nobody_waits_for_is_given_up() -> None:
+    left = asyncio.Event()
+
+    async def hang(request: str, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        finally:
+            left.set()
+
+    async with RawServer(hang) as server:
+        pages = reader(server)
+        task = asyncio.create_task(pages.read(server.base))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(left.wait(), 10)
+        server.answers = html("text")
+        assert (await pages.read(server.base)).content == "text"
+
+
+async def test_programs_that_read_many_pages_obey_robots_txt() -> None:
+    async with RawServer({"/robots.txt": answer("User-agent: *\nDisallow: /private\n"), "/open": html("text")}) as server:
+        pages = reader(server)
+        assert (await pages.read(f"{server.base}/open", robots=True)).content == "text"
+        with pytest.raises(FetchError, match=r"robots\.txt"):
+            await pages.read(f"{server.base}/private", robots=True)
+
+
+async def test_local_addresses_come_from_the_index_and_never_from_disk(tmp_path: Path) -> None:
+    """corpus:// and file:// pages have no links; what the index does not have is refused."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    known = {"corpus://planets/mars": ("Mars", "# Mars\n\nRed.\u200b", DATE), "file:///notes.md": ("Notes", "n", None)}
+    pages = PageReader(local=known.get, worker=Extractor())  # type: ignore[arg-type]
+    page = await pages.read(" corpus://planets/mars", offset=3)
+    assert (page.title, page.content, page.lines_read, page.total_lines) == ("Mars", "Red.", 1, 3)
+    assert page.published_date == DATE and page.final_url == "corpus://planets/mars" and not page.links
+    assert (await pages.read("file:///notes.md")).content == "n"
+    for url in (secret.as_uri(), "FILE:///etc/passwd", "corpus://planets/vulcan"):
+        with pytest.raises(BlockedAddressError, match="local index"):
+            await pages.read(url)
+
+
+async def test_hostile_pages_keep_what_is_seen_and_lose_what_is_not(worker: ExtractionWorker) -> None:
+    """Each case of data/injections.jsonl through the real extraction: `keep` is in the Markdown, `drop` is not."""
+    cases = [json.loads(line) for line in INJECTIONS.read_text(encoding="utf-8").splitlines()]
+    async with RawServer({f"/{case['id']}": html(case["html"]) for case in cases}) as server:
+        pages = reader(server, worker)
+        for case in cases:
+            page = await pages.read(f"{server.base}/{case['id']}")
+            seen = page.content.replace("\\<", "<").replace("\\[", "[").replace("\\(", "(")
+            assert all(text in seen for text in case["keep"]), (case["id"], page.content)
+            assert not any(text in seen for text in case["drop"]), (case["id"], page.content)
+            assert not any("exfil" in link for link in page.links), case["id"]

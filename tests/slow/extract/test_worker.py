@@ -1,0 +1,208 @@
+"""The extraction process: started when needed, killed when a page is too much for it, never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ipy_websearch.errors import FetchError
+from ipy_websearch.extract.formats import Extracted
+from ipy_websearch.extract.page import extract
+from ipy_websearch.extract.worker import ExtractionWorker
+
+URL = "https://example.org/a/page.html"
+PAGE = (
+    "<html lang=en><title>T</title><main><h1>Rows</h1><p>Some <a href='b.html'>rows</a> — and naïve more.</p></main>".encode()
+)
+LONG = ("<ul>" + "<li><b>item</b></li>" * 70_000 + "</ul>").encode()
+UTF8 = "text/html; charset=utf-8"
+ROOT = str(Path(__file__).parents[3])
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+
+
+@pytest.fixture
+def worker() -> Iterator[ExtractionWorker]:
+    """Give a worker and close it."""
+    made = ExtractionWorker()
+    yield made
+    made.close()
+
+
+def read(worker: ExtractionWorker, body: bytes = PAGE, content_type: str = UTF8) -> Extracted:
+    """Return what the worker makes of `body`, from a loop of its own."""
+    return asyncio.run(worker.extract(body, url=URL, content_type=content_type))
+
+
+def running(pid: int) -> bool:
+    """Return whether a process exists and is no zombie."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return False
+
+
+def soon(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Return whether `condition` becomes true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_worker_gives_what_extract_gives_and_keeps_its_process(worker: ExtractionWorker) -> None:
+    assert worker.pid is None
+    assert read(worker) == extract(PAGE, url=URL, content_type=UTF8)
+    pid = worker.pid
+    with pytest.raises(FetchError, match="is image/png, 5 kB; only text"):
+        read(worker, b"\x89PNG\r\n\x1a\n" + bytes(5000), "text/html")
+    assert worker.pid == pid and pid != os.getpid()
+
+
+def test_a_page_that_takes_too_long_gives_its_words_and_the_next_page_works() -> None:
+    worker = ExtractionWorker(timeout_s=0.3)
+    try:
+        read(worker)
+        first = worker.pid
+        got = read(worker, LONG)
+        assert got.note == "plain text only: it took longer than 0.3 s"
+        assert got.markdown.count("item") == 70_000
+        assert worker.pid != first and read(worker).markdown.startswith("# Rows")
+    finally:
+        worker.close()
+
+
+@linux
+def test_a_page_that_takes_too_much_memory_gives_its_words() -> None:
+    worker = ExtractionWorker(memory_mb=60, timeout_s=60)
+    try:
+        got = read(worker, LONG)
+        assert got.note.startswith("plain text only: ") and got.markdown.count("item") == 70_000
+        assert read(worker).markdown.startswith("# Rows")
+    finally:
+        worker.close()
+
+
+def test_a_process_that_died_between_two_pages_is_replaced_unnoticed(worker: ExtractionWorker) -> None:
+    read(worker)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    assert soon(lambda: worker.pid is None)
+    assert read(worker).note == ""
+
+
+def test_two_loops_and_many_calls_share_one_process(worker: ExtractionWorker) -> None:
+    results: list[Extracted] = []
+
+    async def several(name: str) -> None:
+        pages = (worker.extract(f"<p>{name} page {i} here".encode(), url=URL) for i in range(10))
+        results.extend(await asyncio.gather(*pages))
+
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(several(n))) for n in ("first", "second")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    texts = sorted(page.markdown for page in results)
+    assert texts == sorted(f"{name} page {i} here\n" for name in ("first", "second") for i in range(10))
+
+
+def test_a_cancelled_page_holds_nobody_up_and_harms_no_other(worker: ExtractionWorker) -> None:
+    """The page at work is killed; one that only waits for its turn is dropped from the queue."""
+
+    async def cancelled() -> Extracted:
+        await worker.extract(PAGE, url=URL)
+        long = asyncio.ensure_future(worker.extract(LONG, url=URL))
+        other = asyncio.ensure_future(worker.extract(PAGE, url=URL, content_type=UTF8))
+        waiting = asyncio.ensure_future(worker.extract(PAGE, url=URL))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        long.cancel()
+        assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(long, waiting, return_exceptions=True))
+        return await other
+
+    assert asyncio.run(cancelled()).note == ""
+
+
+@linux
+def test_an_idle_process_ends_and_the_next_page_starts_a_new_one() -> None:
+    worker = ExtractionWorker(idle_s=0.2)
+    try:
+        read(worker)
+        assert soon(lambda: worker.pid is None)
+        assert read(worker).markdown.startswith("# Rows")
+    finally:
+        worker.close()
+
+
+@linux
+def test_a_forgotten_worker_takes_its_process_with_it() -> None:
+    worker = ExtractionWorker()
+    read(worker)
+    pid = worker.pid
+    assert pid is not None
+    del worker
+    gc.collect()
+    assert soon(lambda: not running(pid))
+
+
+@linux
+def test_the_process_ends_when_its_parent_is_killed() -> None:
+    code = (
+        "import asyncio, time; from ipy_websearch.extract.worker import ExtractionWorker; w = ExtractionWorker();"
+        "asyncio.run(w.extract(b'<p>x', url='https://e.org')); print(w.pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert running(pid)
+        parent.kill()
+    assert soon(lambda: not running(pid))
+
+
+def test_files_in_the_working_folder_are_not_run(worker: ExtractionWorker, tmp_path: Path) -> None:
+    """A notebook beside a json.py of the user's own is nothing special."""
+    for name in ("json.py", "lxml.py", "trafilatura.py", "sitecustomize.py", "ipy_websearch.py"):
+        (tmp_path / name).write_text("open('was_run', 'a').write(__name__)\nraise SystemExit('shadowed')\n")
+    sys.path[:0] = ["", str(tmp_path)]
+    try:
+        assert read(worker).markdown.startswith("# Rows")
+    finally:
+        del sys.path[:2]
+    assert not (tmp_path / "was_run").exists()
+
+
+@linux
+def test_the_process_knows_no_keys_and_can_write_no_file(worker: ExtractionWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
+    read(worker)
+    assert b"secret" not in Path(f"/proc/{worker.pid}/environ").read_bytes()
+    assert "Max file size             0                    0" in Path(f"/proc/{worker.pid}/limits").read_text()
+    assert os.readlink(f"/proc/{worker.pid}/fd/0") == os.devnull
+
+
+def test_the_parent_needs_none_of_the_heavy_libraries() -> None:
+    """Importing the reader imports no parser, no pandas, no SDK."""
+    code = (
+        "import sys; import ipy_websearch.extract.reader;"
+        "print([m for m in ('lxml', 'bs4', 'trafilatura', 'pandas', 'anthropic', 'IPython', 'httpx') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_a_process_that_cannot_be_started_is_said(worker: ExtractionWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with pytest.raises(FetchError, match="cannot be started"):
+        read(worker)
