@@ -1,44 +1,41 @@
-"""The DataFrames that the package hands out. The only floor-0 module that imports pandas; import it inside functions.
+"""The DataFrames that the package returns. Import this module inside functions: it imports pandas.
 
-`SearchFrame` is a DataFrame that remembers which search it came from: `head`, filters and `sort_values` keep the type
-and the memory, `df[["title"]]` and friends fall back to a plain view of the columns that are left. Every frame made here is a
-`WebFrame`: shown in a notebook, amounts of dollars in it do not become formulas.
+`WebFrame` is a DataFrame of texts from the web, which shows itself so that JupyterLab makes no formulas of amounts in dollars.
+What pandas makes from one (`head`, filters, columns, `groupby`) is one as well; another library's DataFrame is not touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
-from ipy_websearch.errors import ConfigError
 from ipy_websearch.text import visible
 
 if TYPE_CHECKING:
-    from ipy_websearch.results import Answer, SearchResults
+    from ipy_websearch.results import SearchResults
 
-SEARCH_COLUMNS = ("title", "url", "description", "published_date", "extra_snippets", "score")
+Frame = TypeVar("Frame", bound="WebFrame")
 
 
 class WebFrame(pd.DataFrame):
-    """A DataFrame with texts from outside: two amounts of dollars in it do not become a formula. Pickled, it is a plain one."""
+    """A DataFrame of texts from the web. A pickle of it is a plain DataFrame, which needs no package of ours."""
 
     @property
-    def _constructor(self) -> type[pd.DataFrame]:
-        return WebFrame
-
-    def __reduce__(self) -> Any:
-        return pd.DataFrame(self).__reduce__()
+    def _constructor(self) -> type[WebFrame]:
+        return type(self)
 
     def _repr_html_(self) -> str | None:
-        """Return pandas' own table, out of MathJax's reach."""
         with pd.option_context("display.html.use_mathjax", False):
             html: str | None = super()._repr_html_()
         return html
+
+    def __reduce__(self) -> Any:
+        return pd.DataFrame(self).__reduce__()
 
 
 class SearchFrame(WebFrame):
@@ -47,35 +44,15 @@ class SearchFrame(WebFrame):
     _metadata = ["search"]
     search: SearchResults | None = None
 
-    @property
-    def _constructor(self) -> type[SearchFrame]:
-        return SearchFrame
-
-
-def search_frame(results: SearchResults) -> SearchFrame:
-    """Return the results as a frame: n rows, RangeIndex, `SEARCH_COLUMNS`."""
-    frame = SearchFrame(
-        {
-            "title": _texts(r.title for r in results),
-            "url": _texts(r.url for r in results),
-            "description": _texts(r.description for r in results),
-            "published_date": utc_series(r.published_date for r in results),
-            "extra_snippets": pd.Series([r.extra_snippets for r in results], dtype="object"),
-            "score": pd.Series([r.score for r in results], dtype="float64"),
-        }
-    )
-    frame.search = results
-    return frame
-
 
 @dataclass(frozen=True, slots=True)
 class CostSummary:
-    """What stands under a table of costs: exact US dollars spent, what is not known, and what caches saved.
+    """The sums under a table of costs: exact US dollars spent, calls without a known price, and savings.
 
-    `unpriced` counts the calls without a known price by the name of their model or engine. `saved_calls_usd` is what
-    answers from the cache would have cost, `saved_prompt_usd` what the models' prompt caches saved. `rows` is the length of
-    the frame that it was made with: a frame of another length is a part, to which the sums do not apply. `cut_off_usd` is what
-    the session's ceilings hold beyond `total_usd`, for requests that were cut off.
+    `unpriced` counts those calls by the name of their model or provider. `saved_calls_usd` is what answers from the cache would
+    have cost, `saved_prompt_usd` what the models' prompt caches saved. `rows` is the length of the frame that it belongs to:
+    a frame of another length is a part of it, to which the sums do not apply. `cut_off_usd` is reserved beyond `total_usd`,
+    for requests that were cut off.
     """
 
     total_usd: Decimal
@@ -93,93 +70,27 @@ class CostFrame(WebFrame):
     _metadata = ["summary"]
     summary: CostSummary | None = None
 
-    @property
-    def _constructor(self) -> type[CostFrame]:
-        return CostFrame
 
-
-def _texts(values: Iterable[str]) -> pd.Series[Any]:
-    """Return texts as a series, without what a terminal would obey or a string column cannot hold (lone surrogates)."""
-    return pd.Series([visible(value) for value in values], dtype="str")
-
-
-def utc_series(dates: Iterable[datetime | None]) -> pd.Series[Any]:
-    """Return the dates as one UTC datetime64 series, missing ones as NaT."""
-    return pd.Series(pd.to_datetime(list(dates), utc=True))
-
-
-def sources_frame(answer: Answer) -> pd.DataFrame:
-    """Return one row for each cited source of the answer: n, title, url, published_date, cited_text (passages joined)."""
-    merged: dict[int, list[Any]] = {}
-    for c in answer.citations:
-        row = merged.setdefault(c.n, [c.title, c.url, c.published_date, []])
-        if c.cited_text and c.cited_text not in row[3]:
-            row[3].append(c.cited_text)
-    numbers = sorted(merged)
-    return WebFrame(
-        {
-            "n": pd.Series(numbers, dtype="int64"),
-            "title": _texts(merged[n][0] for n in numbers),
-            "url": _texts(merged[n][1] for n in numbers),
-            "published_date": utc_series(merged[n][2] for n in numbers),
-            "cited_text": _texts(" … ".join(merged[n][3]) for n in numbers),
-        }
-    )
-
-
-def usd(value: Decimal | None) -> float:
-    """Return dollars as a float for a column; an unknown price is NaN, never 0."""
-    return float("nan") if value is None else float(value)
-
-
-def steps_frame(answer: Answer) -> pd.DataFrame:
-    """Return one row for each step of the answer, in order."""
-    steps = answer.trace
-    return WebFrame(
-        {
-            "n": pd.Series([s.n for s in steps], dtype="int64"),
-            "kind": pd.Series([s.kind for s in steps], dtype="str"),
-            "name": _texts(s.name for s in steps),
-            "detail": _texts(s.detail for s in steps),
-            "milliseconds": pd.Series([s.milliseconds for s in steps], dtype="float64"),
-            "input_tokens": pd.Series([s.usage.input_tokens for s in steps], dtype="int64"),
-            "output_tokens": pd.Series([s.usage.output_tokens for s in steps], dtype="int64"),
-            "cache_read_tokens": pd.Series([s.usage.cache_read_tokens for s in steps], dtype="int64"),
-            "cache_write_tokens": pd.Series(
-                [s.usage.cache_write_5m_tokens + s.usage.cache_write_1h_tokens for s in steps], dtype="int64"
-            ),
-            "cost_usd": pd.Series([usd(s.cost_usd) for s in steps], dtype="float64"),
-            "is_error": pd.Series([s.is_error for s in steps], dtype="bool"),
-        }
-    )
+def frame_of(kind: type[Frame], columns: Mapping[str, tuple[str | type, Iterable[Any]]]) -> Frame:
+    """Return a frame with a RangeIndex; each column is (type, values), the type one of `series`."""
+    return kind({name: series(values, of) for name, (of, values) in columns.items()})
 
 
 NULLABLE = {str: "string", int: "Int64", float: "Float64", bool: "boolean", date: "datetime64[s]", list: "object"}
-"""The nullable dtype of each Python type that a column may be asked for in."""
+"""The nullable dtype of each Python type that a user may ask a column for."""
 
 
-def typed_series(values: Iterable[Any], kind: type) -> pd.Series[Any]:
-    """Return the values as a series of the nullable dtype for `kind`, None as missing."""
+def series(values: Iterable[Any], of: str | type) -> pd.Series[Any]:
+    """Return values as a series.
+
+    `of` is "text" (from the web, without control characters), "utc" (datetimes, None is NaT), another dtype, or a Python type
+    of `NULLABLE`, in whose dtype None is missing.
+    """
     items = list(values)
-    if kind is date:
+    if of == "text":
+        return pd.Series([visible(item) for item in items], dtype="str")
+    if of == "utc":
+        return pd.Series(pd.to_datetime(items, utc=True))
+    if of is date:
         return pd.Series(pd.to_datetime(items, errors="coerce")).astype("datetime64[s]")
-    return pd.Series(items, dtype=NULLABLE.get(kind, "object"))
-
-
-def rows_frame(answer: Answer) -> pd.DataFrame:
-    """Return the rows of a structured answer; see `Answer.to_frame`."""
-    if answer.rows is None and answer.columns is not None:
-        raise ConfigError("this answer has no table: the model gave no rows (its words are in .text); ask again")
-    if answer.rows is None or answer.columns is None:
-        raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
-    rows = answer.rows
-    return WebFrame(
-        {name: typed_series((_shown(row.get(name)) for row in rows), kind) for name, kind in answer.columns.items()}
-    )
-
-
-def _shown(value: Any) -> Any:
-    """Return a cell of a structured answer without what a terminal would obey: a frame shows its texts as they are."""
-    if isinstance(value, str):
-        return visible(value)
-    return [_shown(item) for item in value] if isinstance(value, list) else value
+    return pd.Series(items, dtype=NULLABLE.get(of, "object") if isinstance(of, type) else of)

@@ -1,18 +1,20 @@
-"""What the package hands out: search results, pages, panels, citations and answers. Frozen values without HTML.
+"""The values that the package returns: search results, pages, panels, citations and answers. Frozen, and without HTML.
 
-How a value looks in a notebook is registered by `display` when the extension is loaded; here are only the data.
+How a value looks in a notebook is registered by `display` when the extension is loaded.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ipy_websearch.packing import Attic, Packed, as_yaml
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.text import visible
 from ipy_websearch.usage import Charge, LimitName, Usage
 
@@ -21,14 +23,13 @@ if TYPE_CHECKING:
 
     from ipy_websearch.frames import SearchFrame
 
-
-UNPACKED_PANELS = 50
-"""How many of the newest panels of a session are kept as they are: people look at what they have just asked."""
+PANEL_BYTES = 16_000_000
+"""Memory for a session's panels, compressed: some 50 to 100 MB of answers. The oldest leave first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """One hit. Text is plain; `published_date` is an aware UTC datetime or None; `score` is the engine's own or None."""
+    """One hit. Text is plain; `published_date` is an aware UTC datetime or None; `score` is the provider's own or None."""
 
     title: str
     url: str
@@ -40,21 +41,20 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An engine that was asked before the one that answered, and why it did not (`status`: HTTP, None: no answer)."""
+    """A provider that was asked before the one that answered, and why it did not (`status`: HTTP, None: no answer)."""
 
     provider: str
     error: str
     status: int | None = None
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class SearchResults(Sequence[SearchResult]):
-    """The hits of one search, best first, with what is known about it.
+    """The hits of one search, best first.
 
-    `provider` answered; `attempts` are the engines that did not. `cost_usd` is what this search cost (0 when cached or
-    free, None when the price is unknown), failed attempts that were billed included. `extra` holds what an engine
-    gives beyond hits (Brave's rich data under "rich"), `raw` its whole answer for the panel. `body` is that answer as it is
-    kept: the bytes of its JSON text, or a structure that was put together here.
+    `provider` answered; `attempts` are the providers that did not. `cost_usd` is what this search cost (0 when cached or
+    free, None when the price is unknown), failed attempts that were billed included. `extra` holds what a provider
+    gives beyond hits (Brave's rich data under "rich"). `body` is its whole answer: the bytes of its JSON text, or a structure.
 
     >>> SearchResults((SearchResult("Mars", "https://example.org/mars"),), query="mars", provider="local").to_frame().shape
     (1, 6)
@@ -71,35 +71,9 @@ class SearchResults(Sequence[SearchResult]):
     notices: tuple[str, ...] = ()
     body: Any = field(default=None, repr=False, compare=False)
 
-    def __init__(
-        self,
-        results: tuple[SearchResult, ...],
-        query: str,
-        provider: str,
-        cost_usd: Decimal | None = Decimal(0),
-        cached: bool = False,
-        extra: Mapping[str, Any] | None = None,
-        attempts: tuple[Attempt, ...] = (),
-        charges: tuple[Charge, ...] = (),
-        notices: tuple[str, ...] = (),
-        raw: Any = None,
-        body: Any = None,
-    ) -> None:
-        put = object.__setattr__
-        put(self, "results", results)
-        put(self, "query", query)
-        put(self, "provider", provider)
-        put(self, "cost_usd", cost_usd)
-        put(self, "cached", cached)
-        put(self, "extra", {} if extra is None else extra)
-        put(self, "attempts", attempts)
-        put(self, "charges", charges)
-        put(self, "notices", notices)
-        put(self, "body", raw if body is None else body)
-
     @property
     def raw(self) -> Any:
-        """The engine's whole answer, read anew each time: a parsed one takes ten times the memory of its text."""
+        """The provider's whole answer, parsed anew each time: a parsed one takes ten times the memory of its text."""
         return json.loads(self.body) if isinstance(self.body, bytes) else self.body
 
     def __len__(self) -> int:
@@ -118,9 +92,19 @@ class SearchResults(Sequence[SearchResult]):
     def to_frame(self) -> SearchFrame:
         """Return a DataFrame: n rows, RangeIndex, columns title, url, description, published_date (UTC
         datetime64, missing is NaT), extra_snippets (tuples) and score (float, missing is NaN)."""
-        from ipy_websearch.frames import search_frame
+        from ipy_websearch.frames import SearchFrame, frame_of
 
-        return search_frame(self)
+        columns: dict[str, tuple[str | type, Any]] = {
+            "title": ("text", (r.title for r in self)),
+            "url": ("text", (r.url for r in self)),
+            "description": ("text", (r.description for r in self)),
+            "published_date": ("utc", (r.published_date for r in self)),
+            "extra_snippets": ("object", (r.extra_snippets for r in self)),
+            "score": ("float64", (r.score for r in self)),
+        }
+        frame = frame_of(SearchFrame, columns)
+        frame.search = self
+        return frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +112,7 @@ class Page:
     """A page as Markdown, or the lines of it that were asked for.
 
     `total_lines` counts the whole Markdown, `lines_read` the lines in `content` (0 past the end). `url` is the address
-    that was asked, `final_url` the one that answered. `note` says what the reader should know ("plain text only: …").
+    that was asked for, `final_url` the one that answered. `note` is a remark for the reader ("plain text only: …").
     """
 
     url: str
@@ -150,7 +134,7 @@ class Page:
 class Panel:
     """The whole output of one tool call, kept in the session under an id P1, P2, …; nothing in it is cut.
 
-    `source` is the output, or a `Packed` one.
+    `source` is the output, or its JSON text compressed by zlib (bytes).
     """
 
     id: str
@@ -162,29 +146,42 @@ class Panel:
 
     @property
     def data(self) -> Any:
-        """The output as it is: Markdown text, or a structure of plain JSON."""
-        return self.source.value if isinstance(self.source, Packed) else self.source
+        """The output: Markdown text, or a structure of plain JSON. It is parsed anew each time."""
+        return json.loads(zlib.decompress(self.source)) if isinstance(self.source, bytes) else self.source
 
     @property
     def content(self) -> str:
-        """The output as text: Markdown as it came, structures as YAML (keys in their order, no line cut)."""
+        """The output as text: Markdown unchanged, structures as YAML (keys in their order, no line cut)."""
         data = self.data
-        return data if isinstance(data, str) else as_yaml(data)
+        if isinstance(data, str):
+            return data
+        import yaml
+
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        try:
+            return str(yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=2**31 - 1))
+        except (yaml.YAMLError, RecursionError, UnicodeError):  # half a character, or hundreds of nested lists
+            return json.dumps(data, default=str)
 
 
-class PanelShelf:
-    """Numbers panels in the order in which they are added: P1, P2, … Only the newest stay in memory."""
+class Panels:
+    """The panels of a session, numbered P1, P2, … in the order in which they are added, in `max_bytes` of memory."""
 
-    def __init__(self) -> None:
-        self._panels: dict[str, Panel] = {}
-        self._attic = Attic()
+    def __init__(self, max_bytes: int = PANEL_BYTES) -> None:
+        self._panels: OrderedDict[str, Panel] = OrderedDict()
+        self._added = 0
+        self._bytes = 0
+        self._max_bytes = max_bytes
 
     def add(self, title: str, kind: Literal["yaml", "markdown"], data: Any, *, tool: str = "", is_error: bool = False) -> Panel:
         """Keep a new panel and return it with its id; `data` is a text, plain JSON, or the bytes of a JSON text."""
-        panel = Panel(f"P{len(self._panels) + 1}", title, kind, Packed(data), tool, is_error)
+        text = data if isinstance(data, bytes) else json.dumps(data, default=str, skipkeys=True).encode()
+        self._added += 1
+        panel = Panel(f"P{self._added}", title, kind, zlib.compress(text, 1), tool, is_error)
         self._panels[panel.id] = panel
-        if old := self._panels.get(f"P{len(self._panels) - UNPACKED_PANELS}"):
-            old.source.pack(self._attic)
+        self._bytes += len(panel.source)
+        while self._bytes > self._max_bytes and len(self._panels) > 1:
+            self._bytes -= len(self._panels.popitem(last=False)[1].source)
         return panel
 
     def get(self, panel_id: str) -> Panel | None:
@@ -192,7 +189,7 @@ class PanelShelf:
         return self._panels.get(panel_id.strip().upper())
 
     def __iter__(self) -> Iterator[Panel]:
-        return iter(self._panels.values())
+        return iter(list(self._panels.values()))
 
     def __len__(self) -> int:
         return len(self._panels)
@@ -200,7 +197,7 @@ class PanelShelf:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """One passage that the answer rests on: source number `n` (the `[n]` in the text), its page and the words."""
+    """One passage that the answer rests on: source number `n` (the `[n]` in the text), its page and the quoted words."""
 
     n: int
     title: str
@@ -263,17 +260,43 @@ class Answer:
 
     @property
     def sources(self) -> pd.DataFrame:
-        """The cited sources: one row each, columns n, title, url, published_date (UTC) and cited_text."""
-        from ipy_websearch.frames import sources_frame
+        """The cited sources: one row each, columns n, title, url, published_date (UTC) and cited_text (joined by …)."""
+        from ipy_websearch.frames import WebFrame, frame_of
 
-        return sources_frame(self)
+        passages: dict[int, dict[str, None]] = {}
+        for citation in self.citations:
+            passages.setdefault(citation.n, {})[citation.cited_text] = None
+        first = {citation.n: citation for citation in reversed(self.citations)}
+        numbers = sorted(first)
+        columns: dict[str, tuple[str | type, Any]] = {
+            "n": ("int64", numbers),
+            "title": ("text", (first[n].title for n in numbers)),
+            "url": ("text", (first[n].url for n in numbers)),
+            "published_date": ("utc", (first[n].published_date for n in numbers)),
+            "cited_text": ("text", (" … ".join(filter(None, passages[n])) for n in numbers)),
+        }
+        return frame_of(WebFrame, columns)
 
     @property
     def steps(self) -> pd.DataFrame:
-        """The steps in order: n, kind, name, detail, milliseconds, token counts by class, cost_usd, is_error."""
-        from ipy_websearch.frames import steps_frame
+        """The steps in order: n, kind, name, detail, milliseconds, token counts by class, cost_usd (unknown: NaN), is_error."""
+        from ipy_websearch.frames import WebFrame, frame_of
 
-        return steps_frame(self)
+        steps, usages = self.trace, [step.usage for step in self.trace]
+        columns: dict[str, tuple[str | type, Any]] = {
+            "n": ("int64", (s.n for s in steps)),
+            "kind": ("str", (s.kind for s in steps)),
+            "name": ("text", (s.name for s in steps)),
+            "detail": ("text", (s.detail for s in steps)),
+            "milliseconds": ("float64", (s.milliseconds for s in steps)),
+            "input_tokens": ("int64", (u.input_tokens for u in usages)),
+            "output_tokens": ("int64", (u.output_tokens for u in usages)),
+            "cache_read_tokens": ("int64", (u.cache_read_tokens for u in usages)),
+            "cache_write_tokens": ("int64", (u.cache_write_5m_tokens + u.cache_write_1h_tokens for u in usages)),
+            "cost_usd": ("float64", (float("nan") if s.cost_usd is None else float(s.cost_usd) for s in steps)),
+            "is_error": ("bool", (s.is_error for s in steps)),
+        }
+        return frame_of(WebFrame, columns)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the rows of an answer that was asked with `columns=`, with nullable dtypes.
@@ -282,19 +305,22 @@ class Answer:
             ConfigError: the question was asked without `columns=` (`%%ask --table "name, price: float"`), or the model gave no
                 rows.
         """
-        from ipy_websearch.frames import rows_frame
+        from ipy_websearch.frames import WebFrame, frame_of
 
-        return rows_frame(self)
-
-    def to_cell(self) -> None:
-        """Put the answer into the next cell of the notebook, as Markdown with footnotes.
-
-        Raises:
-            ConfigError: the extension is not loaded.
-        """
-        from ipy_websearch.next_cell import write_cell
-
-        write_cell(self)
+        if self.columns is None:
+            raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
+        if self.rows is None:
+            raise ConfigError("this answer has no table: the model gave no rows (its words are in .text); ask again")
+        rows = self.rows
+        columns = {name: (kind, [_visible(row.get(name)) for row in rows]) for name, kind in self.columns.items()}
+        return frame_of(WebFrame, columns)
 
     def __str__(self) -> str:
         return visible(self.text)
+
+
+def _visible(value: Any) -> Any:
+    """Return a cell of a structured answer without control characters."""
+    if isinstance(value, str):
+        return visible(value)
+    return [_visible(item) for item in value] if isinstance(value, list) else value

@@ -44,7 +44,7 @@ from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.providers.goggle_catalogue import resolve
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.purse import CeilingPurse
-from ipy_websearch.results import Answer, Page, PanelShelf, SearchResults
+from ipy_websearch.results import Answer, Page, Panels, SearchResults
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
@@ -85,7 +85,7 @@ class Session:
         self.folder = folder or Path.cwd()
         self.settings = settings or load_settings(self.folder)
         self.keys = Keys(settings_dir(), self.folder / ".env")
-        self.panels = PanelShelf()
+        self.panels = Panels()
         self.answers: list[Answer] = []
         self.recording: Recording | None = None
         self.download: Any = None  # gets a page's bytes in place of `http.download.download`

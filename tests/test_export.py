@@ -129,20 +129,6 @@ def test_a_folder_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
         export([answer()], tmp_path / "no" / "r.md")
 
 
-def test_to_cell_offers_the_answer_as_the_next_cell(shell: Any) -> None:
-    """It shows itself when it is run, and is not run here."""
-    shell.ns["a"] = answer()
-    assert shell.run("a.to_cell()").ok
-    offered = shell.ip.rl_next_input
-    assert offered.startswith("%%markdown\n## How many moons") and "[^1-1]: <https://en.wikipedia.org" in offered
-
-
-def test_to_cell_without_the_extension_says_what_to_do() -> None:
-    """A script has no cells."""
-    with pytest.raises(ConfigError, match="load_ext"):
-        answer().to_cell()
-
-
 @pytest.mark.kernel
 def test_a_notebook_run_from_outside_succeeds_and_fails_properly(tmp_path: Path) -> None:
     """`jupyter execute`: exit code 0 and the outputs in the file; a magic that fails is an error output and not 0."""

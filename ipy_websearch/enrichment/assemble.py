@@ -45,11 +45,11 @@ def _values(column: Column, values: list[Any]) -> Any:
     """Return the values as an array of their nullable dtype."""
     import pandas as pd
 
-    from ipy_websearch.frames import typed_series
+    from ipy_websearch.frames import series
 
     if column.choices:
         return pd.Categorical(values, categories=list(column.choices))
-    return typed_series(values, column.kind).array
+    return series(values, column.kind).array
 
 
 def _costs(place: array[int], outcomes: Sequence[Outcome | None]) -> list[float | None]:

@@ -32,7 +32,7 @@ from ipy_websearch.loop.history import assistant_message, user_message
 from ipy_websearch.loop.limits import Meter, OpenPurse
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import tool_result
-from ipy_websearch.results import PanelShelf
+from ipy_websearch.results import Panels
 from ipy_websearch.tools.addresses import addresses_in
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web_search import UNAVAILABLE
@@ -171,4 +171,4 @@ class Chain:
         search, fetch = self._recipe.search, self._recipe.fetch
         tools = {tool.name: tool for tool in (search, replace(fetch, call=self._fetch) if fetch else None) if tool}
         # The money for the row's searches is reserved already, so this purse lets them pass.
-        return CallRunner(tools, ToolContext(known_urls=set(self._known)), PanelShelf(), OpenPurse(), Meter(limits))
+        return CallRunner(tools, ToolContext(known_urls=set(self._known)), Panels(), OpenPurse(), Meter(limits))

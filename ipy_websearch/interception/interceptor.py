@@ -35,7 +35,7 @@ from ipy_websearch.paid_tools import search_price
 from ipy_websearch.price_file import users_own
 from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.purse import CeilingPurse
-from ipy_websearch.results import PanelShelf
+from ipy_websearch.results import Panels
 from ipy_websearch.session import Session
 from ipy_websearch.tools.base import Tool, ToolContext
 from ipy_websearch.usage import Limits
@@ -152,7 +152,7 @@ class WebSearchInterceptor:
         tools = [replace(t, description=_GONE) if b.max_uses == 0 else t for t, b in zip(tools, bounds.values(), strict=True)]
         known = known_addresses(messages, bounds["fetch"].sources, _NAMES) if "fetch" in bounds else set()
         meter = Meter(Limits(max_searches=_most(bounds.get("search")), timeout_s=TOOLS_TIMEOUT_S))
-        runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), PanelShelf(), purse, meter)
+        runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), Panels(), purse, meter)
         fetch = bounds.get("fetch", Bounds())
         grant = _grant(purse, body, wanted) if purse.bounded else None
         conversation = Conversation(body, wanted, messages, platform, runner, fetch, sources, cited, grant)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.errors import ReplayError, WebSearchError
 from ipy_websearch.events import Event, LimitReached, Notice, ToolFinished
 from ipy_websearch.loop.limits import Meter, Purse
-from ipy_websearch.results import Panel, PanelShelf
+from ipy_websearch.results import Panel, Panels
 from ipy_websearch.text import fold, plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import Charge, LimitName, lost
@@ -58,7 +58,7 @@ class CallRunner:
 
     tools: Mapping[str, Tool]
     context: ToolContext
-    panels: PanelShelf
+    panels: Panels
     purse: Purse
     meter: Meter
     render: Render | None = None

@@ -37,7 +37,7 @@ from ipy_websearch.loop.text import no_answer
 from ipy_websearch.loop.turn import Turn
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.reply import Reply
-from ipy_websearch.results import Answer, Panel, PanelShelf
+from ipy_websearch.results import Answer, Panel, Panels
 from ipy_websearch.tools.base import ToolContext
 from ipy_websearch.usage import LimitName
 
@@ -51,7 +51,7 @@ class AnswerLoop:
 
     client: ModelClient
     job: Job
-    panels: PanelShelf
+    panels: Panels
     purse: Purse = field(default_factory=OpenPurse)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Any] = asyncio.sleep

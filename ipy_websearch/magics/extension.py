@@ -18,7 +18,6 @@ from ipy_websearch.magics.enrich import EnrichMagics
 from ipy_websearch.magics.search import SearchMagics
 from ipy_websearch.magics.trace import TraceMagics
 from ipy_websearch.magics.websearch import WebSearchMagics
-from ipy_websearch.next_cell import use_cell_writer
 from ipy_websearch.settings import load_settings, use_settings
 
 CLASSES = (SearchMagics, AskMagics, EnrichMagics, CostMagics, TraceMagics, WebSearchMagics)
@@ -41,16 +40,9 @@ class Loaded:
         if shell.Completer is not None:
             shell.Completer.custom_matchers.append(self.completion)
         register(shell)
-        use_cell_writer(self.write_cell)
         use_settings(self.settings)
         if (api := sys.modules.get("ipy_websearch.api")) is not None:
             api.take_settings(self.settings)
-
-    def write_cell(self, answer: Any) -> None:
-        """Offer an answer as the next cell, which shows it when it is run; it is not run here."""
-        from ipy_websearch.display.export import answer_cell
-
-        self.shell.set_next_input(f"%%markdown\n{answer_cell(answer)}", replace=False)
 
     def unload(self) -> None:
         """Take everything back; magics that stood under our names come back."""
@@ -67,7 +59,6 @@ class Loaded:
         if self.shell.Completer is not None:
             _remove(self.shell.Completer.custom_matchers, self.completion)
         unregister(self.shell)
-        use_cell_writer(None)
         use_settings(None)
         if (api := sys.modules.get("ipy_websearch.api")) is not None:
             api.stop_recording()

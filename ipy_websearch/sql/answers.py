@@ -36,7 +36,7 @@ from ipy_websearch.paid_tools import search_price
 from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.purse import Ceiling, CeilingPurse
-from ipy_websearch.results import Answer, PanelShelf
+from ipy_websearch.results import Answer, Panels
 from ipy_websearch.session import AskRun, Session, paid_sleep
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.sql.desk import Outcome, Row
@@ -164,7 +164,7 @@ class Asker:
             limits=Limits(max_searches=MAX_SEARCHES, timeout_s=TIMEOUT_S),
             max_tokens=MAX_TOKENS,
         )
-        loop = AnswerLoop(PacedClient(self._client, self._gate), job, PanelShelf(), purse, sleep=paid_sleep(purse))
+        loop = AnswerLoop(PacedClient(self._client, self._gate), job, Panels(), purse, sleep=paid_sleep(purse))
         if tool:
             tool.loop = loop
         run = AskRun(loop, self._booking(row), self._book, purse)

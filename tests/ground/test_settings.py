@@ -1,0 +1,187 @@
+"""Settings: which source wins, and one line for every mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traitlets.config import Config
+
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.settings import PROJECT_SETTINGS, WebSearch, base_url, load_settings
+from tests.fakes.shell import Shell
+
+NAMES = WebSearch.class_trait_names(config=True)
+TABLE = "[tool.ipy_websearch]\n"
+
+
+def project(folder: Path, text: str | bytes) -> None:
+    (folder / "pyproject.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(folder)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_each_source_wins_over_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Default, pyproject.toml in a folder above, environment, ipython_config.py, %config."""
+    assert load_settings(tmp_path).count == 5
+    project(tmp_path, TABLE + "count = 6\nmax_rows = 60")
+    inner = tmp_path / "notebooks" / "deep"
+    inner.mkdir(parents=True)
+    assert (load_settings(inner).count, load_settings(inner).max_rows) == (6, 60)
+    monkeypatch.setenv("IPY_WEBSEARCH_COUNT", "7")
+    assert (load_settings(inner).count, load_settings(inner).max_rows) == (7, 60)
+    shell = Shell(tmp_path, config=Config({"WebSearch": {"count": 8, "provider": "local"}}))
+    try:
+        assert len(shell.run("%search moons of Mars").value) == 8
+        assert shell.run("%config WebSearch.count = 9").ok
+        assert len(shell.run("%search moons of Jupiter").value) == 9
+    finally:
+        shell.close()
+
+
+@pytest.mark.parametrize("name", ["base_url", "anthropic_api_key", *sorted(set(NAMES) - set(PROJECT_SETTINGS))])
+def test_a_project_may_not_choose_where_anything_is_sent_or_what_it_may_cost(tmp_path: Path, name: str) -> None:
+    project(tmp_path, f'{TABLE}{name} = "x"')
+    said = refusal(tmp_path)
+    assert f"may not set {name!r}" in said and "pyproject.toml" in said and "allowed there: count, feedback" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("feedbak = 1", "did you mean 'feedback'"),
+        ("count = 0", "0 is not a value for count, which is an int from 1 to 50"),
+        ("max_steps = 'abc'", "'abc' is not a value for max_steps"),
+        ("count = true", "True is not a value for count"),
+        ("timeout_s = nan", "nan is not a value for timeout_s"),
+        ("timeout_s = -1", "from 0.1 up"),
+        ("feedback = 3", "any of [0, 1, 2]"),
+        ("count = [1]", "[1] is not a value for count"),
+        ("count = 2026-01-01", "is not a value for count"),
+        ("count = ", "cannot be read"),
+        ("count = " + "[" * 5000, "cannot be read"),
+        ("# ü".encode("latin-1"), "cannot be read"),
+        ((TABLE + "count = 3").encode("utf-16"), "cannot be read"),
+        ("[tool.ipy_websearch", "cannot be read"),
+    ],
+)
+def test_a_mistake_in_a_project_file_is_one_line(tmp_path: Path, content: str | bytes, words: str) -> None:
+    project(tmp_path, content if isinstance(content, bytes) and b"\0" in content else TABLE.encode() + _bytes(content))
+    said = refusal(tmp_path)
+    assert words in said and "pyproject.toml" in said
+
+
+def _bytes(content: str | bytes) -> bytes:
+    return content if isinstance(content, bytes) else content.encode()
+
+
+@pytest.mark.parametrize("content", [b"[tool", b"\xff\xfe", b"tool = 3", b"[tool.other]\nx = 1", b"[[tool]]\nx = 1"])
+def test_a_project_file_that_does_not_name_us_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    project(tmp_path, content)
+    assert load_settings(tmp_path).count == 5
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    project(tmp_path, (TABLE + "count = 3").encode("utf-8-sig"))
+    assert load_settings(tmp_path).count == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("MODEL", "claude-opus-5-5", "claude-opus-5-5"),
+        ("FEEDBACK", "2", 2),
+        ("TIMEOUT_S", "12.5", 12.5),
+        ("BUDGET_USD", "0.25", 0.25),
+        ("FULL_TRACEBACKS", "false", False),
+        ("COUNT", "", 5),
+        ("SEARCH_TOOLS", '{"mine": {"provider": "tavily"}}', {"mine": {"provider": "tavily"}}),
+    ],
+)
+def test_the_environment_sets_anything(tmp_path: Path, monkeypatch: Any, name: str, text: str, value: Any) -> None:
+    monkeypatch.setenv(f"IPY_WEBSEARCH_{name}", text)
+    for other in ("HOME", "FETCH_ALLOW", "CONTACT"):  # variables of another purpose
+        monkeypatch.setenv(f"IPY_WEBSEARCH_{other}", "x")
+    assert getattr(load_settings(tmp_path), name.lower()) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("COUNT", "0", "0 is not a value for count, which is an int from 1 to 50"),
+        ("COUNT", "many", "'many' is not a value for count"),
+        ("COUNT", "9" * 6000, "is not a value for count"),
+        ("TIMEOUT_S", "inf", "inf is not a value for timeout_s"),
+        ("BUDGET_USD", "nan", "nan is not a value for budget_usd"),
+        ("DAY_BUDGET_USD", "-1", "-1.0 is not a value for day_budget_usd"),
+        ("FEEDBACK", "loud", "any of [0, 1, 2]"),
+        ("FULL_TRACEBACKS", "perhaps", "not a value for full_tracebacks"),
+        ("PLATFORM", "azure", "not a value for platform"),
+        ("SEARCH_TOOLS", "{", "not a value for search_tools"),
+        ("SEARCH_TOOLS", "(" * 5000, "not a value for search_tools"),
+        ("FEEDBAK", "1", "did you mean IPY_WEBSEARCH_FEEDBACK?"),
+    ],
+)
+def test_a_wrong_variable_is_one_line_at_once(tmp_path: Path, monkeypatch: Any, name: str, text: str, words: str) -> None:
+    monkeypatch.setenv(f"IPY_WEBSEARCH_{name}", text)
+    said = refusal(tmp_path)
+    assert words in said and f"IPY_WEBSEARCH_{name}" in said and len(said) < 400
+
+
+def test_a_wrong_setting_fails_the_load_in_one_line_and_registers_nothing(bare_shell: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("IPY_WEBSEARCH_COUNT", "0")
+    ran = bare_shell.run("%load_ext ipy_websearch")
+    assert isinstance(ran.error, ConfigError) and "IPY_WEBSEARCH_COUNT" in str(ran.error)
+    assert len((ran.stdout + ran.stderr).strip().splitlines()) <= 1
+    assert bare_shell.ip.find_line_magic("search") is None
+    monkeypatch.delenv("IPY_WEBSEARCH_COUNT")
+    assert bare_shell.run("%load_ext ipy_websearch").ok and bare_shell.ip.find_line_magic("search") is not None
+
+
+def test_what_a_project_may_not_set_is_left_out_with_a_line_and_the_extension_loads(bare_shell: Any, tmp_path: Path) -> None:
+    project(tmp_path, TABLE + 'model = "evil"\nmax_rows = 7\ncount = 0\nbase_url = "http://evil.example"')
+    ran = bare_shell.run("%load_ext ipy_websearch")
+    lines = ran.stderr.strip().splitlines()
+    assert ran.ok and len(lines) == 3 and ran.stdout == "" and all(line.startswith("ipy_websearch: ") for line in lines)
+    assert "may not set 'model'" in lines[0] and "use %config WebSearch.model instead (left out)" in lines[0]
+    assert "may not set 'base_url'" in lines[1] and "%config" not in lines[1]
+    assert "0 is not a value for count" in lines[2]
+    values = [bare_shell.run(f"%config WebSearch.{name}").value for name in ("model", "max_rows", "count")]
+    assert values == ["claude-sonnet-5-5", 7, 5]
+
+
+def test_a_wrong_value_in_ipython_config_fails_the_load_in_one_line(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, load=False, config=Config({"WebSearch": {"count": 0}}))
+    try:
+        ran = shell.run("%load_ext ipy_websearch")
+        assert isinstance(ran.error, ConfigError) and "ipython_config.py" in str(ran.error) and "'count'" in str(ran.error)
+    finally:
+        shell.close()
+
+
+def test_config_lists_every_setting_and_suggests_a_name(shell: Any, caplog: pytest.LogCaptureFixture) -> None:
+    before = shell.run("%config WebSearch").stdout
+    assert all(f"WebSearch.{name}" in before for name in NAMES) and "US dollars a question may cost" in before
+    shell.run("%config WebSearch.modl = 'x'")
+    assert "model" in " ".join(caplog.messages) and shell.run("%config WebSearch").stdout == before
+
+
+def test_a_value_that_config_refused_does_not_break_the_next_load(shell: Any) -> None:
+    shell.run("%config WebSearch.max_searches = 3")
+    shell.run('%config WebSearch.count = "five"')
+    assert shell.run("%reload_ext ipy_websearch").ok
+    assert shell.run("%config WebSearch.count").value == 5 and shell.run("%config WebSearch.max_searches").value == 3
+
+
+@pytest.mark.parametrize("address", ["ftp://a.example", "http://", "http://user:secret@a.example", "http://a.example:99999"])
+def test_a_wrong_base_address_is_one_line_without_its_password(monkeypatch: Any, address: str) -> None:
+    monkeypatch.setenv("BRAVE_BASE_URL", address)
+    with pytest.raises(ConfigError, match="BRAVE_BASE_URL is") as caught:
+        base_url("BRAVE_BASE_URL", "https://api.search.brave.com")
+    assert "secret" not in str(caught.value)
