@@ -24,7 +24,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -206,7 +206,6 @@ class _NoNetwork(HttpClient):
         raise ProviderError(f"{provider} cannot be reached: the fake web lets nothing out", provider=provider)
 
 
-@dataclass(slots=True)
 class _Keys(Keys):
     """Keys of the session alone: those of the machine are not looked at."""
 
