@@ -172,13 +172,6 @@ def test_config_lists_every_setting_and_suggests_a_name(shell: Any, caplog: pyte
     assert "model" in " ".join(caplog.messages) and shell.run("%config WebSearch").stdout == before
 
 
-def test_a_value_that_config_refused_does_not_break_the_next_load(shell: Any) -> None:
-    shell.run("%config WebSearch.max_searches = 3")
-    shell.run('%config WebSearch.count = "five"')
-    assert shell.run("%reload_ext ipy_websearch").ok
-    assert shell.run("%config WebSearch.count").value == 5 and shell.run("%config WebSearch.max_searches").value == 3
-
-
 @pytest.mark.parametrize("address", ["ftp://a.example", "http://", "http://user:secret@a.example", "http://a.example:99999"])
 def test_a_wrong_base_address_is_one_line_without_its_password(monkeypatch: Any, address: str) -> None:
     monkeypatch.setenv("BRAVE_BASE_URL", address)
