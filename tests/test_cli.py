@@ -238,39 +238,37 @@ def test_an_unknown_argument_is_an_error_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("function", COMMANDS.values())
-def test_they_start_quickly_and_import_little(function: str) -> None:
-    """A schema and a refused input take less than 0.3 s of CPU, and nothing heavy is imported for them."""
+def test_they_import_little(function: str) -> None:
+    """Nothing heavy is imported for a schema and a refused input."""
     code = (
-        "import sys, time\n"
+        "import sys\n"
         f"from ipy_websearch.cli import {function}\n"
         "try:\n"
         f"    {function}()\n"
         "except SystemExit:\n"
         "    heavy = {'pandas', 'anthropic', 'pydantic', 'IPython', 'aiohttp', 'httpx', 'lxml'} & set(sys.modules)\n"
-        "    print(time.process_time(), sorted(heavy), file=sys.stderr)\n"
+        "    print(sorted(heavy), file=sys.stderr)\n"
     )
     for arguments in (["--schema"], []):
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments], input=b"{}", capture_output=True, env=subprocess_environment(), timeout=30
         )
-        seconds, heavy = done.stderr.decode().strip().split(" ", 1)
-        assert float(seconds) < 0.3 and heavy == "[]", done.stderr
+        assert done.stderr.decode().strip() == "[]"
 
 
 def test_a_whole_search_imports_neither_pandas_nor_the_sdk(brave_api: Any) -> None:
-    """From start to result in well under half a second of CPU, an HTTP library included."""
+    """An HTTP library is all that it takes."""
     code = (
-        "import sys, time\n"
+        "import sys\n"
         "from ipy_websearch.cli import web_search_brave\n"
         "try:\n"
         "    web_search_brave()\n"
         "except SystemExit as exc:\n"
         "    heavy = {'pandas', 'anthropic', 'pydantic', 'IPython', 'lxml', 'trafilatura'} & set(sys.modules)\n"
-        "    print(exc.code, time.process_time(), sorted(heavy), file=sys.stderr)\n"
+        "    print(exc.code, sorted(heavy), file=sys.stderr)\n"
     )
     given = b'{"query": "window functions"}'
     done = subprocess.run(
         [sys.executable, "-c", code], input=given, capture_output=True, env=subprocess_environment(), timeout=30
     )
-    status, seconds, heavy = done.stderr.decode().strip().split(" ", 2)
-    assert (status, heavy) == ("0", "[]") and float(seconds) < 0.8, done.stderr
+    assert done.stderr.decode().strip() == "0 []"

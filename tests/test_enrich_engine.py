@@ -71,14 +71,13 @@ def test_two_kernels_share_a_store_without_harm(server: EnrichServer, tmp_path: 
     connection.close()
 
 
-def test_a_server_that_takes_few_at_once_loses_no_row_and_little_time(server: EnrichServer) -> None:
-    """It takes 5 at once and answers 429 above; 100 rows at 5 x 20 a second take a second at best."""
+def test_a_server_that_takes_few_at_once_loses_no_row(server: EnrichServer) -> None:
+    """It takes 5 at once and answers 429 above; few requests are sent in vain."""
     server.set(cap=5, retry_after=0.5)
     frame = pd.DataFrame({"company": [f"C{n}" for n in range(100)]})
-    start = time.monotonic()
     out = ipy_websearch.enrich(frame, CEO, concurrency=25, progress=False)
     assert set(out.enrich_status) == {"ok"} and server.stats()["most"] <= 5
-    assert time.monotonic() - start < 4 and server.stats()["requests"] < 200
+    assert server.stats()["requests"] < 200
 
 
 def test_a_storm_of_refusals_is_waited_out(server: EnrichServer) -> None:

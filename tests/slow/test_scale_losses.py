@@ -177,11 +177,10 @@ def test_an_interrupt_while_the_api_wants_silence_says_so(
 
 def test_a_run_survives_the_loss_of_all_its_workers(cluster: Any, server: EnrichServer) -> None:
     """Killed and started again by their nannies: all rows are filled, few are asked twice, and no desk is left behind."""
-    before, start = asked(server), time.monotonic()
+    before = asked(server)
     with killing(cluster.client, lambda: asked(server) - before >= 40):
         out = ipy_websearch.enrich(companies(100), CEO, cluster=cluster.client, **QUIET)
     assert set(out.enrich_status) == {"ok"} and asked(server) - before - 100 <= 30
-    assert time.monotonic() - start < 30
     assert actors(cluster.client) == []
 
 
