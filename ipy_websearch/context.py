@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.estimate import COMMON_SHARE
 from ipy_websearch.model.names import context_window
 from ipy_websearch.model.requests import prompt_tokens, text_tokens
+from ipy_websearch.money.estimate import COMMON_SHARE
 
 if TYPE_CHECKING:
     from ipy_websearch.session import Session

@@ -51,8 +51,7 @@ class CostSummary:
 
     `unpriced` counts those calls by the name of their model or provider. `saved_calls_usd` is what answers from the cache would
     have cost, `saved_prompt_usd` what the models' prompt caches saved. `rows` is the length of the frame that it belongs to:
-    a frame of another length is a part of it, to which the sums do not apply. `cut_off_usd` is reserved beyond `total_usd`,
-    for requests that were cut off.
+    a frame of another length is a part of it, to which the sums do not apply.
     """
 
     total_usd: Decimal
@@ -61,7 +60,6 @@ class CostSummary:
     saved_prompt_usd: Decimal
     scope: str
     rows: int
-    cut_off_usd: Decimal = Decimal(0)
 
 
 class CostFrame(WebFrame):

@@ -18,38 +18,36 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.booking import Booking, add_money
-from ipy_websearch.budgets import Budgets
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, WebSearchError
-from ipy_websearch.estimate import Estimate, estimate_of
-from ipy_websearch.events import Event, Finished, Money
+from ipy_websearch.events import Event, Finished, Money, Notice
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
-from ipy_websearch.ledger import Ledger
 from ipy_websearch.loop.history import trimmed
 from ipy_websearch.loop.job import Job
+from ipy_websearch.loop.offer import native_searches, offered
 from ipy_websearch.loop.prompts import system_prompt
 from ipy_websearch.loop.run import AnswerLoop
 from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import context_window, model_id, unknown_note
-from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.model.requests import estimate_tokens, prompt_tokens
+from ipy_websearch.money.booking import Booking, add_money
+from ipy_websearch.money.budget import Budgets, RunBudget
+from ipy_websearch.money.estimate import Estimate, FirstRequest, estimate
+from ipy_websearch.money.ledger import Ledger, Status
+from ipy_websearch.money.prices import PriceRow, is_at_hand, model_cost, price_table
 from ipy_websearch.options import AskOptions, EnrichOptions, as_tuple, moment, options_of, text, texts, whole
-from ipy_websearch.paid_tools import native_searches, offered, search_price
-from ipy_websearch.price_file import PriceRow
-from ipy_websearch.pricing import is_at_hand, model_cost, price_table
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.providers.goggle_catalogue import resolve
 from ipy_websearch.providers.router import SearchRouter
-from ipy_websearch.purse import CeilingPurse
 from ipy_websearch.results import Answer, Page, Panels, SearchResults
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.base import Tool
-from ipy_websearch.tools.kit import Kit
+from ipy_websearch.tools.kit import Kit, search_price
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ class Session:
         self.id = uuid.uuid4().hex[:12]
         self.started = datetime.now(UTC)
         self.notebook: str | None = None
-        self.budgets = Budgets(lambda: self.settings, lambda: self.ledger)
+        self.budgets = Budgets(lambda: self.settings, lambda: self.ledger, self.id)
         self.spent_usd: Money = Decimal(0)
         self._counted_from: datetime | None = None
 
@@ -226,14 +224,15 @@ class Session:
         """Search the web; see `ipy_websearch.search` for the options and errors."""
         request = self.search_request(query, **options)
         (engine, said), _ = self._provider_to_ask(provider), self.prices
-        purse = self.budgets.purse("", None, answers=False)
-        expected = search_price(self.router, engine, request.count, worst=self.budgets.room() is not None)
+        booking = self.booking(query, answers=False)
+        expected = search_price(self.router, engine, request.count, worst=booking.budget.bounded)
         if expected and not fresh and self.router.has(request, engine):
             expected = ()
-        if expected and not purse.can_pay(expected):
-            raise BudgetExceededError(f"{purse.search_refusal(expected)}; or use --provider wikipedia, which is free")
-        booking = self.booking(query)
-        charges, status = expected, "interrupted"
+        if expected and not booking.budget.grant_call("search", expected):
+            refusal = booking.budget.refusal(charges=expected)
+            raise BudgetExceededError(f"{refusal}; or use --provider wikipedia, which is free")
+        charges = expected
+        status: Status = "interrupted"
         try:
             results = await self.router.search(request, provider=engine, fresh=fresh)
             charges, status = results.charges, "ok"
@@ -241,11 +240,11 @@ class Session:
             charges, status = getattr(exc, "charges", ()), "error"
             raise
         finally:
-            purse.paid(expected, charges)
-            booking.charges(charges, status=status)
+            booking.charges(charges, status=status, id="search")
             self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
         results = self.recording.marked(results) if self.recording else results
-        return replace(results, notices=(*said, *results.notices)) if said else results
+        notices = (*said, *results.notices, *self.ledger.news())
+        return replace(results, notices=notices) if notices else results
 
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
         """Fetch a page as Markdown; see `ipy_websearch.fetch` for the arguments and errors."""
@@ -279,10 +278,18 @@ class Session:
             ConfigError: an option is wrong. MissingKeyError: a provider was named without a key; a model needs none here.
         """
         loop = self.rehearsed(question, **options)
-        budget = loop.job.limits.budget_usd
-        searching = next((tool.price for tool in loop.job.tools if tool.counts_as_search), ())
-        purse = self.budgets.purse(loop.job.model, budget, server_searches=native_searches(loop.job.server_tools))
-        return estimate_of(loop, purse, searching, self.budgets.room(budget))
+        job, body = loop.job, loop.means.body(list(loop.messages))
+        first = FirstRequest(
+            model=job.model,
+            prompt_tokens=prompt_tokens(body),
+            input_tokens=estimate_tokens(body),
+            max_tokens=job.max_tokens,
+            limits=job.limits,
+            has_tools=bool(loop.means.tools or job.server_tools),
+            native_uses=sum(int(tool.get("max_uses", 0)) for tool in job.server_tools),
+            searching=next((tool.price for tool in job.tools if tool.counts_as_search), ()),
+        )
+        return estimate(first, loop.budget)
 
     def rehearsed(self, question: str, **options: Any) -> AnswerLoop:
         """Return the loop that would answer a question, to look at what it would send; see `estimate` for the errors."""
@@ -301,9 +308,10 @@ class Session:
         domains = {"allowed_domains": asked.allowed_domains, "blocked_domains": asked.blocked_domains}
         history, forgotten = self._history(name) if asked.follow else ((), ())
         table = parse_columns(asked.columns) if asked.columns is not None else None
-        kit = self._kit(self.search_request("placeholder", **domains), wanted, asked.fresh)
+        booking = self.booking(asked.question, limits.budget_usd, model=name, timeout_s=limits.timeout_s)
+        kit = self._kit(self.search_request("placeholder", **domains), wanted, asked.fresh, booking.budget.bounded)
         tools = asked.tools if asked.tools is not None else settings.tools
-        offer = offered(kit, tools, self.keys, client.platform, name, limits, self.budgets.room(limits.budget_usd))
+        offer = offered(kit, tools, self.keys, client.platform, name, limits, booking.budget.left())
         extra = filter(None, (TABLE_PROMPT if table else "", asked.system))
         job = Job(
             question=asked.question,
@@ -317,13 +325,14 @@ class Session:
             columns=table,
             known_urls=frozenset(addresses_in(asked.question).union(*(addresses_of(message) for message in history))),
         )
-        purse = self.budgets.purse(name, limits.budget_usd, server_searches=native_searches(offer.server_tools))
+        booking.budget.server_searches = native_searches(offer.server_tools)
         named = "" if client.platform.other_models else unknown_note(name)
         notices = [*filter(None, [named]), *fallback, *offer.notices, *forgotten]
-        loop = AnswerLoop(client, job, self.panels, purse, sleep=paid_sleep(purse), notices=notices)
+        sleep = paid_sleep(booking.budget)
+        loop = AnswerLoop(client, job, self.panels, booking.budget, sleep=sleep, notices=notices)
         if asked.follow:
             loop.follow(self.answers[-1])
-        return AskRun(loop, self.booking(asked.question), self._keep, purse)
+        return AskRun(loop, booking, self._keep)
 
     def _client_for(self, model: str | None, sends: bool) -> tuple[ModelClient, str]:
         """Return the client and the id for a model's name; None is the setting, or the offline model without a key."""
@@ -348,11 +357,11 @@ class Session:
             self.router.check(wanted)
         return wanted, notices
 
-    def _kit(self, defaults: SearchRequest, provider: str | None, fresh: bool) -> Kit:
+    def _kit(self, defaults: SearchRequest, provider: str | None, fresh: bool, bounded: bool) -> Kit:
         """Return the parts for the tools of one question."""
         ttl_s = self.settings.cache_ttl_s
         research = self._research if self.settings.research_root else None
-        return Kit(self.router, lambda: self.reader, self.cache, lambda: ttl_s, defaults, provider, fresh, research)
+        return Kit(self.router, lambda: self.reader, self.cache, lambda: ttl_s, defaults, provider, fresh, research, bounded)
 
     def _research(self) -> Tool:
         from ipy_websearch.tools.read_research import read_research_tool
@@ -396,33 +405,37 @@ class Session:
 
     # --- money ------------------------------------------------------------------------------------------------------
 
-    def booking(self, question: str) -> Booking:
-        """Return the booking of a new question (or search) of this session."""
-        booking = Booking(self.ledger, self.id, uuid.uuid4().hex[:12], question, self.notebook_name)
+    def booking(self, question: str, budget_usd: Decimal | None = None, *, model: str = "", **run: Any) -> Booking:
+        """Return the booking of a new question (or search) of this session, which may cost `budget_usd` (None: any amount).
+
+        Its `budget` is for requests to `model`; `run` are further fields of `RunBudget`.
+        """
+        number = uuid.uuid4().hex[:12]
+        budget = RunBudget(model, self.budgets.for_question(number, budget_usd), **run)
+        booking = Booking(self.ledger, self.id, number, question, self.notebook_name, budget=budget)
         return self.recording.attach(booking) if self.recording else booking
 
     def cost(
         self, *, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None
     ) -> CostFrame:
         """Return the session's spending, one row for each ledger entry; see `ipy_websearch.cost`."""
-        from ipy_websearch.ledger_costs import cost_frame
+        from ipy_websearch.money.report import cost_frame
 
         later = None if since is None else moment("since", since, datetime.now(UTC))
         everything = everything or (later is not None and later <= self.started)
-        frame = cost_frame(self.ledger, by=by, **self._scope(everything, later))
-        if frame.summary is not None and not everything and since is None and self.budgets.room() is not None:
-            frame.summary = replace(frame.summary, cut_off_usd=self.budgets.session.cut_off)
-        return frame
+        return cost_frame(self.ledger, by=by, **self._scope(everything, later))
 
     def cost_curve(self, *, everything: bool = False, since: datetime | None = None) -> list[tuple[datetime, str, Decimal]]:
         """Return (moment, kind of call, US dollars that it added) in the order of time, in at most 500 steps."""
-        return self.ledger.curve(**self._scope(everything, since))
+        from ipy_websearch.money.report import curve
+
+        return curve(self.ledger, **self._scope(everything, since))
 
     def reset_cost(self) -> None:
         """Start the session's count of costs, and its budget, anew; the rows stay in the ledger."""
         self._counted_from = datetime.now(UTC)
         self.spent_usd = Decimal(0)
-        self.budgets.session.begin_anew()
+        self.budgets.reset()
 
     def _scope(self, everything: bool, since: datetime | None) -> dict[str, Any]:
         """Return session and moment for a report: of this session what came after the last reset of its count."""
@@ -516,7 +529,7 @@ class Session:
 Keep = Callable[[Booking, Answer | None], Answer | None]
 
 
-def paid_sleep(purse: CeilingPurse) -> Callable[[float], Awaitable[None]]:
+def paid_sleep(budget: RunBudget) -> Callable[[float], Awaitable[None]]:
     """Return the wait before a failed request is sent again: its worst case is reserved once more first.
 
     Raises (when awaited):
@@ -524,7 +537,7 @@ def paid_sleep(purse: CeilingPurse) -> Callable[[float], Awaitable[None]]:
     """
 
     async def sleep(seconds: float) -> None:
-        if problem := purse.again():
+        if problem := budget.grant_again():
             raise BudgetExceededError(f"the model did not answer, and {problem}")
         await asyncio.sleep(seconds)
 
@@ -538,11 +551,9 @@ class AskRun:
     the iteration is cancelled, `interrupted()` books what was spent and gives the answer so far.
     """
 
-    def __init__(self, loop: AnswerLoop, booking: Booking, keep: Keep, purse: CeilingPurse) -> None:
+    def __init__(self, loop: AnswerLoop, booking: Booking, keep: Keep) -> None:
         self.loop = loop
         self.booking = booking
-        self._purse = purse
-        booking.holds = True
         self.answer: Answer | None = None
         self._keep_in_session = keep
 
@@ -563,10 +574,15 @@ class AskRun:
         try:
             async for event in events:
                 self.booking.take(event)
-                if isinstance(event, Finished):
-                    self.booking.written()
-                    self.booking.check()
-                yield Finished(self._keep(event.answer)) if isinstance(event, Finished) else event
+                if not isinstance(event, Finished):
+                    yield event
+                    continue
+                self._book_the_rest()
+                self.booking.check()
+                news = self.booking.ledger.news()
+                for line in news:
+                    yield Notice(line)
+                yield Finished(self._keep(replace(event.answer, notices=(*event.answer.notices, *news))))
         except ModelError as exc:
             if exc.partial is not None:
                 exc.partial = self._keep(exc.partial)
@@ -590,11 +606,7 @@ class AskRun:
 
     def _book_the_rest(self) -> None:
         """Book what was sent and has not come to its end, and give back the money that was held for it."""
-        if booked := self.loop.interrupted():
-            self.booking.take(booked)
-        self.booking.written()
-        self.booking.charges(self._purse.close(), status="interrupted")
-        self.booking.written()
+        self.booking.close(self.loop.interrupted())
 
     def _keep(self, answer: Answer) -> Answer:
         facts = {"cost_usd": self.booking.cost_usd, "replayed_from": self.booking.replayed_from}

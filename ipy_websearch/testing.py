@@ -37,11 +37,11 @@ from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse
 from ipy_websearch.keys import Keys
-from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.offline.brain import Reply, reply_to
 from ipy_websearch.model.opening import open_in_process
 from ipy_websearch.model.platforms import ANTHROPIC, Platform
+from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest
 from ipy_websearch.providers.registry import provider_info
 from ipy_websearch.providers.router import SearchRouter, _Asked

@@ -462,9 +462,10 @@ def test_the_request_is_what_it_should_be(messages_api: Any, session: Any) -> No
 
 
 def test_what_was_spent_is_on_disk_before_the_answer_is_shown(session: Any, messages_api: Any, brave_api: Any) -> None:
-    """The rows of a step are written together: while a slow search runs, the request before it is safe already."""
+    """Each row as its call ends: while a slow search runs, the request before it is safe already."""
     from ipy_websearch.http.cache import Cache
-    from ipy_websearch.ledger import Ledger
+    from ipy_websearch.money.ledger import Ledger
+    from ipy_websearch.money.report import cost_frame
 
     messages_api.reply(search("who wrote Ruby"))
     messages_api.reply("Matz.")
@@ -474,7 +475,7 @@ def test_what_was_spent_is_on_disk_before_the_answer_is_shown(session: Any, mess
         counts = []
         async for event in session.start("Who wrote Ruby?", provider="brave"):
             if type(event).__name__ in ("ToolFinished", "Finished"):
-                counts.append(len(Ledger(session.ledger.path).frame()))
+                counts.append(len(cost_frame(Ledger(session.ledger.path))))
         counts.append(Cache(session.cache.path).stats()["entries"])
         await session.aclose()
         return counts

@@ -25,9 +25,10 @@ from ipy_websearch.enrichment.batches import run as batch_run
 from ipy_websearch.enrichment.batches.handed_in import Request
 from ipy_websearch.enrichment.batches.requests import read
 from ipy_websearch.errors import ConfigError, EnrichmentError
-from ipy_websearch.pricing import model_cost
+from ipy_websearch.money.prices import model_cost
 from ipy_websearch.usage import Usage
 from tests.benchmarks.enrich_server import ROOT, EnrichServer
+from tests.fakes.money import Limited
 from tests.fakes.replies import error, server_search, stop, usage
 from tests.test_enrich import CEO, companies, company_in, echo, record
 
@@ -278,7 +279,7 @@ def test_what_an_interrupt_leaves_stays_reserved(messages_api: Any, monkeypatch:
     with monkeypatch.context() as patch:
         interrupt(patch, messages_api)
         ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
-    ceiling = api.session().budgets.session
+    ceiling = Limited()
     assert ceiling.reserved > 0 and ceiling.spent == 0
     next(iter(messages_api.batches.known.values())).polls_left = 0
     out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)

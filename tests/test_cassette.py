@@ -21,6 +21,7 @@ from ipy_websearch import api, background
 from ipy_websearch.errors import ConfigError, MissingKeyError, ModelError, ReplayError
 from ipy_websearch.session import Session
 from tests.fakes.engine import hit
+from tests.fakes.money import Limited
 from tests.fakes.public_web import Page
 from tests.fakes.replies import broken_stream, delay, error, refusal, slow, text, tool_use, truncated
 from tests.test_enrich import company_in, record
@@ -306,7 +307,7 @@ def test_a_session_ceiling_is_where_it_was_after_a_replay(lesson: Any) -> None:
     lesson.model.reply("Yes.")
     lesson.record("%cost --budget 0.50", "%ask really?")
     lesson.replay("%cost --budget 0.50", "%ask really?")
-    ceiling = api.session().budgets.session
+    ceiling = Limited()
     assert ceiling.spent > 0
     lesson.shell.run("%websearch stop")
     assert ceiling.spent == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import http.server
 import json
 import sys
@@ -12,147 +11,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from IPython.core.error import UsageError
 
-from ipy_websearch.booking import Booking
 from ipy_websearch.display.charts import cost_png, cost_words
 from ipy_websearch.display.costs import cost_footer, cost_html
 from ipy_websearch.errors import ConfigError, ProviderError
-from ipy_websearch.events import ModelResponded
 from ipy_websearch.frames import CostFrame
-from ipy_websearch.ledger import GROUPS, Ledger
-from ipy_websearch.ledger_costs import cost_frame
-from ipy_websearch.ledger_rows import LedgerRow
-from ipy_websearch.model.client import replay_message
-from ipy_websearch.model.reply import Reply
+from ipy_websearch.money.ledger import LedgerRow
+from ipy_websearch.money.prices import forget_prices, model_cost, price_source, update_model_prices
+from ipy_websearch.money.report import GROUPS
 from ipy_websearch.options import moment
-from ipy_websearch.price_update import price_source, update_model_prices
-from ipy_websearch.pricing import caching_saved
 from ipy_websearch.usage import Usage
-from tests.fakes.replies import WIRE, tool_use, usage
+from tests.fakes.money import held, spent
+from tests.fakes.replies import tool_use, usage
 from tests.test_ask import ask
 
-RECORDED = WIRE / "anthropic"
 SONNET = "claude-sonnet-5-5"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-# US dollars for a million tokens, November 2026, from the provider's price page: input, output, cache read, cache write
-# (five minutes). Sonnet 4.5 has a second list for requests above 200,000 tokens of input. A native search is a cent.
-TABLE = {
-    "claude-haiku-4-5-20251001": ("1", "5", "0.1", "1.25"),
-    "claude-opus-4-1-20250805": ("15", "75", "1.5", "18.75"),
-    "claude-sonnet-4-20250514": ("3", "15", "0.3", "3.75"),
-    "claude-sonnet-4-5-20250929": ("3", "15", "0.3", "3.75"),
-    "claude-sonnet-4-5-20250929 above 200,000": ("6", "22.5", "0.6", "7.5"),
-    "claude-3-7-sonnet-20250219": ("3", "15", "0.3", "3.75"),
-    "claude-opus-4-7": ("5", "25", "0.5", "6.25"),
-    "claude-haiku-5-5": ("0.1", "0.5", "0.01", "0.125"),
-    "claude-sonnet-5-5": ("2", "10", "0.1", "2.5"),
-    "claude-sonnet-4-6": ("3", "15", "0.3", "3.75"),
-}
-
-
-def events(path: Path) -> list[dict[str, Any]]:
-    """Return a recording as stream events, a whole message made into them."""
-    raw = path.read_bytes()
-    content = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    if ".sse" not in path.name:
-        return replay_message(json.loads(content))
-    return [json.loads(line[5:]) for line in content.splitlines() if line.startswith("data:")]
-
-
-def messages() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the name and the events of every recorded message with usage."""
-    for path in sorted(RECORDED.glob("*")):
-        if path.name.endswith(".jsonl"):
-            for line in path.read_text().splitlines():
-                result = json.loads(line)["result"]
-                yield f"{path.name} {json.loads(line)['custom_id']}", replay_message(result["message"])
-        elif ".sse" in path.name or (".request." not in path.name and json.loads(path.read_text()).get("type") == "message"):
-            yield path.name, events(path)
-
-
-MESSAGES = dict(messages())
-
-
-def by_hand(recorded: list[dict[str, Any]]) -> Decimal:
-    """Return what a recording cost, from its own figures and the table above: the last word on each figure counts."""
-    used: dict[str, Any] = {}
-    model = ""
-    for event in recorded:
-        if event["type"] == "message_start":
-            model, used = event["message"]["model"], dict(event["message"].get("usage") or {})
-        elif event["type"] == "message_delta":
-            used |= {name: value for name, value in (event.get("usage") or {}).items() if value is not None}
-    counts = [used.get(name) or 0 for name in ("input_tokens", "output_tokens")]
-    counts += [used.get(name) or 0 for name in ("cache_read_input_tokens", "cache_creation_input_tokens")]
-    if model == "claude-sonnet-4-5-20250929" and counts[0] + counts[2] + counts[3] > 200_000:
-        model += " above 200,000"
-    tokens = sum(count * Decimal(price) for count, price in zip(counts, TABLE[model], strict=True)) / 1_000_000
-    return tokens + Decimal("0.01") * ((used.get("server_tool_use") or {}).get("web_search_requests") or 0)
-
-
-def replayed(recorded: list[dict[str, Any]]) -> ModelResponded:
-    """Return what the loop would report of a recorded message."""
-    reply = Reply()
-    for event in recorded:
-        if event["type"] != "error":
-            reply.apply(event)
-    reply.close()
-    return ModelResponded(1, reply.model, reply.usage, reply.stop_reason, 0.1)
-
-
-# --- agreement --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_the_ledgers_figure_for_a_recording_is_the_one_worked_out_by_hand(name: str) -> None:
-    """Every recorded reply, streamed, whole or out of a batch's results, to the last digit."""
-    ledger = Ledger(None)
-    booking = Booking(ledger, "s", "q", name, "n.ipynb")
-    booking.take(replayed(MESSAGES[name]))
-    assert ledger.total() == (by_hand(MESSAGES[name]), 0) and booking.cost_usd == by_hand(MESSAGES[name])
-
-
-def test_all_recordings_together_add_up_in_every_grouping() -> None:
-    """Whatever they are grouped by, the groups sum up to the sum worked out by hand; so does the footer."""
-    ledger, total = Ledger(None), sum(map(by_hand, MESSAGES.values()))
-    for number, (name, recorded) in enumerate(MESSAGES.items()):
-        Booking(ledger, f"s{number % 3}", name, name, f"{number % 2}.ipynb").take(replayed(recorded))
-    ledger.book(LedgerRow(NOW, "s1", "q", "why?", "search", "brave", cost_usd=Decimal("0.005")))
-    total += Decimal("0.005")
-    assert len(MESSAGES) > 20 and total > 1 and ledger.total() == (total, 0)
-    for by in (None, *GROUPS):
-        frame = cost_frame(ledger, by=by)
-        assert frame.usd.sum() == pytest.approx(float(total), abs=1e-9), by
-        assert frame.summary is not None and frame.summary.total_usd == total
-    assert sum((ledger.total(f"s{n}")[0] for n in range(3)), Decimal(0)) == total
-
-
-@pytest.mark.parametrize(
-    ("used", "saved"),
-    [
-        (Usage(cache_read_tokens=1_000_000), "1.9"),
-        (Usage(input_tokens=5, cache_write_5m_tokens=7), "0"),
-        (Usage(input_tokens=10_000, cache_read_tokens=10), "0.000019"),
-    ],
-)
-def test_prompt_caching_saves_what_plain_input_would_have_cost(used: Usage, saved: str) -> None:
-    """Sonnet 5.5 reads a million tokens for 2 dollars, from the cache for ten cents."""
-    assert caching_saved(SONNET, used, at=NOW) == Decimal(saved)
-    assert caching_saved("claude-mythos-5-1", Usage(cache_read_tokens=1)) is None
-
-
-def test_a_long_prompts_reads_are_compared_with_its_own_price() -> None:
-    """Above 100,000 tokens of input Haiku 5.5 is five times as dear, and so is what its cache saves."""
-    short = caching_saved("claude-haiku-5-5", Usage(cache_read_tokens=100_000), at=NOW)
-    long = caching_saved("claude-haiku-5-5", Usage(input_tokens=1, cache_read_tokens=100_000), at=NOW)
-    assert (short, long) == (Decimal("0.009"), Decimal("0.045"))
 
 
 # --- %cost --------------------------------------------------------------------------------------------------------------
@@ -211,7 +90,7 @@ def test_reports_reach_back_over_sessions(messages_api: Any, brave_api: Any, she
     now = datetime.now(UTC)
     for days, usd in ((3, "0.5"), (40, "4")):
         row = LedgerRow(now - timedelta(days=days), "old", "q", "why?", "search", "exa", cost_usd=Decimal(usd))
-        api.session().ledger.book(row)
+        api.session().ledger.book([row])
     own = shell.run("%cost").value.usd.sum()
 
     def total(line: str) -> Any:
@@ -309,19 +188,6 @@ def test_without_matplotlib_a_plot_names_the_extra(
     assert isinstance(error, ConfigError) and "ipy_websearch[plot]" in str(error) and "\n" not in str(error)
 
 
-def test_the_curve_is_the_ledger_in_few_steps() -> None:
-    """However many rows there are, at most the steps asked for and their kinds, and no money is lost."""
-    ledger = Ledger(None)
-    ledger.book_all(
-        LedgerRow(NOW + timedelta(seconds=n * n), "s", "q", "?", "search" if n % 3 else "model", "x", cost_usd=Decimal("0.001"))
-        for n in range(1000)
-    )
-    steps = ledger.curve(points=50)
-    assert len(steps) <= 100 and [s[0] for s in steps] == sorted(s[0] for s in steps)
-    assert sum(usd for _, _, usd in steps) == 1 and {kind for _, kind, _ in steps} == {"model", "search"}
-    assert ledger.curve("nobody") == []
-
-
 # --- the notebook's name --------------------------------------------------------------------------------------------------
 
 
@@ -369,7 +235,7 @@ def test_an_estimate_knows_ceilings_and_unknown_prices(messages_api: Any, sessio
     assert unknown.worst_usd is None and unknown.expected_usd is None and "unknown" in repr(unknown)
     plain = session.estimate("how many?", max_searches=0, max_steps=1)
     assert (plain.searches, plain.requests, plain.max_requests) == (0, 1, 2)
-    assert all(ceiling.reserved == 0 for ceiling in session.budgets.ceilings())
+    assert held(session) == 0
     assert messages_api.requests == []
 
 
@@ -423,8 +289,6 @@ def test_newer_prices_are_used_when_they_were_asked_for(session: Any, monkeypatc
     """Fetched once, in force until the kernel ends, and said to be fetched."""
     from genai_prices.data_snapshot import set_custom_snapshot
 
-    from ipy_websearch.pricing import forget_prices, model_cost
-
     model = {"id": SONNET, "match": {"equals": SONNET}, "prices": {"input_mtok": 7, "output_mtok": 70}}
     data = [{"id": "anthropic", "name": "Anthropic", "api_pattern": "x", "models": [model]}]
     try:
@@ -440,13 +304,13 @@ def test_newer_prices_are_used_when_they_were_asked_for(session: Any, monkeypatc
 
 @pytest.mark.parametrize("answer", [b"{}", b"not json", b"[1]"])
 def test_prices_that_cannot_be_had_are_one_line(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
-    """The reason and the address in one line; those of before stay in force."""
+    """The reason and the address in one line; the earlier prices stay in force."""
     with price_server(answer) as address:
         monkeypatch.setenv("GENAI_PRICES_BASE_URL", address)
-        with pytest.raises(ProviderError, match="those of before stay in force") as caught:
+        with pytest.raises(ProviderError, match="the earlier prices stay in force") as caught:
             update_model_prices()
     assert "\n" not in str(caught.value) and address in str(caught.value)
-    with pytest.raises(ProviderError, match="could not be had"):  # nobody listens there any more
+    with pytest.raises(ProviderError, match="could not be fetched"):  # nobody listens there any more
         update_model_prices()
     assert price_source().updated is False
 
@@ -458,8 +322,6 @@ def test_the_session_counts_what_it_asks(messages_api: Any, brave_api: Any, sess
     first = ask(session)
     messages_api.reply("Two.")
     second = ask(session, "And Venus?")
-    assert session.spent_usd == first.cost_usd + second.cost_usd == session.ledger.total(session.id)[0]
+    assert session.spent_usd == first.cost_usd + second.cost_usd == spent(session)
     assert asyncio.run(session.search("one", provider="brave")).cost_usd == Decimal("0.005")
-    assert session.spent_usd == session.ledger.total()[0] and session.cost().usd.sum() == pytest.approx(
-        float(session.spent_usd)
-    )
+    assert session.spent_usd == spent(session) and session.cost().usd.sum() == pytest.approx(float(session.spent_usd))

@@ -105,4 +105,4 @@ def test_an_estimate_under_a_budget_that_lets_no_row_be_tried_is_none() -> None:
     with FakeWeb() as web, pytest.raises(EnrichmentError) as raised:
         web.behave(lambda request: web.record(ceo="Jo"))
         pd.DataFrame({"company": ["A", "B"]}).web.estimate(CEO, budget_usd="0.000001")
-    assert "no row could be tried: the enrichment's budget of 0.000001 USD leaves" in str(raised.value)
+    assert "no row could be tried: the enrichment's budget of 0.000001 USD has" in str(raised.value)

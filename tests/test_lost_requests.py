@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from ipy_websearch.display.costs import cost_footer
-from ipy_websearch.display.money import usd
 from ipy_websearch.errors import BudgetExceededError, ProviderError
 from ipy_websearch.events import Notice
 from ipy_websearch.model.requests import estimate_tokens
-from ipy_websearch.pricing import model_cost
+from ipy_websearch.money.prices import model_cost
 from ipy_websearch.providers import brave
 from ipy_websearch.session import Session
 from ipy_websearch.sql.answers import Asker, Wishes
 from ipy_websearch.usage import Usage
+from tests.fakes.money import held, spent
 from tests.fakes.replies import delay, error, tool_use
 from tests.fakes.scripted import Scripted
 from tests.test_ask import ask
-from tests.test_enrich import record
 
 SONNET = "claude-sonnet-5-5"
 SEARCH_USD = 0.005
@@ -41,14 +39,14 @@ MESSAGE: dict[str, Any] = {
 
 def booked(session: Session) -> pd.DataFrame:
     """Return the session's ledger rows with all that stands in them."""
-    frame = session.ledger.frame(session=session.id)
+    frame = session.cost()
     session.ledger.close()
     return frame
 
 
 def estimated(session: Session) -> list[bool]:
     """Return of each row whether its figures are our own."""
-    return [bool(flag) for (flag,) in session.ledger._read(lambda c: c.execute("SELECT estimated FROM entries").fetchall())]
+    return [bool(flag) for (flag,) in session.ledger.read(lambda c: c.execute("SELECT estimated FROM ledger").fetchall())]
 
 
 # --- a model's request -----------------------------------------------------------------------------------------------
@@ -90,59 +88,17 @@ def test_a_native_ask_cut_off_before_its_reply_began_is_booked_at_one_reading(me
     assert answer.cost_usd is not None and answer.cost_usd < Decimal("0.01")
 
 
-def test_a_ceiling_counts_all_that_was_reserved_for_a_lost_request(messages_api: Any, session: Any) -> None:
-    """Six questions that time out do not leave the session's budget untouched."""
+def test_a_budget_counts_all_that_was_reserved_for_a_lost_request(messages_api: Any, session: Any) -> None:
+    """It is booked at that; six questions that time out do not leave the session's budget untouched."""
     session.settings.session_budget_usd = 0.02
     messages_api.behave(lambda body: ["late", delay(8)])
     ask(session, timeout_s=0.4)
-    assert session.budgets.session.spent > 2 * session.spent_usd > 0
+    read = model_cost(SONNET, Usage(input_tokens=estimate_tokens(messages_api.bodies[0])))
+    assert read and spent(session) == session.spent_usd > 2 * read and estimated(session) == [True]
     with pytest.raises(BudgetExceededError):
         for _ in range(5):
             ask(session, timeout_s=0.4)
-    assert session.budgets.session.spent <= Decimal("0.02") and session.budgets.session.reserved == 0
-
-
-def test_what_a_ceiling_holds_for_a_cut_off_request_is_shown_wherever_it_counts(messages_api: Any, shell: Any) -> None:
-    """What is left, what is booked and what is held add up: in `%cost --budget`, under `%cost` and in a refusal."""
-    shell.run("%cost --budget 0.3")
-    messages_api.behave(lambda body: ["late", delay(8)])
-    shell.run("%ask --provider wikipedia --timeout 0.4 who wrote Ruby?")
-    frame = shell.run("%cost").value
-    held = frame.summary.cut_off_usd
-    assert held > Decimal("0.1") and f"{usd(held)} more is held under its ceilings, for what was cut off" in cost_footer(frame)
-    shell.run("%cost --budget 0.165")
-    refused = shell.run("%ask who wrote Ruby?")
-    assert not refused.ok and f"{_up(held)} USD is held for what was cut off" in str(refused.error)
-    rows = pd.DataFrame({"company": ["A"]})
-    shell.ns["rows"] = rows
-    enriched = shell.run("%%enrich rows --max-searches 0 --no-progress -o out\nceo: Who leads {company}?")
-    assert enriched.ok and "for what was cut off" in shell.ns["out"].enrich_error[0]
-    shell.run("%cost --reset")
-    assert "cut off" not in shell.run("%cost --budget 0.3").stdout and shell.run("%cost").value.summary.cut_off_usd == 0
-
-
-def _up(amount: Decimal) -> str:
-    return f"{amount.quantize(Decimal('0.0001'), ROUND_CEILING)}"
-
-
-def test_what_an_interrupted_enrichment_holds_is_shown(messages_api: Any, session: Any) -> None:
-    """Each row under way is booked at what it read; the rest of what was reserved is held, and in no row of the day."""
-    session.settings.session_budget_usd = session.settings.day_budget_usd = 1.0
-    messages_api.behave(lambda body: [record(x="Jo"), delay(8)])
-
-    async def main() -> None:
-        work = session.enrichment(pd.DataFrame({"c": ["A"]}), {"x": "Who leads {c}?"}, max_searches=0)
-        task = asyncio.create_task(work.run())
-        while not messages_api.requests:
-            await asyncio.sleep(0.05)
-        work.stop()
-        await task
-        await session.aclose()
-
-    asyncio.run(main())
-    _, own, day = session.budgets.ceilings()
-    assert own.spent == session.spent_usd + own.cut_off > session.spent_usd > 0 and day.cut_off == own.cut_off
-    assert own.room == day.room
+    assert spent(session) <= Decimal("0.02") and held(session) == 0
 
 
 def test_what_never_went_out_is_not_booked(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +289,7 @@ def test_a_stand_ins_answer_carries_the_lost_search_as_well(
     assert results.provider == "wikipedia" and results.cost_usd == Decimal("0.005")
     frame = booked(session)
     assert list(frame.name) == ["brave", "wikipedia"] and list(frame.usd) == [SEARCH_USD, 0.0]
-    assert session.budgets.session.spent == Decimal("0.005") and session.budgets.session.reserved == 0
+    assert spent(session) == Decimal("0.005") and held(session) == 0
     again = searched(session)
     assert again.cost_usd == 0, "the lost search is not part of what the cache keeps"
 

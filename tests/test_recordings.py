@@ -11,7 +11,7 @@ import pytest
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.reply import Reply
-from ipy_websearch.pricing import model_cost
+from ipy_websearch.money.prices import model_cost
 from ipy_websearch.usage import Usage
 from tests.fakes.replies import WIRE, recorded
 from tests.test_ask import ask

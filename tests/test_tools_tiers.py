@@ -314,7 +314,7 @@ def test_a_context_call_gives_whole_passages(messages_api: Any, brave_api: Any, 
     assert answer.panels[0].title == "brave_llm_context: ruby author"
     assert yaml.safe_load(answer.panels[0].content)["grounding"]["generic"][0]["url"] == "https://a.example/x"
     assert "1 URL, ~2,5" in answer.trace[1].detail and "tokens for 'ruby author'" in answer.trace[1].detail
-    row = session.ledger.frame(session=session.id).query("name == 'brave'").iloc[0]
+    row = session.cost().query("name == 'brave'").iloc[0]
     assert (row.kind, row.usd) == ("context", 0.005)
 
 

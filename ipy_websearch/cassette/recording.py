@@ -14,7 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipy_websearch.booking import UNTAPED, Booking
 from ipy_websearch.cassette.clients import KeepingStore, RecordedKeys, TapedHttp, TapedModel, taped_download
 from ipy_websearch.cassette.player import Player
 from ipy_websearch.cassette.recorder import Recorder
@@ -22,6 +21,7 @@ from ipy_websearch.cassette.redaction import Redactor
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.keys import KEYS, Keys
+from ipy_websearch.money.booking import UNRECORDED, Booking
 from ipy_websearch.providers.registry import provider_infos
 from ipy_websearch.results import SearchResults
 
@@ -103,7 +103,7 @@ class Recording:
 
     def marked(self, results: SearchResults) -> SearchResults:
         """Return a search's results, marked when they come from the cassette."""
-        if not self.replayed_from or results.provider in UNTAPED:
+        if not self.replayed_from or results.provider in UNRECORDED:
             return results
         return replace(results, cost_usd=Decimal(0), notices=(*results.notices, f"replayed from {self.replayed_from}"))
 

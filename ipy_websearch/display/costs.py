@@ -39,8 +39,6 @@ def cost_footer(frame: Any) -> str:
 
 def _of_summary(summary: Any, cached: int) -> list[str]:
     parts = [f"total {money.usd(summary.total_usd)}", summary.scope]
-    if summary.cut_off_usd:
-        parts.append(f"{money.usd(summary.cut_off_usd)} more is held under its ceilings, for what was cut off")
     if summary.unpriced:
         names = [visible(name) for name in summary.unpriced]
         listed = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")

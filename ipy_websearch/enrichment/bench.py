@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.events import Money
 from ipy_websearch.extract.reader import PageReader
-from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
+from ipy_websearch.money.budget import Budget
+from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter
-from ipy_websearch.purse import Ceiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Bench:
     session_id: str
     notebook: str
     store: Store
-    ceilings: tuple[Ceiling, ...]
+    budget: Budget
     timeout_s: float
     spent: Callable[[Money], None]
     replayed_from: str = ""

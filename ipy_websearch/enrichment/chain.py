@@ -29,9 +29,10 @@ from ipy_websearch.enrichment.sender import Account, Sender
 from ipy_websearch.events import ToolFinished
 from ipy_websearch.loop.calls import Call, CallRunner
 from ipy_websearch.loop.history import assistant_message, user_message
-from ipy_websearch.loop.limits import Meter, OpenPurse
+from ipy_websearch.loop.limits import Meter
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import tool_result
+from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.results import Panels
 from ipy_websearch.tools.addresses import addresses_in
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
@@ -170,5 +171,5 @@ class Chain:
         limits = Limits(max_searches=self._recipe.max_searches, timeout_s=SEARCH_TIMEOUT_S)
         search, fetch = self._recipe.search, self._recipe.fetch
         tools = {tool.name: tool for tool in (search, replace(fetch, call=self._fetch) if fetch else None) if tool}
-        # The money for the row's searches is reserved already, so this purse lets them pass.
-        return CallRunner(tools, ToolContext(known_urls=set(self._known)), Panels(), OpenPurse(), Meter(limits))
+        # The money for the row's searches is reserved already.
+        return CallRunner(tools, ToolContext(known_urls=set(self._known)), Panels(), RunBudget(), Meter(limits))

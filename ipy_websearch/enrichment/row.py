@@ -15,9 +15,10 @@ from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.funds import Funds, OutOfFunds
 from ipy_websearch.enrichment.outcome import Cell, Status
 from ipy_websearch.enrichment.searching import PoliteSearch, polite_fetch
-from ipy_websearch.enrichment.sender import Account, Books, Sender
+from ipy_websearch.enrichment.sender import Account, Sender
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.money.booking import Booking
 from ipy_websearch.options import EnrichOptions
 from ipy_websearch.text import plain, shorten
 
@@ -45,11 +46,11 @@ class Asked:
 class RowAsker:
     """Asks for rows with one sender; everything belongs to one event loop."""
 
-    def __init__(self, recipe: Recipe, columns: Sequence[Column], sender: Sender, books: Books) -> None:
+    def __init__(self, recipe: Recipe, columns: Sequence[Column], sender: Sender, booking: Booking) -> None:
         self.sender = sender
         self._recipe = recipe
         self._columns = columns
-        self._books = books
+        self._booking = booking
         self._tools: dict[tuple[int, ...], list[Mapping[str, Any]]] = {}
 
     async def ask(self, asked: Asked, numbers: tuple[int, ...], values: Mapping[str, str | None]) -> None:
@@ -60,7 +61,7 @@ class RowAsker:
         chain = Chain(self._recipe, wanted, self._tools[numbers], values)
         funds = self.sender.funds
         try:
-            asked.account = Account(self._books, await funds.reserve(self._worst_case(chain, funds)))
+            asked.account = Account(self._booking, await funds.reserve(self._worst_case(chain, funds)))
             asked.cells = await chain.run(self.sender, asked.account)
             asked.status, asked.error = "ok", ""
         except OutOfFunds as exc:

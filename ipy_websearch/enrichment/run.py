@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-import uuid
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -25,13 +24,14 @@ from ipy_websearch.enrichment.plan import Inputs, Plan
 from ipy_websearch.enrichment.report import Estimate, Report, alike, make_estimate, make_report
 from ipy_websearch.enrichment.row import Asked, RowAsker, make_recipe
 from ipy_websearch.enrichment.schedule import Gate
-from ipy_websearch.enrichment.sender import Books, Sender
+from ipy_websearch.enrichment.sender import Sender
 from ipy_websearch.enrichment.shelf import Shelf
 from ipy_websearch.enrichment.store import Stored
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.events import Money
+from ipy_websearch.money.booking import Booking
+from ipy_websearch.money.prices import model_cost
 from ipy_websearch.options import EnrichOptions
-from ipy_websearch.pricing import model_cost
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Enrichment:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._same_failures: tuple[str, int] = ("", 0)
         self._gave_up = ""
-        self._book: Books | None = None
+        self._book: Booking | None = None
         self._scale = Decimal(1)
         self._notes = [*plan.notes, *([f"replayed from {bench.replayed_from}"] if bench.replayed_from else [])]
         self._requests = 0
@@ -186,7 +186,7 @@ class Enrichment:
         if not rows or self._stop is not None:
             return
         books = self._book = self._book or self._books(len(rows))
-        funds = Funds(self._bench.model, self._bench.ceilings)
+        funds = Funds(self._bench.model, self._bench.budget)
         gate = self.tally.gate = Gate(self._options.concurrency)
         sender = Sender(self._bench.client, gate, funds, self._bench.timeout_s)
         queue = iter(rows)
@@ -199,11 +199,12 @@ class Enrichment:
         finally:
             self._requests, self._scale = self._requests + sender.sent, funds.scale
 
-    def _books(self, rows: int) -> Books:
+    def _books(self, rows: int) -> Booking:
         """Return where the run's requests are written down: it is one question of the ledger."""
         question = f"enrich {', '.join(c.name for c in self.plan.columns)} ({rows:,} rows)"
-        bench, identity = self._bench, uuid.uuid4().hex[:12]
-        return Books(bench.ledger, bench.session_id, identity, question, bench.notebook, bench.replayed_from)
+        bench = self._bench
+        whose = (bench.ledger, bench.session_id, bench.budget.question_id, question)
+        return Booking(*whose, bench.notebook, bench.replayed_from)
 
     async def _together(self, slots: Sequence[Coroutine[Any, Any, None]]) -> None:
         """Run slots to their end; nothing of them is left when this returns, however it does."""
@@ -235,6 +236,7 @@ class Enrichment:
             if asked.status == "ok":
                 account = asked.account
                 assert account is not None
+                account.close()  # before its values are kept: what is in the store has its cost in the ledger
                 self.keep(inputs, numbers, asked.cells, account.cost_usd, account.seconds)
             elif asked.status == "budget":
                 self._halt("budget", asked.error, False)
@@ -297,5 +299,5 @@ class Enrichment:
             if outcome is None:
                 self.outcomes[n] = Outcome(status, error=error)
         self._notes += self.tally.end()
-        self._bench.ledger.write_held()
+        self._notes += self._bench.ledger.news()
         self._bench.spent(self.cost_usd)

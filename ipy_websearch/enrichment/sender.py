@@ -10,22 +10,20 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
-from ipy_websearch.booking import UNTAPED
 from ipy_websearch.enrichment.funds import Funds, Hold
 from ipy_websearch.enrichment.schedule import Gate, Turns
 from ipy_websearch.errors import ModelError
-from ipy_websearch.ledger import Ledger
-from ipy_websearch.ledger_rows import LedgerRow
 from ipy_websearch.loop.counting import counted
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.model.retry import retry_wait_s
-from ipy_websearch.pricing import billed_model, charge_cost, model_cost
+from ipy_websearch.money.booking import Booking, add_money
+from ipy_websearch.money.ledger import LedgerRow, Status
+from ipy_websearch.money.prices import billed_model
 from ipy_websearch.usage import Charge, Usage
 
 PATIENCE_S = 120.0
@@ -46,74 +44,42 @@ _OVERLOAD_KINDS = ("overloaded_error", "rate_limit_error")
 
 
 @dataclass(slots=True)
-class Books:
-    """Where a run's requests and searches are written down: one question of the ledger for the whole run."""
-
-    ledger: Ledger
-    session: str
-    question_id: str
-    question: str
-    notebook: str = ""
-    replayed_from: str = ""
-
-    def row(self, kind: Any, name: str, cost: Decimal | None, **more: Any) -> LedgerRow:
-        """Return a row of the ledger; what comes from a cassette cost nothing."""
-        if self.replayed_from:
-            cost, more["status"] = Decimal(0), more.get("status", "ok") if name in UNTAPED else "replayed"
-        return LedgerRow(
-            datetime.now(UTC),
-            self.session,
-            self.question_id,
-            self.question,
-            kind,
-            name,
-            cost_usd=cost,
-            notebook=self.notebook,
-            **more,
-        )
-
-
-@dataclass(slots=True)
 class Account:
     """What one row of the frame has used: its ledger rows until they are booked, its cost (None: unknown), its time."""
 
-    books: Books
+    booking: Booking
     hold: Hold
     cost_usd: Decimal | None = Decimal(0)
     seconds: float = 0.0
     rows: list[LedgerRow] = field(default_factory=list)
+    _ended: bool = False
 
     def model(
-        self, name: str, usage: Usage, *, status: Literal["ok", "error", "interrupted"] = "ok", estimated: bool = False
+        self, name: str, usage: Usage, *, status: Status = "ok", estimated: bool = False, worst: Decimal | None = None
     ) -> Decimal | None:
-        """Note a model request; return what it cost (None: unknown)."""
-        cost = model_cost(name, usage)
-        self._spent(cost)
-        self.rows.append(self.books.row("model", name, cost, usage=usage, status=status, estimated=estimated))
-        return cost
+        """Note a model request, booked at no less than its `worst` case where nobody said its cost; return what it cost."""
+        row = self.booking.model_row(name, usage, status=status, estimated=estimated)
+        if worst is not None and (row.cost_usd is None or row.cost_usd < worst):
+            row = replace(row, cost_usd=worst, estimated=True)
+        self._note(row)
+        return row.cost_usd
 
-    def charges(self, charges: Sequence[Charge], *, status: Literal["ok", "error", "interrupted"]) -> None:
+    def charges(self, charges: Sequence[Charge], *, status: Status) -> None:
         """Note calls to engines; those whose answer is lost count at the price expected."""
-        for charge in charges:
-            cost = charge_cost(charge)
-            if charge.lost and cost == 0:
-                continue
-            self._spent(cost)
-            facts = {"units": charge.units, "unit": charge.unit, "cached": charge.cached}
-            kept = "error" if charge.lost and status == "ok" else status
-            self.rows.append(self.books.row(charge.kind, charge.provider, cost, status=kept, estimated=charge.lost, **facts))
+        for row in self.booking.charge_rows(charges, status=status):
+            self._note(row)
 
-    def _spent(self, cost: Decimal | None) -> None:
-        if not self.books.replayed_from:  # else a budget counts it all the same: it ends where it did
-            self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + cost
-        self.hold.spent += cost or Decimal(0)
+    def _note(self, row: LedgerRow) -> None:
+        self.rows.append(row)
+        self.hold.spent += row.cost_usd or Decimal(0)
+        self.cost_usd = add_money(self.cost_usd, self.booking.due(row).cost_usd)
 
     def close(self) -> None:
-        """Book what was noted and settle the money."""
-        self.hold.settle()
-        for row in self.rows:
-            self.books.ledger.hold(row)
-        self.rows = []
+        """Book what was noted and settle the money, in one transaction; once."""
+        if not self._ended:
+            self._ended, rows, self.rows = True, self.rows, []
+            self.booking.settle(rows, self.hold.reservation)
+            self.hold.end()
 
 
 @dataclass(slots=True)
@@ -190,14 +156,11 @@ class Sender:
         await self.turns.take()
         return message
 
-    def _lost(self, body: Mapping[str, Any], account: Account, tokens: int, status: Literal["error", "interrupted"]) -> None:
-        """Book a request whose answer is lost: what it read is estimated, and a ceiling counts all that it may have written."""
+    def _lost(self, body: Mapping[str, Any], account: Account, tokens: int, status: Status) -> None:
+        """Book a request whose answer is lost: what it read is estimated; under a budget its worst case counts."""
         usage = Usage(input_tokens=tokens or estimate_tokens(body))
-        cost = account.model(str(body["model"]), usage, status=status, estimated=True)
         worst = self.funds.request(tokens, int(body["max_tokens"])) if self.funds.bounded else None
-        more = max((worst or Decimal(0)) - (cost or Decimal(0)), Decimal(0))
-        account.hold.spent += more
-        self.funds.count_cut_off(more)
+        account.model(str(body["model"]), usage, status=status, estimated=True, worst=worst)
 
     def _may_repeat(self, error: ModelError, failures: int) -> bool:
         answered = self.succeeded or error.status is not None

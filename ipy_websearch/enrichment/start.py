@@ -6,11 +6,11 @@ What a session has to have is written down in `Host`, so that this package stays
 from __future__ import annotations
 
 import asyncio
+import uuid
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ipy_websearch.budgets import Budgets
 from ipy_websearch.enrichment.bar import Bar
 from ipy_websearch.enrichment.bench import Bench
 from ipy_websearch.enrichment.clusters.dask_frame import is_dask, start_on_dask
@@ -23,9 +23,10 @@ from ipy_websearch.events import Money
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
-from ipy_websearch.ledger import Ledger
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import model_id
+from ipy_websearch.money.budget import Budgets
+from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter
@@ -123,7 +124,7 @@ def _bench(host: Host, client: ModelClient, name: str, engine: str | None, budge
         session_id=host.id,
         notebook=host.notebook_name,
         store=host.enrich_store,
-        ceilings=host.budgets.ceilings(budget_usd, "enrichment's"),
+        budget=host.budgets.for_question(uuid.uuid4().hex[:12], budget_usd, whose="enrichment's budget"),
         timeout_s=host.settings.timeout_s,
         spent=spent,
         replayed_from=host.replayed_from,

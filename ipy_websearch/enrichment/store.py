@@ -62,8 +62,6 @@ class Store:
     def __init__(self, path: Path | None) -> None:
         self._database = Database(path, application_id=APPLICATION_ID, prepare=_migrate, purpose="enrichment store")
         self._numbers: dict[tuple[str, str, str, str], int] = {}
-        self.held: dict[int, Callable[[], None]] = {}
-        """By number of a batch that an interrupted run left at the API: gives back the money that is reserved for it."""
 
     @property
     def warnings(self) -> list[str]:

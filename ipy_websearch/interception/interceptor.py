@@ -12,7 +12,6 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from ipy_websearch.booking import add_money
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import Money
 from ipy_websearch.interception.conversation import Conversation, Grant
@@ -29,16 +28,16 @@ from ipy_websearch.loop.calls import CallRunner
 from ipy_websearch.loop.history import Message
 from ipy_websearch.loop.limits import Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
-from ipy_websearch.model.requests import estimate_tokens, server_searches
+from ipy_websearch.model.requests import caches_for_an_hour, estimate_tokens, server_searches
+from ipy_websearch.money.booking import add_money
+from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.options import at_least, texts
-from ipy_websearch.paid_tools import search_price
-from ipy_websearch.price_file import users_own
 from ipy_websearch.providers.chosen import engine_to_ask
-from ipy_websearch.purse import CeilingPurse
 from ipy_websearch.results import Panels
 from ipy_websearch.session import Session
 from ipy_websearch.tools.base import Tool, ToolContext
-from ipy_websearch.usage import Limits
+from ipy_websearch.tools.kit import search_price
+from ipy_websearch.usage import Limits, Terms
 
 MAX_USES = 10
 """Searches that one call may make when nobody says how many: the API's own loop makes as many before it pauses."""
@@ -103,7 +102,7 @@ class WebSearchInterceptor:
 
         Raises:
             ConfigError: a web tool is not defined as the API would take it, a cassette is replayed, or the user's price file
-                is wrong (said once); nothing was sent.
+                is wrong; nothing was sent.
         """
         messages = body.get("messages")
         if not isinstance(messages, list) or not all(map(is_sound, messages)):
@@ -142,21 +141,24 @@ class WebSearchInterceptor:
         cited: bool,
     ) -> InterceptedRun:
         session = self.session
-        users_own()  # a price file that is wrong is said once, and before anything is paid for
+        _ = session.prices  # a mistake in the user's price file shows here, before anything is paid for
         bounds = {kind: capped(b, self._max_uses) for kind, b in wanted.bounds.items()}
-        purse = session.budgets.purse(str(body.get("model")), None, least=least_tokens(body), body=body)
+        booking = session.booking(_question(body["messages"]), model=str(body.get("model")), least=least_tokens(body))
+        budget = booking.budget
+        if budget.bounded:
+            budget.terms, budget.hour_cache = Terms.of(body), caches_for_an_hour(body)
         tools = [
-            fetch_tool(session.reader, bound) if kind == "fetch" else self._search(session, bound, purse.bounded)
+            fetch_tool(session.reader, bound) if kind == "fetch" else self._search(session, bound, budget.bounded)
             for kind, bound in bounds.items()
         ]
         tools = [replace(t, description=_GONE) if b.max_uses == 0 else t for t, b in zip(tools, bounds.values(), strict=True)]
         known = known_addresses(messages, bounds["fetch"].sources, _NAMES) if "fetch" in bounds else set()
         meter = Meter(Limits(max_searches=_most(bounds.get("search")), timeout_s=TOOLS_TIMEOUT_S))
-        runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), Panels(), purse, meter)
+        runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), Panels(), budget, meter)
         fetch = bounds.get("fetch", Bounds())
-        grant = _grant(purse, body, wanted) if purse.bounded else None
+        grant = _grant(budget, body, wanted) if budget.bounded else None
         conversation = Conversation(body, wanted, messages, platform, runner, fetch, sources, cited, grant)
-        return InterceptedRun(conversation, session.booking(_question(body["messages"])), purse, self._spent)
+        return InterceptedRun(conversation, booking, self._spent)
 
     def _spent(self, usd: Money) -> None:
         """Add what a call has cost to the session's sum."""
@@ -233,11 +235,11 @@ def _for_history(body: Mapping[str, Any], messages: Sequence[Any], native: bool)
     return Wanted({kind: Bounds(max_uses=0) for kind in sorted(used, reverse=True)}, {}, tuple(tools))
 
 
-def _grant(purse: CeilingPurse, body: Mapping[str, Any], wanted: Wanted) -> Grant:
-    purse.server_searches = server_searches(wanted.others)
+def _grant(budget: RunBudget, body: Mapping[str, Any], wanted: Wanted) -> Grant:
+    budget.server_searches = server_searches(wanted.others)
 
     def grant(draft: Mapping[str, Any], final: bool) -> int | None:
-        return purse.grant(str(body.get("model")), estimate_tokens(draft), int(body.get("max_tokens") or 0), final=final)
+        return budget.grant(str(body.get("model")), estimate_tokens(draft), int(body.get("max_tokens") or 0), final=final)
 
     return grant
 

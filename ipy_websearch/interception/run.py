@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.booking import Booking
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.events import Event as Happening
 from ipy_websearch.events import ModelResponded, Money
@@ -24,14 +21,14 @@ from ipy_websearch.interception.plain_results import in_text, refuses_blocks
 from ipy_websearch.interception.replay import has_native
 from ipy_websearch.interception.stream import Event, EventWriter
 from ipy_websearch.interception.thoughts import forget, refuses_thinking
-from ipy_websearch.interception.waiting import Rows
 from ipy_websearch.loop.counting import counted
 from ipy_websearch.loop.history import without_thinking
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.model.requests import estimate_tokens
-from ipy_websearch.pricing import billed_model
-from ipy_websearch.purse import MIN_ANSWER_TOKENS, CeilingPurse
+from ipy_websearch.money.booking import Booking
+from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
+from ipy_websearch.money.prices import billed_model
 
 _lock = (
     threading.RLock()
@@ -44,18 +41,13 @@ class InterceptedRun:
     `attempts` counts how often the newest request was sent.
     """
 
-    def __init__(
-        self, conversation: Conversation, booking: Booking, purse: CeilingPurse, spent: Callable[[Money], None]
-    ) -> None:
+    def __init__(self, conversation: Conversation, booking: Booking, spent: Callable[[Money], None]) -> None:
         self.conversation = conversation
         self.booking = booking
-        self._rows = booking.ledger = Rows(booking.ledger)  # type: ignore[assignment]
         booking.traces = False  # the caller has the message, and never the booking
         self._asked = str(conversation.body.get("model"))
-        self._purse = purse
         self._spent = spent
         self._told: Money = Decimal(0)
-        self._unbooked: deque[tuple[datetime, Happening, bool]] = deque()
         self._writer = EventWriter(conversation)
         self._reply = Reply()
         self.attempts = 0
@@ -127,7 +119,7 @@ class InterceptedRun:
         smaller one, or the last.
 
         Raises:
-            BudgetExceededError: the session's ceiling does not reach for a request, and there is nothing yet to end with.
+            BudgetExceededError: the session's budget does not reach for a request, and there is nothing yet to end with.
         """
         if self.done:
             return None
@@ -142,7 +134,7 @@ class InterceptedRun:
         if not self._pending:
             self._pending = None
             if not self.conversation.content:
-                raise BudgetExceededError(self._purse.refusal(self._asked, estimate_tokens(self.draft())))
+                raise BudgetExceededError(self.booking.budget.refusal(estimate_tokens(self.draft())))
             return None
         self._held, self._start = True, time.perf_counter()
         self.attempts += 1
@@ -211,9 +203,9 @@ class InterceptedRun:
     def close(self) -> None:
         """Book what broke off or was no longer wanted, and give back the money that was held; it may be called again."""
         self.drop()
-        self.book_waiting()
-        self._held, self._closed = not self._purse.bounded, True
-        self.booking.charges(self._purse.close(), status="interrupted")
+        self._held, self._closed = not self.booking.budget.bounded, True
+        with _lock:
+            self.booking.close()
         cost, told = self.booking.cost_usd, self._told
         self._spent(None if cost is None or told is None else cost - told)
         self._told = cost
@@ -234,45 +226,24 @@ class InterceptedRun:
         reply = self._reply
         self._open = False
         usage, estimated = counted(reply.usage_fields, self._sent, reply.content)
-        model = reply.model or self._asked
-        if bounded := self._purse.bounded:
-            model = billed_model(self._asked, model)
-            self._purse.settle(usage, lost=lost, model=model)
+        if self.booking.budget.bounded:
             self._held = False
         self._happened(
             ModelResponded(
                 step=self.conversation.requests,
-                model=model,
+                model=billed_model(self._asked, reply.model),
                 usage=usage,
                 stop_reason=reply.stop_reason,
                 seconds=time.perf_counter() - self._start,
                 request_id=request_id,
                 estimated=estimated or not reply.complete,
                 lost=lost,
-            ),
-            settled=bounded,
+            )
         )
 
-    def _happened(self, event: Happening, *, settled: bool = True) -> None:
-        """Keep an event for booking with the others of this call, or soon."""
-        self._unbooked.append((datetime.now(UTC), event, settled))
-        if len(self._unbooked) == 1:
-            self._rows.wait(self)
-
-    def book_waiting(self) -> None:
-        """Book what has happened by now."""
+    def _happened(self, event: Happening) -> None:
         with _lock:
-            while self._unbooked:
-                at, event, settled = self._unbooked.popleft()
-                if isinstance(event, ModelResponded):  # looked up only now: without a ceiling, a call does not wait for prices
-                    event = replace(event, model=billed_model(self._asked, event.model))
-                before = self.booking.cost_usd
-                self.booking.take(event, at)
-                after = self.booking.cost_usd
-                if settled or before is None or after is None:
-                    continue
-                for ceiling in self._purse.ceilings:  # nothing was reserved, and the price is known now
-                    ceiling.settle(Decimal(0), after - before)
+            self.booking.take(event)
 
 
 def least_tokens(body: Mapping[str, Any]) -> int:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ReplayError, WebSearchError
 from ipy_websearch.events import Event, LimitReached, Notice, ToolFinished
-from ipy_websearch.loop.limits import Meter, Purse
+from ipy_websearch.loop.limits import Meter
+from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.results import Panel, Panels
 from ipy_websearch.text import fold, plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
@@ -59,7 +60,7 @@ class CallRunner:
     tools: Mapping[str, Tool]
     context: ToolContext
     panels: Panels
-    purse: Purse
+    budget: RunBudget
     meter: Meter
     render: Render | None = None
     outputs: dict[str, ToolOutput] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class CallRunner:
             first = self._first_ids[key]
             text = f"Same call as {first}; its result is given there."
             return ToolOutput(summary="already asked in this answer", text=text, same_as=first)
-        limit = self._limit_for(tool)
+        limit = self._limit_for(call, tool)
         if limit:
             return self._limit_output(limit)
         self._first_ids[key] = call.id
@@ -125,12 +126,12 @@ class CallRunner:
             self.meter.searches += 1
         return tool, value
 
-    def _limit_for(self, tool: Tool) -> LimitName | None:
+    def _limit_for(self, call: Call, tool: Tool) -> LimitName | None:
         if self.meter.seconds_for_tools <= 0:
             return "timeout"
         if tool.counts_as_search and self.meter.searches >= self.meter.limits.max_searches:
             return "max_searches"
-        if tool.price and not self.purse.can_pay(tool.price):
+        if tool.price and not self.budget.grant_call(call.id, tool.price):
             return "budget"
         return None
 
@@ -198,8 +199,6 @@ class CallRunner:
         """Take what a call gave, None when the time for tools was over."""
         if output is None:  # it was cut off, and may be billed
             output = replace(self._limit_output("timeout"), charges=lost(ready.tool.price))
-        if ready.tool.price:
-            self.purse.paid(ready.tool.price, output.charges)
         return self._end(ready.call, output, time.perf_counter() - ready.start)
 
     def _end(self, call: Call, output: ToolOutput, seconds: float) -> list[Event]:

@@ -1,79 +1,18 @@
-"""The limits of a run: searches, steps, seconds, and money as the loop sees it, which is tokens and charges.
-
-The loop never handles prices. It asks a `Purse` before each model request and each paid call, and tells it afterwards
-what was used; the session's purse knows the prices and the ceilings.
-"""
+"""The limits of a run: searches, steps and seconds. Money is `money.budget.RunBudget`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from ipy_websearch.usage import Charge, LimitName, Limits, Usage
+from ipy_websearch.usage import LimitName, Limits
 
 ANSWER_SHARE = 0.25
 """The share of `timeout_s` that is kept for the final answer: tools get none of it."""
 
 MAX_ANSWER_RESERVE_S = 30.0
 """The most seconds that are kept for the final answer."""
-
-
-class Purse(Protocol):
-    """Says what may be spent."""
-
-    @property
-    def bounded(self) -> bool:
-        """Whether there is a ceiling at all; without one nobody counts the tokens of a request beforehand."""
-        ...
-
-    def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int | None:
-        """Return the `max_tokens` that the next request may ask for: `wanted`, less, or None when money does not reach.
-
-        Unless the request is `final` or wants 0, which only fills the cache, enough for a final answer afterwards is kept
-        back. A grant is reserved until `settle`.
-        """
-        ...
-
-    def settle(self, usage: Usage, *, lost: bool = False, model: str = "") -> None:
-        """Say what the granted request used; the reservation is void, unless the request is `lost`.
-
-        `model` is what it is billed as, "" for the one it was granted for. What is lost went out and was never accounted
-        for: all that was reserved for it counts as spent.
-        """
-        ...
-
-    def can_pay(self, charges: Sequence[Charge]) -> bool:
-        """Say whether a call that is expected to cost `charges` may be made; True reserves the money until `paid`."""
-        ...
-
-    def paid(self, expected: Sequence[Charge], charges: Sequence[Charge]) -> None:
-        """Say what the call that was expected to cost `expected` did cost."""
-        ...
-
-    def refusal(self, model: str, input_tokens: int) -> str:
-        """Return one line that says which ceiling stands in the way and what it would take."""
-        ...
-
-
-class OpenPurse:
-    """A purse without a ceiling."""
-
-    bounded = False
-
-    def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int:
-        return wanted
-
-    def settle(self, usage: Usage, *, lost: bool = False, model: str = "") -> None: ...
-
-    def can_pay(self, charges: Sequence[Charge]) -> bool:
-        return True
-
-    def paid(self, expected: Sequence[Charge], charges: Sequence[Charge]) -> None: ...
-
-    def refusal(self, model: str, input_tokens: int) -> str:
-        return "there is no ceiling"
 
 
 @dataclass(slots=True)

@@ -12,11 +12,12 @@ from typing import Any
 
 from ipy_websearch.loop.history import Message, with_nudge, without_newest_results
 from ipy_websearch.loop.job import Job
-from ipy_websearch.loop.limits import Meter, Purse
+from ipy_websearch.loop.limits import Meter
 from ipy_websearch.loop.table import TABLE_NUDGE, TABLE_TOOL
 from ipy_websearch.model.names import forces_tools
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import build_request, estimate_tokens, tool_result
+from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.tools.base import Tool, ToolOutput
 
 
@@ -32,7 +33,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Means:
-    """What the requests of one run are made from, and the purse that they are held to.
+    """What the requests of one run are made from, and the budget that they are held to.
 
     `container` is what the platform ran code in last: code that waits goes on nowhere else.
     """
@@ -40,7 +41,7 @@ class Means:
     job: Job
     tools: Mapping[str, Tool]
     platform: Platform
-    purse: Purse
+    budget: RunBudget
     meter: Meter
     container: Mapping[str, Any] | None = None
     _definitions: list[Mapping[str, Any]] = field(default_factory=list)
@@ -51,8 +52,8 @@ class Means:
             if final and self.job.columns and not forces_tools(self.job.model):
                 messages = with_nudge(messages, TABLE_NUDGE)
             body = self.body(messages, final=final)
-            tokens = estimate_tokens(body) if self.purse.bounded else 0
-            granted = self.purse.grant(self.job.model, tokens, self.job.max_tokens, final=final)
+            tokens = estimate_tokens(body) if self.budget.bounded else 0
+            granted = self.budget.grant(self.job.model, tokens, self.job.max_tokens, final=final)
             if granted:
                 body["max_tokens"] = granted
                 return Draft(body, final, messages, tokens)
@@ -69,7 +70,7 @@ class Means:
         return tool_result(call_id, output, self.platform)
 
     def body(self, messages: list[Message], *, final: bool = False) -> dict[str, Any]:
-        """Return the request for a history as it would be sent without a ceiling."""
+        """Return the request for a history as it would be sent without a budget."""
         if not self._definitions:
             self._definitions = [*(tool.definition() for tool in self.tools.values()), *self.job.server_tools]
         last: dict[str, str] | None = {"type": "none"}
@@ -87,6 +88,6 @@ class Means:
         return {**body, "container": self.container["id"]} if self.container else body
 
     def _left_out(self, call_id: str) -> dict[str, Any]:
-        """Return an error that names the ceiling, in place of a result."""
+        """Return an error that names the budget, in place of a result."""
         reason = f"Left out: {self.meter.explain('budget')}."
         return self.result(call_id, ToolOutput(summary=reason, text=reason, is_error=True))

@@ -28,7 +28,7 @@ from ipy_websearch.loop.history import (
     without_thinking,
 )
 from ipy_websearch.loop.job import Job
-from ipy_websearch.loop.limits import Meter, OpenPurse, Purse
+from ipy_websearch.loop.limits import Meter
 from ipy_websearch.loop.means import Means
 from ipy_websearch.loop.prompts import FINAL_NUDGE
 from ipy_websearch.loop.stops import stop_note
@@ -37,6 +37,7 @@ from ipy_websearch.loop.text import no_answer
 from ipy_websearch.loop.turn import Turn
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.reply import Reply
+from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.results import Answer, Panel, Panels
 from ipy_websearch.tools.base import ToolContext
 from ipy_websearch.usage import LimitName
@@ -52,7 +53,7 @@ class AnswerLoop:
     client: ModelClient
     job: Job
     panels: Panels
-    purse: Purse = field(default_factory=OpenPurse)
+    budget: RunBudget = field(default_factory=RunBudget)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Any] = asyncio.sleep
     meter: Meter = field(init=False)
@@ -71,14 +72,14 @@ class AnswerLoop:
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.job.limits, self.clock)
-        self.turn = Turn(self.client, self.meter, self.purse, self.sleep)
+        self.turn = Turn(self.client, self.meter, self.sleep)
         self.messages = [*self.job.history, user_message(self.job.question)]
         tools = {tool.name: tool for tool in self.job.tools}
         if self.job.columns:
             tools[TABLE_TOOL] = table_tool(self.job.columns, self._keep_rows)
         context = ToolContext(known_urls=set(self.job.known_urls))
-        self.means = Means(self.job, tools, self.client.platform, self.purse, self.meter)
-        self.runner = CallRunner(tools, context, self.panels, self.purse, self.meter, self.means.result)
+        self.means = Means(self.job, tools, self.client.platform, self.budget, self.meter)
+        self.runner = CallRunner(tools, context, self.panels, self.budget, self.meter, self.means.result)
 
     def follow(self, answer: Answer) -> None:
         """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back."""
@@ -102,7 +103,7 @@ class AnswerLoop:
             if unlimited and self.meter.reached is not None:
                 yield LimitReached(self.meter.reached, self.meter.explain(self.meter.reached))
             if draft.body is None and self.meter.steps == 0:
-                raise BudgetExceededError(self.purse.refusal(self.job.model, draft.input_tokens))
+                raise BudgetExceededError(self.budget.refusal(draft.input_tokens))
             if draft.body is None:
                 break
             self.meter.steps += 1

@@ -2,8 +2,8 @@
 
 A request is sent again only while none of its text has been shown. Whatever happens, what it used is reported: by the API, or
 estimated where the API did not say. A request that went out and of which no usage ever came (interrupted, timed out, connection
-lost) is "lost": what it read is estimated, and a ceiling counts all that was reserved for it. One that was refused, or never
-went out, used nothing.
+lost) is "lost": what it read is estimated, and under a budget all that was reserved for it counts. One that was refused, or
+never went out, used nothing.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ipy_websearch.events import (
     ToolStarted,
 )
 from ipy_websearch.loop.counting import counted, written_tokens
-from ipy_websearch.loop.limits import Meter, Purse
+from ipy_websearch.loop.limits import Meter
 from ipy_websearch.loop.text import AnswerText
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.reply import Reply
 from ipy_websearch.model.retry import retry_wait_s
-from ipy_websearch.pricing import billed_model
+from ipy_websearch.money.prices import billed_model
 from ipy_websearch.usage import Usage
 
 _SENT = ("connection_lost", "truncated", "timeout_error", "")
@@ -47,7 +47,6 @@ class Turn:
 
     client: ModelClient
     meter: Meter
-    purse: Purse
     sleep: Callable[[float], Any] = asyncio.sleep
     text: AnswerText = field(default_factory=AnswerText)
     book: CitationBook = field(default_factory=CitationBook)
@@ -119,7 +118,6 @@ class Turn:
             usage += Usage(output_tokens=max(0, written_tokens(reply.content) - usage.output_tokens))
         self._open = False
         billed = billed_model(model, reply.model)
-        self.purse.settle(usage, lost=lost, model=billed)
         self.usage += usage
         self.model = reply.model or self.model
         return ModelResponded(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ipy_websearch.model.media import IMAGE_TOKENS, names_more, without_images
 from ipy_websearch.model.platforms import Platform
-from ipy_websearch.tariffs import context_window
+from ipy_websearch.money.prices import context_window
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
 

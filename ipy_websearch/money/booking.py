@@ -14,7 +14,7 @@ from typing import Any
 
 from ipy_websearch.events import Event, ModelRequested, ModelResponded, Money, ToolFinished, ToolStarted
 from ipy_websearch.money.budget import RunBudget
-from ipy_websearch.money.ledger import Ledger, LedgerRow, Status
+from ipy_websearch.money.ledger import Ledger, LedgerRow, Reservation, Status
 from ipy_websearch.money.prices import caching_saved, charge_cost, model_cost
 from ipy_websearch.results import Step
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -72,6 +72,13 @@ class Booking:
         rows = self.charge_rows(charges, status=status)
         self._book(rows, lambda due: self.budget.settle_call(id, due))
         return self._add(rows)
+
+    def settle(self, rows: Sequence[LedgerRow], held: Reservation | None) -> None:
+        """Write rows that were made here, and end what was reserved for them."""
+        if rows and (self.replayed_from or held is None):
+            self.ledger.book([self.due(row) for row in rows])
+        if held is not None:
+            held.settle(rows)
 
     def close(self, cut_off: ModelResponded | None = None) -> None:
         """Book what was sent and has not come to its end, and give back what is still reserved."""

@@ -210,6 +210,10 @@ class RunBudget:
     def __post_init__(self) -> None:
         self.bounded = self.budget is not None and self.budget.bounded
 
+    def left(self) -> Decimal | None:
+        """Return the US dollars that may still be reserved, None without a limit."""
+        return self.budget.left() if self.budget is not None else None
+
     # --- asked by the loop ----------------------------------------------------------------------------------------------
 
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int | None:

@@ -152,7 +152,7 @@ class Reservation:
 
     def settle(self, rows: Sequence[LedgerRow], *, keep: Decimal = Decimal(0)) -> None:
         """Insert rows and end the reservation, or lower it to `keep`, in one transaction."""
-        keep = min(keep, self.usd)
+        keep = max(min(keep, self.usd), Decimal(0))
         if rows or keep != self.usd:
             self.ledger.settle(rows, self.id if self.usd else None, keep)
         self.usd = keep
@@ -206,15 +206,23 @@ class Ledger:
         self._unwritten: list[_Entry] = []
         self._retry_at = 0.0
         self._failure: Exception | None = None
-        self._said: list[str] = []
+        self._warnings: list[str] = []
+        self._told = 0
         self._lock = threading.RLock()
 
     def news(self) -> list[str]:
         """Return what went wrong with the file since the last call, a line each; no row is lost by it."""
+        found = self.warnings
+        told, self._told = self._told, len(found)
+        return found[told:]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return a line for everything that went wrong with the file."""
         with self._lock:
-            said, self._said = [*self._file.warnings, *self._said], []
+            self._warnings += self._file.warnings
             self._file.warnings.clear()
-        return said
+            return list(self._warnings)
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -288,7 +296,8 @@ class Ledger:
         """Return what was found in the file; where it had to be replaced by memory, forget that, and raise why."""
         if self.path is None or not self._file.in_memory:
             return found
-        *self._said, reason = [*self._said, *self._file.warnings]
+        *others, reason = self._file.warnings
+        self._warnings += others
         self._file = _database(self.path)
         raise sqlite3.OperationalError(reason.partition("(")[2].partition(")")[0] or reason)
 
@@ -299,7 +308,7 @@ class Ledger:
     def _note(self, exc: Exception) -> None:
         """Take note of a failure; it is said once, until the file works again."""
         if self._failure is None:
-            self._said.append(f"the ledger {self.path} cannot be written ({exc}); costs are kept in memory until it can")
+            self._warnings.append(f"the ledger {self.path} cannot be written ({exc}); costs are kept in memory until it can")
         self._failure, self._retry_at = exc, self.clock() + RETRY_S
 
     # --- reading --------------------------------------------------------------------------------------------------------

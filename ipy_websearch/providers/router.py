@@ -24,9 +24,10 @@ from typing import Any
 
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.http.cache import Cache
+from ipy_websearch.money.prices import charges_cost
 from ipy_websearch.providers.attempts import all_failed, with_attempts
 from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest
-from ipy_websearch.providers.billed import cost_of, free, price_of
+from ipy_websearch.providers.billed import free, price_of
 from ipy_websearch.providers.chosen import engine_of
 from ipy_websearch.providers.engine import permitted
 from ipy_websearch.providers.flights import Flights
@@ -246,7 +247,7 @@ class SearchRouter:
             results = replace(results, results=tuple(permitted(results, request)))
         if self._cache is not None and self._ttl_s() > 0 and engine.info.name != _LOCAL:
             self._cache.put(_KIND, key, to_json(results))
-        return replace(results, cost_usd=cost_of(results))
+        return replace(results, cost_usd=charges_cost(results.charges))
 
     def _engine(self, engine: _Asked) -> Provider:
         """Return an engine, made once for the same options.

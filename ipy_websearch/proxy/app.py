@@ -57,7 +57,6 @@ def build_app(upstream: str, interceptor: WebSearchInterceptor, *, local_only: b
         await answers.ended()
         await server.aclose()
         await interceptor.session.aclose()
-        interceptor.session.ledger.write_held()
 
     starting = Starlette(lifespan=lifespan)
 

@@ -11,7 +11,6 @@ Answers are kept in the enrichment store, for the day they were given on: the mo
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import sqlite3
 import uuid
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.booking import Booking, add_money
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.outcome import Cell
 from ipy_websearch.enrichment.schedule import Gate
@@ -32,10 +30,10 @@ from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.run import AnswerLoop
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import model_id
-from ipy_websearch.paid_tools import search_price
+from ipy_websearch.money.booking import Booking, add_money
+from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.providers.chosen import engine_to_ask
 from ipy_websearch.providers.router import SearchRouter
-from ipy_websearch.purse import Ceiling, CeilingPurse
 from ipy_websearch.results import Answer, Panels
 from ipy_websearch.session import AskRun, Session, paid_sleep
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -43,6 +41,7 @@ from ipy_websearch.sql.desk import Outcome, Row
 from ipy_websearch.sql.pacing import PacedClient
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
+from ipy_websearch.tools.kit import search_price
 from ipy_websearch.usage import Limits
 
 TIMEOUT_S = 90.0
@@ -94,7 +93,7 @@ class Asker:
     def __init__(self, session: Session, wishes: Wishes) -> None:
         self.session = session
         self._wishes = wishes
-        self._own = Ceiling("budget of the SQL functions", wishes.budget_usd, "register(con, budget_usd=…)")
+        self._question_id = uuid.uuid4().hex[:12]  # all rows are one question of the ledger, which has the budget
         self._gate = Gate(wishes.concurrency)
         self._run_id = "" if wishes.resume else f" {uuid.uuid4().hex}"
         self._searches: dict[str | None, tuple[SearchRouter, PoliteSearch]] = {}
@@ -155,7 +154,7 @@ class Asker:
 
     async def _answer(self, row: Row) -> Outcome:
         tool = _SearchOnce(self._search_tool()) if self._searching else None
-        purse = CeilingPurse(self._model, (self._own, *self.session.budgets.ceilings()))
+        booking = self._booking(row)
         job = Job(
             question=question_text(row),
             model=self._model,
@@ -164,10 +163,11 @@ class Asker:
             limits=Limits(max_searches=MAX_SEARCHES, timeout_s=TIMEOUT_S),
             max_tokens=MAX_TOKENS,
         )
-        loop = AnswerLoop(PacedClient(self._client, self._gate), job, Panels(), purse, sleep=paid_sleep(purse))
+        client, sleep = PacedClient(self._client, self._gate), paid_sleep(booking.budget)
+        loop = AnswerLoop(client, job, Panels(), booking.budget, sleep=sleep)
         if tool:
             tool.loop = loop
-        run = AskRun(loop, self._booking(row), self._book, purse)
+        run = AskRun(loop, booking, self._book)
         failure = ""
         async for event in run:
             if isinstance(event, ToolFinished) and event.name == "web_search" and "max_searches" not in event.summary:
@@ -217,7 +217,7 @@ class Asker:
         if known is None or known[0] is not router:  # a cassette puts another router in for a while
             known = self._searches[engine] = (router, PoliteSearch(router, engine, self._wishes.concurrency))
         tool = known[1].tool(self.session.search_request("placeholder", count=RESULTS))
-        bounded = self._own.limit is not None or self.session.budgets.room() is not None
+        bounded = self._wishes.budget_usd is not None or bool(self.session.budgets.limits())
         return replace(tool, price=search_price(router, engine, RESULTS, worst=bounded))
 
     def _key(self, row: Row) -> bytes:
@@ -226,10 +226,12 @@ class Asker:
         return cell_key(self._model, tools, _COLUMN, dict(zip(_COLUMN.fields, row, strict=True)))
 
     def _booking(self, row: Row) -> Booking:
-        """Return what books a row: those with the same question are one question of the ledger."""
-        session = self.session
-        number = hashlib.sha256(f"{session.id} ask_ai {row[1]}".encode("utf-8", "replace")).hexdigest()[:12]
-        return Booking(session.ledger, session.id, number, f"ask_ai: {row[1]}", session.notebook_name)
+        """Return the booking of a row, with the budget of all of them."""
+        session, number = self.session, self._question_id
+        what = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
+        budget = RunBudget(self._model, session.budgets.for_question(number, self._wishes.budget_usd, **what))
+        whose = (session.ledger, session.id, number, f"ask_ai: {row[1]}", session.notebook_name)
+        return Booking(*whose, session.replayed_from, budget=budget)
 
     def _book(self, booking: Booking, answer: Answer | None) -> Answer | None:
         """Add a row's cost to the session's; its answer is no part of the session's conversation."""

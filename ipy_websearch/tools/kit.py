@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.http.cache import Cache
+from ipy_websearch.money.prices import charges_cost
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.results import SearchResults
 from ipy_websearch.tools.base import Tool
+from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.tools.kept import Keeper
+
+_INCLUDED_RESULTS = 10
+# For so many results beyond ten, a provider bills once more what it bills for the first ten (or less): Exa 0.001 USD for each
+# (exa.ai/pricing), Firecrawl 2 credits for ten (docs.firecrawl.dev/billing), both read 2026-11.
+_MORE_RESULTS = {"exa": 7, "firecrawl": 10}
 
 PAIR_ENGINES = {"web_search_brave": "brave", "web_search_google": "google"}
 
@@ -25,7 +33,7 @@ class Kit:
 
     `defaults` is a request with what the user set: domains, country, language, filter. `provider` is the engine that
     `web_search` goes to (None: the chain). `reader` opens the reader of pages; `research` makes the tool for the user's own
-    research files (None: no root is set).
+    research files (None: no root is set). Under a budget (`bounded`), a search is priced as the dearest provider of the chain.
     """
 
     router: SearchRouter
@@ -36,6 +44,7 @@ class Kit:
     provider: str | None = None
     fresh: bool = False
     research: Callable[[], Tool] | None = None
+    bounded: bool = False
 
     def makers(self) -> dict[str, Callable[[], Tool]]:
         """Return the maker of each tool by its name."""
@@ -54,7 +63,7 @@ class Kit:
     def _web_search(self) -> Tool:
         from ipy_websearch.tools.web_search import web_search_tool
 
-        price = self.router.expected_charges(self.provider)
+        price = search_price(self.router, self.provider, self.defaults.count, worst=self.bounded)
         return web_search_tool(self._search(self.provider), self.defaults, price=price)
 
     def _web_fetch(self) -> Tool:
@@ -89,7 +98,7 @@ class Kit:
         engine = self.router.provider("firecrawl")
         assert isinstance(engine, FirecrawlProvider)
         tool: Tool = getattr(firecrawl, maker)(engine, self.defaults, self._keeper(engine.info.address(engine.keys)))
-        return tool
+        return replace(tool, price=tuple(_for_results(charge, self.defaults.count) for charge in tool.price))
 
     def _keeper(self, address: str) -> Keeper:
         from ipy_websearch.tools.kept import Keeper
@@ -101,3 +110,32 @@ class Kit:
             return await self.router.search(request, provider=provider, fresh=self.fresh, held=True)
 
         return search
+
+
+def search_price(router: SearchRouter, provider: str | None, count: int, *, worst: bool) -> tuple[Charge, ...]:
+    """Return what a search for `count` results is expected to be billed.
+
+    Without a `provider` that is the price of the provider asked first; `worst`, the highest of those that may stand in for it.
+
+    Raises:
+        ConfigError: there is no such provider, or it cannot be used.
+    """
+    charges = router.expected_charges(provider)
+    if worst and not provider:
+        names = [name for name, available, _ in router.chain() if available]
+        prices = [charges, *(getattr(router.provider(name), "price", (Charge(name),)) for name in names)]
+        charges = max(prices, key=_dearest)
+    return tuple(_for_results(charge, count) for charge in charges)
+
+
+def _for_results(charge: Charge, count: int) -> Charge:
+    step = _MORE_RESULTS.get(charge.provider)
+    if step is None or charge.kind != "search" or count <= _INCLUDED_RESULTS or charge.usd is not None:
+        return charge
+    return replace(charge, units=charge.units * (1 + -(-(count - _INCLUDED_RESULTS) // step)))
+
+
+def _dearest(charges: tuple[Charge, ...]) -> Decimal:
+    """Return the sum, an unknown price as more than any known one: it must not be overlooked."""
+    cost = charges_cost(charges)
+    return Decimal("Infinity") if cost is None else cost

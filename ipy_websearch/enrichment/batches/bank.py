@@ -1,20 +1,25 @@
 """The money of a run through batches: reserved at its worst before a chunk is sent, settled result by result.
 
-What an interrupted run leaves at the API stays reserved under the session's and the day's ceilings until the next run of the
-kernel takes it over, because it will be paid.
+The id of a reservation is the token of its batch. What an interrupted run leaves at the API stays reserved as long
+as the API works on a batch, because it will be paid; the next run, in this kernel or in another one, takes it over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from ipy_websearch.enrichment.funds import no_room
-from ipy_websearch.events import Money
+from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.model.requests import estimate_tokens
-from ipy_websearch.pricing import worst_case
-from ipy_websearch.purse import Ceiling, reserve_all
+from ipy_websearch.money.budget import Budget, refusal, unknown_price
+from ipy_websearch.money.ledger import LedgerRow, Refused, Reservation
+from ipy_websearch.money.prices import worst_case
+
+LEASE_S = 25 * 3_600.0
+"""The API gives a batch up after 24 hours (platform.claude.com/docs, "Batch processing", read 2026-11)."""
 
 _NANO = Decimal("1e-9")
 _NOTHING = Decimal(0)
@@ -23,70 +28,87 @@ _NOTHING = Decimal(0)
 class Bank:
     """Reserves and settles by batch and request; without limits it lets everything pass.
 
-    `searches` are those that the API may make for a row, `left` has what earlier runs have left reserved.
+    `searches` are those that the API may make for a row, `refusal` says why the last request did not fit.
     """
 
-    def __init__(self, model: str, ceilings: Sequence[Ceiling], searches: int, left: dict[int, Callable[[], None]]) -> None:
+    def __init__(self, model: str, budget: Budget, searches: int) -> None:
         self.refusal = ""
         self._model = model
-        self._ceilings = tuple(ceilings)
+        self._budget = budget
         self._searches = searches
-        self._left = left
         self._scale = Decimal(1)
-        self._held: dict[int, dict[int, Decimal]] = {}
+        self._next = self._none()
+        self._held: dict[int, Reservation] = {}
+        self._amounts: dict[int, dict[int, Decimal]] = {}
 
     @property
-    def bounded(self) -> bool:
-        """Whether there is a limit at all."""
-        return any(ceiling.limit is not None for ceiling in self._ceilings)
+    def token(self) -> str:
+        """The token of the next batch."""
+        return self._next.id
 
     def reserve(self, body: Mapping[str, Any]) -> Decimal | None:
-        """Reserve what a request may cost at worst; None when it does not fit, and then `refusal` says why."""
-        if not self.bounded:
+        """Reserve what a request of the next batch may cost at worst; None when it does not fit (`refusal` says why)."""
+        if not self._budget.bounded:
             return _NOTHING
         worst = self._worst(body)
         if worst is None:
-            self.refusal = f"the price of {self._model} is unknown, so no budget can be kept with it"
+            self.refusal = unknown_price(self._model)
             return None
-        if (tight := reserve_all(self._ceilings, worst)) is not None:
-            self.refusal = no_room(tight, worst)
+        try:
+            self._next = self._budget.try_reserve(self._next.usd + worst, lease_s=LEASE_S, id=self._next.id)
+        except Refused as refused:
+            self.refusal = refusal(refused.standing, "a row", worst)
+            return None
+        except BudgetExceededError as exc:
+            self.refusal = str(exc)
             return None
         return worst
 
     def assign(self, batch: int, amounts: Iterable[Decimal]) -> None:
         """Say that what was reserved is for the requests of a batch, in their order."""
-        self._held[batch] = dict(enumerate(amounts))
+        self._held[batch], self._next = self._next, self._none()
+        self._amounts[batch] = dict(enumerate(amounts))
 
-    def take_over(self, batch: int, bodies: Mapping[int, Mapping[str, Any]]) -> None:
+    def cancel(self) -> None:
+        """Give back what was reserved for a batch that is not sent."""
+        self._next.release()
+        self._next = self._none()
+
+    def take_over(self, batch: int, token: str, bodies: Mapping[int, Mapping[str, Any]]) -> None:
         """Reserve for a batch that an earlier run has sent, whether or not it fits."""
-        if give_back := self._left.pop(batch, None):
-            give_back()
-        if self.bounded:
-            self._held[batch] = {number: self._worst(body) or _NOTHING for number, body in bodies.items()}
-            self._move(-sum(self._held[batch].values(), _NOTHING), _NOTHING)
+        ledger, held = self._budget.ledger, self._budget.ledger.reservation(token)
+        self._amounts[batch] = {}
+        if self._budget.bounded or held is not None:
+            self._amounts[batch] = {number: self._worst(body) or _NOTHING for number, body in bodies.items()}
+            total = sum(self._amounts[batch].values(), _NOTHING)
+            held = ledger.reserve(self._budget.session, self._budget.question_id, total, lease_s=LEASE_S, id=token)
+        self._held[batch] = held or self._none()
 
-    def settle(self, batch: int, number: int, cost: Money) -> None:
-        """Replace what was reserved for a request by what it cost (None, an unknown price: by what was reserved)."""
-        reserved = self._held.get(batch, {}).pop(number, _NOTHING)
-        if reserved and cost is not None and cost > reserved:
-            self._scale *= cost / reserved
-        self._move(reserved, reserved if cost is None else cost)
+    def settle(self, batch: int, rows: Mapping[int, LedgerRow | None]) -> None:
+        """Insert the rows of some results by their numbers (None: it is not billed), and end what was reserved for them."""
+        amounts, held = self._amounts.get(batch, {}), self._held.get(batch) or self._none()
+        booked = []
+        for number, row in rows.items():
+            reserved = amounts.pop(number, _NOTHING)
+            if row is None:
+                continue
+            if row.cost_usd is None and reserved:  # nobody said what it cost
+                row = replace(row, cost_usd=reserved, estimated=True)
+            elif row.cost_usd is not None and reserved and row.cost_usd > reserved:
+                self._scale *= row.cost_usd / reserved
+            booked.append(row)
+        held.settle(booked, keep=sum(amounts.values(), _NOTHING))
 
     def drop(self, batch: int) -> None:
         """Give back what is still reserved for a batch."""
-        self._move(sum(self._held.pop(batch, {}).values(), _NOTHING), _NOTHING)
-
-    def leave(self, batch: int) -> None:
-        """Keep what is reserved for a batch when the run ends without it."""
-        amount = sum(self._held.pop(batch, {}).values(), _NOTHING)
-        if amount:
-            self._left[batch] = lambda: self._move(amount, _NOTHING)
+        self._amounts.pop(batch, None)
+        if (held := self._held.pop(batch, None)) is not None:
+            held.release()
 
     def _worst(self, body: Mapping[str, Any]) -> Decimal | None:
         tokens, most = estimate_tokens(body), int(body["max_tokens"])
-        worst = worst_case(self._model, tokens, most, batch=True, caching=True, server_searches=self._searches)
+        worst = worst_case(self._model, tokens, most, batch=True, server_searches=self._searches)
         return None if worst is None else (worst * self._scale).quantize(_NANO, ROUND_CEILING)
 
-    def _move(self, reserved: Decimal, spent: Decimal) -> None:
-        for ceiling in self._ceilings:
-            ceiling.settle(reserved, spent)
+    def _none(self) -> Reservation:
+        return Reservation(self._budget.ledger, uuid.uuid4().hex[:16])

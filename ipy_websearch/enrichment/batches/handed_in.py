@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -98,9 +97,8 @@ class HandedIn:
 
         return self._store.transaction(work)
 
-    def begin(self, model: str, columns: Sequence[Column], requests: Sequence[Request]) -> Batch:
-        """Write down what is about to be sent; requests that go on with earlier ones take those's place."""
-        token = uuid.uuid4().hex[:16]
+    def begin(self, model: str, columns: Sequence[Column], requests: Sequence[Request], token: str) -> Batch:
+        """Write down what is about to be sent under a token; requests that go on with earlier ones take those's place."""
         rows = dict(enumerate(requests))
         written = json.dumps([_column_facts(column) for column in columns])
 

@@ -6,11 +6,10 @@ import asyncio
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.booking import add_money
 from ipy_websearch.enrichment.batches.awaited import Awaited
 from ipy_websearch.enrichment.batches.bank import Bank
 from ipy_websearch.enrichment.batches.courier import Flight
@@ -18,11 +17,12 @@ from ipy_websearch.enrichment.batches.handed_in import Batch, Collected, HandedI
 from ipy_websearch.enrichment.batches.requests import Read, read
 from ipy_websearch.enrichment.outcome import Outcome, answered
 from ipy_websearch.enrichment.run import Enrichment
-from ipy_websearch.enrichment.sender import Books
 from ipy_websearch.enrichment.store import Stored
 from ipy_websearch.events import Money
 from ipy_websearch.model import batches
-from ipy_websearch.pricing import billed_model, model_cost
+from ipy_websearch.money.booking import Booking, add_money
+from ipy_websearch.money.ledger import LedgerRow
+from ipy_websearch.money.prices import billed_model, model_cost
 from ipy_websearch.usage import Usage, reported
 
 Result = Mapping[str, Any]
@@ -61,7 +61,7 @@ class Batched(Enrichment):
 
     _handed_in: HandedIn
     _bank: Bank
-    _book: Books
+    _book: Booking
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -102,11 +102,15 @@ class Batched(Enrichment):
             ours = [True] * len(answers)
             for answer in answers:
                 batch.requests.pop(answer.number, None)
-        booked = [answer for answer, mine in zip(answers, ours, strict=True) if mine and answer.usage is not None]
-        self._bench.ledger.book_all([self._book.row("model", a.model, a.cost, usage=a.usage) for a in booked])
+        rows = {a.number: self._booked(a) if mine else None for a, mine in zip(answers, ours, strict=True)}
+        self._bank.settle(batch.id, rows)
         for answer in answers:
-            self._bank.settle(batch.id, answer.number, answer.cost)
             self._take(answer)
+
+    def _booked(self, answer: Answer) -> LedgerRow | None:
+        if answer.usage is None:
+            return None
+        return replace(self._book.model_row(answer.model, answer.usage, batch=True), cost_usd=answer.cost)
 
     def _understood(self, batch: Batch, number: int, request: Request, result: Result) -> Answer:
         meaning = read(result, [batch.columns[c] for c in request.asked], request)

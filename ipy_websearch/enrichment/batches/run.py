@@ -52,7 +52,7 @@ class BatchEnrichment(Batched):
         # Batches belong to the server that has them, so those of another address are not looked at.
         self._handed_in = HandedIn(bench.store, os.environ.get("ANTHROPIC_BASE_URL", ""))
         self._courier = Courier(bench.client, self._handed_in)
-        self._bank = Bank(bench.model, bench.ceilings, most, bench.store.held)
+        self._bank = Bank(bench.model, bench.budget, most)
         self._queue: deque[Request] = deque()
         self._flights: dict[int, Flight] = {}
         self._set_aside: list[Flight] = []
@@ -122,7 +122,7 @@ class BatchEnrichment(Batched):
             elif batch.name or await self._courier.find(batch):
                 taken |= {key for request in batch.requests.values() for key in request.keys}
                 self._flights[batch.id] = Flight(batch)
-                self._bank.take_over(batch.id, {n: self._body(batch, r) for n, r in batch.requests.items()})
+                self._bank.take_over(batch.id, batch.token, {n: self._body(batch, r) for n, r in batch.requests.items()})
                 self._queue_again(batch)
             else:
                 self._put_back(batch)  # it was written down and never arrived
@@ -158,8 +158,9 @@ class BatchEnrichment(Batched):
                 self._halt("budget", self._bank.refusal, False)
             return False
         try:
-            batch = self._handed_in.begin(self._bench.model, self.plan.columns, requests)
+            batch = self._handed_in.begin(self._bench.model, self.plan.columns, requests, self._bank.token)
         except sqlite3.Error as exc:
+            self._bank.cancel()
             text = f"the store cannot be written ({exc}), so a batch could not be found again; nothing more was sent"
             raise EnrichmentError(text) from exc
         self._flights[batch.id] = flight = Flight(batch, bodies=bodies)
@@ -286,7 +287,6 @@ class BatchEnrichment(Batched):
         left = [flight.batch for flight in flights]
         for flight in flights:
             batch = flight.batch
-            self._bank.leave(batch.id)
             state = flight.trouble if flight in self._set_aside else "which goes on"
             text = f"at the API in batch {batch.name or '(no name yet)'}, {state}; the same call collects it"
             for row in self._awaited.rows([key for request in batch.requests.values() for key in request.keys]):

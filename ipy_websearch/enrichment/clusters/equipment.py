@@ -23,6 +23,7 @@ from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.places import Places
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
+from ipy_websearch.money.budget import Budget
 from ipy_websearch.providers import wikipedia
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.router import SearchRouter
@@ -141,7 +142,7 @@ class Equipment(WorkerPlugin):
             session_id=job.session,
             notebook=job.notebook,
             store=nothing,
-            ceilings=(),
+            budget=Budget(nothing, job.session, job.question_id),
             timeout_s=job.timeout_s,
             spent=lambda usd: None,
         )

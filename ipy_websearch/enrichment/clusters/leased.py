@@ -6,31 +6,24 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from ipy_websearch.enrichment.funds import Funds, Hold, OutOfFunds
-from ipy_websearch.purse import Ceiling, reserve_all
+from ipy_websearch.money.budget import Budget
+from ipy_websearch.money.ledger import Ledger, Limit, Refused, Standing
 
 _NOTHING = Decimal(0)
 
 
 class LeasedFunds(Funds):
-    """Funds under one ceiling, the lease, which grows. `ask` is called when more is needed."""
+    """Funds under a lease, which grows; the reservation behind it is the kernel's. `ask` is called when more is needed."""
 
     def __init__(self, model: str, limited: bool, ask: Callable[[], None]) -> None:
-        self._lease = Ceiling("budget", _NOTHING if limited else None)
-        super().__init__(model, (self._lease,))
+        super().__init__(model, Budget(Ledger(None), "", ""))
+        self.bounded = limited
+        self.spent, self.held = _NOTHING, _NOTHING
+        self._limit = _NOTHING
         self._ask = ask
         self._dry = False
         self._wanted: dict[object, Decimal] = {}
         self._largest = _NOTHING
-
-    @property
-    def spent(self) -> Decimal:
-        """US dollars spent."""
-        return self._lease.spent
-
-    @property
-    def held(self) -> Decimal:
-        """US dollars reserved for what is under way."""
-        return self._lease.reserved
 
     def needed(self, rows: int) -> tuple[Decimal, Decimal]:
         """Return how much more could be used for so many rows, and the least that would let one of them go on."""
@@ -42,12 +35,24 @@ class LeasedFunds(Funds):
         self.scale = max(self.scale, scale)
         self._dry = dry
         if lease is not None:
-            self._lease.limit = lease
+            self._limit = lease
         self._changed.set()
 
-    def _settle(self, reserved: Decimal, spent: Decimal) -> None:
+    def _take(self, hold: Hold, usd: Decimal) -> Refused | None:
+        has = hold.reserved if hold.reservation is not None else _NOTHING
+        if usd - has > self._limit - self.spent - self.held:
+            return Refused(Standing(Limit("lease", self._limit, ""), self.spent, self.held))
+        self.held += usd - has
+        hold.reservation, hold.reserved = self._budget.reserve(usd), usd
+        return None
+
+    def ended(self, hold: Hold) -> None:
+        """Give back what a row has reserved and not spent."""
+        if hold.reservation is not None:
+            self.held -= hold.reserved
+        self.spent += hold.spent
         self._dry = False  # what came back may be enough for another row: the desk has to be asked again
-        super()._settle(reserved, spent)
+        super().ended(hold)
         if self._wanted:
             self._ask()
 
@@ -59,17 +64,17 @@ class LeasedFunds(Funds):
         """
         if not self.bounded or usd is None:
             return await super().reserve(usd)
-        waits = object()
+        hold = Hold(self, usd)
         try:
-            while reserve_all(self.ceilings, usd) is not None:
+            while self._take(hold, usd) is not None:
                 if self._dry and not self._holding:
                     raise OutOfFunds(f"the budget is used up: a row may cost {usd:.4f} USD")
-                self._wanted[waits], self._largest = usd, max(self._largest, usd)
+                self._wanted[hold], self._largest = usd, max(self._largest, usd)
                 self._changed.clear()
                 self._ask()
                 await self._changed.wait()
         finally:
-            self._wanted.pop(waits, None)
+            self._wanted.pop(hold, None)
         self._largest = max(self._largest, usd)
         self._holding += 1
-        return Hold(self, usd)
+        return hold

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -28,9 +29,11 @@ from ipy_websearch.enrichment.searching import WIKIPEDIA
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
 from ipy_websearch.keys import Keys
+from ipy_websearch.money.budget import RUN_S
+from ipy_websearch.money.ledger import LEASE_S, Refused, Reservation
 from ipy_websearch.providers.wikipedia import AT_ONCE
-from ipy_websearch.purse import reserve_all
 from ipy_websearch.settings import WebSearch
+from ipy_websearch.usage import Usage
 
 FRUITLESS = 4
 """Rounds in a row without a single finished row after which the cluster is given up."""
@@ -61,13 +64,12 @@ class ClusterEnrichment(Enrichment):
         self._cut = False
         self._now: Round | None = None
         self._silent: set[str] = set()
-        self._spent = _NOTHING
         self._trouble = ""
 
     async def _ask_all(self, rows: list[int]) -> None:
         self._book = self._books(len(rows))
         try:
-            if any(ceiling.limit is not None for ceiling in self._bench.ceilings):
+            if self._bench.budget.bounded:
                 await super()._ask_all(rows[:1])  # it shows whether rows cost what they are taken to
             await self._rounds(rows)
         finally:
@@ -109,11 +111,8 @@ class ClusterEnrichment(Enrichment):
         Raises:
             ConfigError: there are no workers, or they cannot load this package. EnrichmentError: a task failed.
         """
-        rooms = [ceiling.room for ceiling in self._bench.ceilings if ceiling.room is not None]
-        limit = max(min(rooms), _NOTHING) if rooms else None
-        if limit is not None and reserve_all(self._bench.ceilings, limit) is not None:
-            limit = _NOTHING  # another thread was quicker; what it does not use is there for the next call
-        self._spent = lost = _NOTHING
+        limit = self._reserved()
+        lost = _NOTHING
         before = self._requests
         try:
             self._tasks = [starting := asyncio.create_task(self._started(rows, limit))]
@@ -133,8 +132,24 @@ class ClusterEnrichment(Enrichment):
             self._now = None
             if lost:
                 self._notes.append(f"workers that were lost may have spent {lost:.4f} USD more: that counts for the budget")
-            for ceiling in self._bench.ceilings:
-                ceiling.settle(limit or _NOTHING, self._spent + lost)
+            self._settle_lost(lost)
+
+    def _reserved(self) -> Decimal | None:
+        """Reserve all that the budget leaves and return that, None without a limit."""
+        self._held = Reservation(self._bench.budget.ledger, "")
+        limit = self._bench.budget.left()
+        if limit:
+            try:
+                self._held = self._bench.budget.try_reserve(limit, lease_s=RUN_S + LEASE_S)
+            except Refused:  # another kernel was quicker; what it does not use is there for the next round
+                return _NOTHING
+        return limit
+
+    def _settle_lost(self, lost: Decimal) -> None:
+        """Book what lost workers may have spent, and give the rest back."""
+        assert self._book is not None
+        row = replace(self._book.model_row(self._bench.model, Usage(), status="error", estimated=True), cost_usd=lost)
+        self._held.settle([row] if lost else [])
 
     async def _started(self, rows: Sequence[int], limit: Decimal | None) -> Round | None:
         """Return a round with its tasks at work, None when a worker was lost meanwhile."""
@@ -205,9 +220,12 @@ class ClusterEnrichment(Enrichment):
                 asked = self._row_of(finished.row).asked
                 self.keep(self.plan.inputs[finished.row], asked, finished.cells, finished.cost_usd, finished.seconds)
         if booked := [row for finished in new for row in finished.booked]:
-            self._bench.ledger.book_all(booked)
+            self._held.settle(booked, keep=self._held.usd - sum((row.cost_usd or _NOTHING for row in booked), _NOTHING))
+            if self._held.usd > 0:  # it goes on for longer than one lease
+                with suppress(Refused):
+                    usd, id = self._held.usd, self._held.id
+                    self._held = self._bench.budget.try_reserve(usd, lease_s=RUN_S + LEASE_S, id=id)
         for finished in new:
-            self._spent += finished.cost_usd or _NOTHING
             self._fill(finished)
 
     def _fill(self, finished: Finished) -> None:

@@ -18,8 +18,9 @@ from ipy_websearch.enrichment.clusters.equipment import Equipment, Job
 from ipy_websearch.enrichment.clusters.leased import LeasedFunds
 from ipy_websearch.enrichment.row import Asked, RowAsker, make_recipe
 from ipy_websearch.enrichment.schedule import Gate
-from ipy_websearch.enrichment.sender import Account, Books, Sender
-from ipy_websearch.ledger_rows import LedgerRow
+from ipy_websearch.enrichment.sender import Account, Sender
+from ipy_websearch.money.booking import Booking
+from ipy_websearch.money.ledger import LedgerRow
 from ipy_websearch.options import EnrichOptions
 
 EXCHANGE_S, SOONEST_S, LISTEN_S = 0.2, 0.02, 0.5
@@ -77,8 +78,9 @@ class Shift:
         self._gate = Gate(1)
         sender = Sender(self._bench.client, self._gate, self._funds, self._job.timeout_s)
         recipe = make_recipe(self._bench, self._options)
-        books = Books(self._bench.ledger, self._job.session, self._job.question_id, self._job.question, self._job.notebook)
-        self._asker = RowAsker(recipe, self._job.columns, sender, books)
+        job = self._job
+        booking = Booking(self._bench.ledger, job.session, job.question_id, job.question, job.notebook)
+        self._asker = RowAsker(recipe, job.columns, sender, booking)
         try:
             while await self._exchange():
                 self._start()

@@ -1,7 +1,4 @@
-"""Tools as a ceiling sees them: priced at their worst, and Anthropic's own searches bounded to what the money buys.
-
-Without a ceiling, nothing here changes anything.
-"""
+"""The tools of one question; under a budget, Anthropic's own are bounded to the uses that the money buys."""
 
 from __future__ import annotations
 
@@ -15,23 +12,17 @@ from ipy_websearch.loop.prompts import STANDARD
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens
 from ipy_websearch.model.server_tools import server_tools, without_native
-from ipy_websearch.pricing import charge_cost, worst_case
-from ipy_websearch.providers.router import SearchRouter
-from ipy_websearch.purse import MIN_ANSWER_TOKENS
+from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
+from ipy_websearch.money.prices import worst_case
 from ipy_websearch.tools.base import Tool
 from ipy_websearch.tools.kit import Kit
 from ipy_websearch.tools.sets import build_tools
-from ipy_websearch.usage import Charge, Limits
+from ipy_websearch.usage import Limits
 
 NATIVE_PAGE_TOKENS = 12_000
-"""The most of a page that Anthropic's own web_fetch may read under a ceiling; without it there is no bound."""
+"""The most of a page that Anthropic's own web_fetch may read under a budget; without one there is no bound."""
 
 _PROMPT_TOKENS = 4_000
-_INCLUDED_RESULTS = 10
-# For so many results beyond ten, an engine bills once more what it bills for the first ten (or less): Exa 0.001 USD for each
-# (exa.ai/pricing), Firecrawl 2 credits for ten (docs.firecrawl.dev/billing), both read 2026-11.
-_MORE_RESULTS = {"exa": 7, "firecrawl": 10}
-
 Definition = Mapping[str, Any]
 
 
@@ -45,22 +36,6 @@ class Offered:
     notices: tuple[str, ...] = ()
 
 
-def search_price(router: SearchRouter, provider: str | None, count: int, *, worst: bool) -> tuple[Charge, ...]:
-    """Return what a search for `count` results is expected to be billed.
-
-    Without a `provider` that is the price of the engine asked first; `worst`, the highest of those that may stand in for it.
-
-    Raises:
-        ConfigError: there is no such engine, or it cannot be used.
-    """
-    charges = router.expected_charges(provider)
-    if worst and not provider:
-        names = [name for name, available, _ in router.chain() if available]
-        prices = [charges, *(getattr(router.provider(name), "price", (Charge(name),)) for name in names)]
-        charges = max(prices, key=_cost)
-    return tuple(_for_results(charge, count) for charge in charges)
-
-
 def offered(
     kit: Kit,
     tools: str | Sequence[str],
@@ -70,7 +45,7 @@ def offered(
     limits: Limits,
     room: Decimal | None,
 ) -> Offered:
-    """Return the tools of one question; where `room` USD is left, with prices and uses that can be held to it.
+    """Return the tools of one question; where `room` USD is left, Anthropic's own with uses that can be held to it.
 
     Raises:
         ConfigError: there is no such tool, or the platform runs none of its own. MissingKeyError: a tool lacks its key.
@@ -86,19 +61,7 @@ def offered(
     if room is None:
         return offer
     server, notices = affordable_native(server, model, room)
-    return replace(offer, tools=_priced_at_worst(ours.tools, kit), server_tools=server, notices=(*ours.notices, *notices))
-
-
-def _priced_at_worst(tools: Iterable[Tool], kit: Kit) -> tuple[Tool, ...]:
-    """Return the tools with the prices that a ceiling must reckon with: a chain may hand on to a dearer engine."""
-    priced, count = [], kit.defaults.count
-    for tool in tools:
-        if tool.name == "web_search" and tool.price:
-            tool = replace(tool, price=search_price(kit.router, kit.provider, count, worst=True))
-        elif tool.price:
-            tool = replace(tool, price=tuple(_for_results(charge, count) for charge in tool.price))
-        priced.append(tool)
-    return tuple(priced)
+    return replace(offer, server_tools=server, notices=(*ours.notices, *notices))
 
 
 def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) -> tuple[tuple[Definition, ...], list[str]]:
@@ -111,8 +74,8 @@ def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) ->
         bounded = tuple(_bounded(tool, uses) for tool in tools)
         searches = native_searches(bounded)
         tokens = _PROMPT_TOKENS + native_tokens(_PROMPT_TOKENS, bounded)
-        cost = worst_case(model, tokens, MIN_ANSWER_TOKENS, caching=True, server_searches=searches)
-        after = worst_case(model, tokens // (uses + 1) + SEARCH_RESULT_TOKENS, MIN_ANSWER_TOKENS, caching=True)
+        cost = worst_case(model, tokens, MIN_ANSWER_TOKENS, server_searches=searches)
+        after = worst_case(model, tokens // (uses + 1) + SEARCH_RESULT_TOKENS, MIN_ANSWER_TOKENS)
         if cost is None or after is None or cost + after <= room:
             return bounded, [] if uses == wanted else [f"the budget is enough for {uses} of {wanted} native searches"]
     return (), ["the budget is not enough for a native search, whose results may be long; it was left out"] if wanted else []
@@ -128,16 +91,3 @@ def _bounded(tool: Definition, uses: int) -> Definition:
     if str(tool["type"]).startswith("web_fetch_"):
         limits["max_content_tokens"] = NATIVE_PAGE_TOKENS
     return {**tool, **limits}
-
-
-def _for_results(charge: Charge, count: int) -> Charge:
-    step = _MORE_RESULTS.get(charge.provider)
-    if step is None or charge.kind != "search" or count <= _INCLUDED_RESULTS or charge.usd is not None:
-        return charge
-    return replace(charge, units=charge.units * (1 + -(-(count - _INCLUDED_RESULTS) // step)))
-
-
-def _cost(charges: Sequence[Charge]) -> Decimal:
-    """Return the sum, an unknown price as more than any known one: it must not be overlooked."""
-    costs = [charge_cost(charge) for charge in charges]
-    return sum((Decimal("Infinity") if cost is None else cost for cost in costs), Decimal(0))

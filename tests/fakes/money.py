@@ -1,0 +1,34 @@
+"""What a session has spent, and what it holds for what is under way, as its ledger says."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from ipy_websearch import api
+from ipy_websearch.money.ledger import NANO
+from ipy_websearch.money.report import total
+
+
+def spent(session: Any = None) -> Decimal:
+    """Return US dollars booked by a session (None: the shared one) or, during a replay, counted by its budgets."""
+    session = session or api.session()
+    return total(session.budgets.ledger, session=session.id)[0]
+
+
+def held(session: Any = None) -> Decimal:
+    """Return US dollars reserved by everybody."""
+    ledger = (session or api.session()).budgets.ledger
+    return ledger.read(lambda c: c.execute("SELECT coalesce(sum(usd), 0) FROM reservations").fetchone()[0]) / NANO
+
+
+class Limited:
+    """The shared session's budget: its limit, what was spent and what is reserved."""
+
+    def __init__(self, usd: Decimal | float | str | None = None) -> None:
+        if usd is not None:
+            api.session().settings.session_budget_usd = float(usd)
+
+    limit = property(lambda self: Decimal(str(api.session().settings.session_budget_usd)))
+    spent = property(lambda self: spent())
+    reserved = property(lambda self: held())

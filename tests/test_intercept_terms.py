@@ -1,0 +1,230 @@
+"""What makes a request dearer than its model and its text say: booked and reserved so, through an intercepted client."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import anthropic
+import pytest
+
+from ipy_websearch import api
+from ipy_websearch.errors import BudgetExceededError
+from ipy_websearch.interception import intercept
+from ipy_websearch.model.requests import estimate_tokens, prompt_tokens
+from ipy_websearch.money.prices import model_cost, worst_case
+from ipy_websearch.usage import Terms, Usage
+from tests.fakes.clouds import REGION, Clouds
+from tests.fakes.money import Limited as limited
+from tests.fakes.money import spent
+from tests.fakes.replies import Manner, hang_up, tool_use, usage
+
+OPUS, SONNET = "claude-opus-5", "claude-sonnet-5-5"
+MILLION = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
+US_SONNET = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
+ASKED: dict[str, Any] = {
+    "model": OPUS,
+    "max_tokens": 500,
+    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
+    "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+}
+BY_ADDRESS = {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}
+BY_ID = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K" * 60_000}}
+
+
+HOUR, MINUTES = {"type": "ephemeral", "ttl": "1h"}, {"type": "ephemeral", "ttl": "5m"}
+
+
+@pytest.fixture
+def client(messages_api: Any, brave_api: Any) -> Iterator[Any]:
+    """An intercepted client."""
+    with intercept(anthropic.Anthropic(timeout=20, max_retries=0), provider="brave") as made:
+        yield made
+
+
+def booked(kind: str = "model") -> Any:
+    """Return the rows of the session's ledger."""
+    frame = api.session().cost()
+    return frame[frame.kind == kind]
+
+
+def user(*blocks: Any) -> list[dict[str, Any]]:
+    """Return a history of one turn."""
+    return [{"role": "user", "content": [*blocks, {"type": "text", "text": "What is this?"}]}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "usd"),
+    [
+        ({"speed": "fast"}, {"speed": "fast"}, "1.05"),
+        ({"speed": "fast"}, {"speed": "standard"}, "0.525"),
+        ({"speed": "fast"}, {}, "1.05"),
+        ({}, {"inference_geo": "us"}, "0.5775"),
+        ({"inference_geo": "us"}, {"inference_geo": "global"}, "0.525"),
+    ],
+)
+def test_a_call_is_booked_at_the_terms_of_its_reply(
+    client: Any, messages_api: Any, asked: dict[str, Any], told: dict[str, Any], usd: str
+) -> None:
+    """What was asked for counts where the reply says nothing of it."""
+    messages_api.reply("Matz.", usage(input_tokens=100_000, output_tokens=1_000, **told))
+    client.messages.create(**ASKED, extra_body=asked)
+    assert booked().usd.sum() == pytest.approx(float(usd)) and messages_api.bodies[0].items() >= asked.items()
+    assert api.session().spent_usd == Decimal(usd)
+
+
+def test_a_lost_request_counts_at_the_terms_it_asked_for(client: Any, messages_api: Any) -> None:
+    """Nothing came back that would say."""
+    messages_api.reply(hang_up())
+    with pytest.raises(anthropic.APIConnectionError):
+        client.messages.create(**ASKED, extra_body={"speed": "fast"})
+    booked()
+    tokens = prompt_tokens(messages_api.bodies[0])
+    assert api.session().spent_usd == model_cost(OPUS, Usage(tokens, terms=Terms(fast=True)))
+
+
+@pytest.mark.parametrize(("asked", "factor"), [({}, 1), ({"speed": "fast"}, 2), ({"inference_geo": "us"}, Decimal("1.1"))])
+def test_a_budget_reserves_at_the_terms_asked_for(
+    client: Any, messages_api: Any, asked: dict[str, Any], factor: Decimal
+) -> None:
+    """What is held while a request is under way is its worst case on those terms."""
+    session, held = limited(1), []
+
+    def reply(body: Any) -> Any:
+        held.append(session.reserved)
+        return ["Matz.", usage(input_tokens=10, output_tokens=10, speed=body.get("speed"))]
+
+    messages_api.behave(reply)
+    client.messages.create(**ASKED, extra_body=asked)
+    tokens = estimate_tokens(messages_api.bodies[0])
+    first = worst_case(OPUS, tokens, 500, caching=True) or Decimal(0)
+    assert first and Decimal("1.95") < held[0] / first / factor < Decimal("2.1")
+    assert session.spent == api.session().spent_usd != 0 and session.reserved == 0
+
+
+def test_a_fast_mode_without_a_price_is_not_sent_under_a_budget(client: Any, messages_api: Any) -> None:
+    """The line says what is unknown."""
+    limited(5)
+    with pytest.raises(BudgetExceededError, match="the price of claude-haiku-4-5 in fast mode is unknown"):
+        client.messages.create(**{**ASKED, "model": "claude-haiku-4-5"}, extra_body={"speed": "fast"})
+    assert not messages_api.requests
+
+
+def test_a_budget_reserves_for_the_searches_that_the_platform_makes_itself(brave_api: Any) -> None:
+    """Where only one of the tools is run here, the other's uses are billed by the API."""
+    session, held = limited(5), []
+
+    def reply(body: Any) -> Any:
+        held.append((session.reserved, estimate_tokens(body)))
+        return ["Matz.", usage(input_tokens=10, output_tokens=10)]
+
+    with Clouds() as clouds:
+        clouds.behave(reply)
+        made = anthropic.AnthropicVertex(region="us-east5", project_id="p", access_token="t", base_url=f"{clouds.url}/v1")
+        fetch = {"type": "web_fetch_20250910", "name": "web_fetch"}
+        search = {**ASKED["tools"][0], "max_uses": 3}
+        with intercept(made) as vertex:
+            vertex.messages.create(**{**ASKED, "model": SONNET, "tools": [search, fetch]})
+    reserved, tokens = held[0]
+    request, answer = (worst_case(SONNET, tokens, most, caching=True) for most in (500, 256))
+    assert request is not None and answer is not None and reserved >= request + answer + Decimal("0.03")
+
+
+def test_a_bedrock_region_is_booked_at_its_own_price(brave_api: Any) -> None:
+    """The ledger and the ceiling agree, though the reply does not name the region."""
+    pytest.importorskip("botocore")
+    with Clouds() as clouds:
+        made = anthropic.AnthropicBedrock(api_key=clouds.key, aws_region=REGION, base_url=clouds.url)
+        clouds.models[US_SONNET] = 200_000
+        session = limited(5)
+        bare = Manner(extra={"model": "claude-sonnet-4-5-20250929"})
+        clouds.reply("Matz.", usage(input_tokens=100_000, output_tokens=1_000), bare)
+        with intercept(made, provider="brave") as client:
+            client.messages.create(**{**ASKED, "model": US_SONNET})
+    rows = booked()
+    assert list(rows["name"]) == [US_SONNET]
+    assert session.spent == api.session().spent_usd == Decimal("0.3465")
+
+
+@pytest.mark.parametrize("budget", [None, 5.0])
+def test_a_reply_whose_name_has_no_price_is_booked_as_what_was_asked_for(
+    client: Any, messages_api: Any, budget: float | None
+) -> None:
+    """A gateway may call a model as it likes; and a fallback is billed as the model that it is, by the ceiling too."""
+    api.session().settings.session_budget_usd = budget
+    counts = usage(input_tokens=100_000, output_tokens=0)
+    for name in ("house-blend", "claude-fable-5"):
+        messages_api.reply("Matz.", counts, Manner(extra={"model": name}))
+        client.messages.create(**ASKED)
+    assert list(booked()["name"]) == [OPUS, "claude-fable-5"]
+    assert api.session().spent_usd == Decimal("1.5")
+    assert budget is None or spent() == Decimal("1.5")
+
+
+def test_a_question_is_booked_by_the_same_rule(session: Any, messages_api: Any) -> None:
+    """`%%ask` behind a gateway that has names of its own."""
+    messages_api.reply("Matz.", usage(input_tokens=100_000, output_tokens=0), Manner(extra={"model": "house-blend"}))
+    session.settings.model = SONNET
+    session.settings.session_budget_usd = 5.0
+    asyncio.run(session.ask("Who wrote Ruby?"))
+    assert session.spent_usd == spent(session) == Decimal("0.2")
+
+
+def test_an_image_is_sent_under_a_small_budget_and_a_document_elsewhere_is_not(client: Any, messages_api: Any) -> None:
+    """The first costs at most a few cents, the second may cost dollars."""
+    limited(0.5)
+    messages_api.reply("A cat.", usage(input_tokens=4_900, output_tokens=10))
+    request = {**ASKED, "model": SONNET}
+    assert client.messages.create(**{**request, "messages": user(PICTURE)}).content[-1].text == "A cat."
+    with pytest.raises(BudgetExceededError, match="may cost up to 2.5"):
+        client.messages.create(**{**request, "messages": user(BY_ADDRESS)})
+    assert len(messages_api.requests) == 1
+
+
+@pytest.mark.parametrize(("mark", "usd"), [(HOUR, "4"), (MINUTES, "2.5")], ids=["1h", "5m"])
+def test_a_budget_holds_when_all_input_is_written_for_an_hour(client: Any, messages_api: Any, mark: Any, usd: str) -> None:
+    """What is held for the first request covers the writes that the caller's breakpoints may cause."""
+    session, held = limited(5), []
+
+    def reply(body: Any) -> Any:
+        held.append((session.reserved, estimate_tokens(body)))
+        return ["Matz.", usage(input_tokens=10, output_tokens=10)]
+
+    messages_api.behave(reply)
+    system = [{"type": "text", "text": "word " * 20_000, "cache_control": mark}]
+    client.messages.create(**{**ASKED, "model": SONNET}, system=system)
+    reserved, tokens = held[0]
+    assert 2 < reserved / (tokens * Decimal(usd) / 1_000_000) < Decimal("2.4")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"model": SONNET, "messages": user(BY_ADDRESS)}, {"extra_body": {"speed": "fast"}}],
+    ids=["long", "document", "fast"],
+)
+def test_whoever_follows_the_advice_is_not_refused_again(client: Any, messages_api: Any, more: dict[str, Any]) -> None:
+    """A first request that money does not reach for says what it would take, with all that it is to read."""
+    limited(0.01)
+    request = {**ASKED, "messages": [{"role": "user", "content": "word " * 20_000}], **more}
+    with pytest.raises(BudgetExceededError) as refused:
+        client.messages.create(**request)
+    found = re.search(r"may cost up to ([\d.]+) USD; raise it to at least ([\d.]+) USD", str(refused.value))
+    assert found and float(found[1]) == float(found[2]) > 0.1 and not messages_api.requests
+    limited(float(found[2]))
+    messages_api.reply("Matz.", usage(input_tokens=10, output_tokens=10))
+    assert client.messages.create(**request).content[-1].text == "Matz."
+
+
+def test_a_search_that_was_asked_for_runs_on_fast_terms(client: Any, messages_api: Any) -> None:
+    """Both requests are booked so, and the ceiling agrees with the ledger."""
+    session = limited(20)
+    fast = usage(input_tokens=100_000, output_tokens=1_000, speed="fast")
+    messages_api.reply(tool_use("ipy_web_search", {"query": "ruby author"}), fast)
+    messages_api.reply("Matz.", fast)
+    client.messages.create(**ASKED, extra_body={"speed": "fast"})
+    assert list(booked().usd) == pytest.approx([1.05, 1.05])
+    assert session.spent == api.session().spent_usd == Decimal("2.1") + Decimal(str(booked("search").usd.sum()))
