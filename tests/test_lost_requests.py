@@ -89,15 +89,15 @@ def test_a_native_ask_cut_off_before_its_reply_began_is_booked_at_one_reading(me
 
 
 def test_a_budget_counts_all_that_was_reserved_for_a_lost_request(messages_api: Any, session: Any) -> None:
-    """It is booked at that; six questions that time out do not leave the session's budget untouched."""
+    """It is booked at that; questions that time out do not leave the session's budget untouched."""
     session.settings.session_budget_usd = 0.02
     messages_api.behave(lambda body: ["late", delay(8)])
-    ask(session, timeout_s=0.4)
+    ask(session, timeout_s=2)
     read = model_cost(SONNET, Usage(input_tokens=estimate_tokens(messages_api.bodies[0])))
     assert read and spent(session) == session.spent_usd > 2 * read and estimated(session) == [True]
     with pytest.raises(BudgetExceededError):
-        for _ in range(5):
-            ask(session, timeout_s=0.4)
+        for _ in range(3):
+            ask(session, timeout_s=2)
     assert spent(session) <= Decimal("0.02") and held(session) == 0
 
 
