@@ -1,12 +1,11 @@
 """`df.web` on every DataFrame of pandas and Dask, whichever is imported first. Importing this imports neither of them.
 
-They have no entry points for accessors (pandas 3.1, Dask 2026.8, read 2026-11), so for what is not there yet, a finder in front
-of `sys.meta_path` waits for its import, lets the others load it as ever, registers the accessor when that is done, and is gone.
+They have no entry points for accessors (pandas 3.1, Dask 2026.8, read 2026-11), so a finder at the front of `sys.meta_path`
+has the accessor registered at the end of their own import.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ NAME = "web"
 class WebAccessor:
     """Questions to the web about the rows of a frame.
 
-    `df.web.enrich({...})` fills columns, `df.web.estimate({...})` says what that would take, `df.web.search("{company} CEO")`
+    `df.web.enrich({...})` fills columns, `df.web.estimate({...})` says what that would cost, `df.web.search("{company} CEO")`
     gives each row its best search result. A Dask DataFrame is answered with a Dask DataFrame.
     """
 
@@ -39,7 +38,7 @@ class WebAccessor:
         return enrich(self._frame, columns, **options)
 
     def estimate(self, columns: Mapping[str, Any], *, sample: int = 5, **options: Any) -> Estimate:
-        """Return what `enrich` would cost and take for the whole frame, after trying `sample` rows.
+        """Return the cost and time of `enrich` for the whole frame, after trying `sample` rows.
 
         The rows that are tried go into the store, so that `enrich` does not ask them again.
         """
@@ -63,7 +62,7 @@ def _register_pandas(module: ModuleType) -> None:
 
 
 def _register_dask(module: ModuleType) -> None:
-    with suppress(ImportError):  # another version of Dask may have it elsewhere, and is to be imported all the same
+    with suppress(ImportError):  # a version that has it elsewhere must still import
         from dask.dataframe.extensions import register_dataframe_accessor
 
         if getattr(module.DataFrame, NAME, None) is not WebAccessor:
@@ -71,62 +70,33 @@ def _register_dask(module: ModuleType) -> None:
 
 
 _LIBRARIES: dict[str, Callable[[ModuleType], None]] = {"pandas": _register_pandas, "dask.dataframe": _register_dask}
-"""Each module that has a DataFrame, with what puts the accessor on it."""
 
 
 def install() -> None:
-    """Register with pandas and Dask now, or as soon as they have been imported."""
-    waited_for = {finder.name for finder in sys.meta_path if isinstance(finder, _Waiting)}
+    """Register with pandas and Dask now, or at the end of their import."""
+    if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterImport())
     for name, register in _LIBRARIES.items():
-        module = sys.modules.get(name)
-        if module is not None and hasattr(module, "DataFrame") and not getattr(module.__spec__, "_initializing", False):
-            register(module)
-        elif name not in waited_for:
-            sys.meta_path.insert(0, _Waiting(name))
+        if hasattr(sys.modules.get(name), "DataFrame"):
+            register(sys.modules[name])
 
 
-class _Waiting:
-    """A finder that only looks out for one module."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._busy = False
+class _AfterImport:
+    """A finder that finds nothing itself: it adds the registration to the loader that the other finders give."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return the module's own spec with a loader that registers the accessor afterwards; None for everything else."""
-        if name != self.name or self._busy:
+        """Return the others' spec for a library of `_LIBRARIES`, None for everything else."""
+        if name not in _LIBRARIES:
             return None
-        self._busy = True
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self._busy = False
+        found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Registering(spec.loader, name)  # type: ignore[assignment]
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _LIBRARIES[name](module)
+
+            loader.exec_module = exec_module
         return spec
-
-
-class _Registering:
-    """A module's own loader; when it has run, the accessor is registered and the finder removed."""
-
-    def __init__(self, loader: Any, name: str) -> None:
-        self._loader = loader
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Return what the module's own loader makes."""
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Load the module, then register."""
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        finders = [f for f in sys.meta_path if not (isinstance(f, _Waiting) and f.name == self._name)]
-        sys.meta_path[:] = finders
-        _LIBRARIES[self._name](module)
