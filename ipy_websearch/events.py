@@ -1,5 +1,5 @@
-"""What happens while a question is answered, as values. The loop yields them; the ledger, the trace, the display and
-the tests all watch the same stream. Nothing here knows of IPython or of prices.
+"""The events of a question that is being answered. The loop yields them; the ledger, the trace, the display and the tests
+all read the same stream. Nothing here knows of IPython or of prices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """A source was cited for the first time, or a new passage of one; its mark is in the text that follows."""
+    """A passage was cited for the first time; its mark is in the text that follows."""
 
     citation: Citation
 
@@ -49,9 +49,9 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool call ended. `summary` is one line for people; `charges` are what it used (booked even when it failed).
+    """A tool call ended. `summary` is one line for people; `charges` are booked even when it failed.
 
-    `content` is what the model is given: the result block of our tools, the block's content where the API ran the tool.
+    `content` goes to the model: the result block of our tools, the block's content where the API ran the tool.
     """
 
     id: str
@@ -68,10 +68,10 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponded:
-    """A model request ended, well or badly: what it used and why it stopped (None: it broke off).
+    """A model request ended, well or badly; `stop_reason` is None when the reply broke off.
 
-    `estimated` is True when the API did not say what was used: the counts are then ours. `lost` requests went out and were cut
-    off before the API had said anything.
+    `estimated` is True when the API reported no usage and the counts are ours. `lost` requests were sent and cut off before the
+    API had answered anything.
     """
 
     step: int
@@ -95,7 +95,7 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the reader should know: an engine handed on, a request is retried, a note on the model's name."""
+    """A remark for the reader: a provider failed and the next one answered, a request is retried, the model's name is unknown."""
 
     text: str
 

@@ -1,6 +1,6 @@
-"""Tries a key once, when it has been typed: better a clear word now than a failure in the first question.
+"""Tries a key once when it is typed, so that a wrong one fails now and not in the first question.
 
-A model's key is tried on the list of models, which is free; an engine's on one search, which is booked like any other.
+A model's key is tried on the list of models, which is free; a provider's on one search, which is booked like any other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _REFUSALS = (400, 401, 403, 422)
 
 
 async def check_key(session: Session, spec: KeySpec) -> str:
-    """Return what came of trying the key that is set: that it works, or why that is not known.
+    """Return in words whether the key that is set works, or why that is unknown.
 
     Raises:
         ModelError, ProviderError: the service refused the key.
@@ -23,14 +23,14 @@ async def check_key(session: Session, spec: KeySpec) -> str:
         return f"it was not tried, since {session.replayed_from} is being replayed"
     if spec.variable == "ANTHROPIC_API_KEY":
         return await _try_model(session)
-    engine = next((info for info in PROVIDERS.values() if spec.variable in info.keys), None)
-    if engine is None:
+    provider = next((info for info in PROVIDERS.values() if spec.variable in info.keys), None)
+    if provider is None:
         return "it was not tried"
-    if not engine.available(session.keys):
-        missing = next(key for key in engine.keys if not session.keys.get(key))
+    if not provider.available(session.keys):
+        missing = next(key for key in provider.keys if not session.keys.get(key))
         return f"it can be tried when {missing} is set as well"
     try:
-        results = await session.search("python", provider=engine.name, count=1, fresh=True)
+        results = await session.search("python", provider=provider.name, count=1, fresh=True)
     except ProviderError as exc:
         if exc.status in _REFUSALS:
             raise

@@ -1,7 +1,7 @@
 """Plain text out of hostile text: tags, entities, control and invisible characters. Pure string work.
 
-Everything from the web that ends up in a field, a prompt, a terminal or a notebook goes through `plain` or `visible`
-first. `visible` is what makes text harmless as characters; making it harmless as HTML or Markdown is `display`'s task.
+Text from the web goes through `plain` or `visible` before it reaches a field, a prompt, a terminal or a notebook. They make
+it harmless as characters; `display` makes it harmless as HTML and Markdown.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _TAG = re.compile(r"<(?:!--(?:(?!-->|<!--).)*-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\u2028\u2029]+")
 
 # Soft hyphen, Mongolian separators, zero-width and bidirectional marks, invisible operators, interlinear marks, the
-# Hangul fillers, variation selectors and the tag block: nothing a reader can see, much that a model would read.
+# Hangul fillers, variation selectors and the tag block: a reader cannot see them, but a model would read them.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e"
-    "\ufeff\uffa0\ufff0-\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _NON_JOINER, _JOINER = "\u200c", "\u200d"
 _CURSIVE = ("ARABIC ", "SYRIAC ")
@@ -43,10 +43,10 @@ def visible(text: str) -> str:
 
 
 def _kept(found: re.Match[str]) -> str:
-    """Return a joiner that is part of the text, "" for everything else that is invisible.
+    """Return a joiner that changes how its neighbours look, "" for other invisible characters.
 
-    One is, with what it joins on either side: between two emoji, between letters of a cursive script (U+200C, as Persian words
-    have it), and beside the virama between two letters. Anywhere else it shows nothing, and may be there to hide something.
+    That is so between two emoji, between letters of a cursive script (U+200C, common in Persian), and beside the virama between
+    two letters. Anywhere else it has no effect, and may be there to hide something.
     """
     at, text = found.start(), found.string
     before, after = text[at - 1 : at].replace("\ufe0f", text[max(at - 2, 0) : at - 1]), text[at + 1 : at + 2]
@@ -63,13 +63,13 @@ def _kept(found: re.Match[str]) -> str:
 
 
 def _is_emoji(character: str) -> bool:
-    """Return whether a character is one; what Python's tables do not have yet counts by its block."""
+    """Return whether a character is an emoji; those too new for Python's tables are recognised by their block."""
     symbol = character >= "\u2190" and unicodedata.category(character) == "So"
     return symbol or character == "\u2194" or "\U0001f000" <= character <= "\U0001faff"
 
 
 def plain(value: Any) -> str:
-    """Return one line of plain text from an engine's field: tags stripped, entities decoded, white space folded.
+    """Return one line of plain text from a provider's field: tags stripped, entities decoded, white space folded.
 
     Anything that is not a string (None, a number, a list) gives "". Entities are decoded once, after the tags have
     gone, so that an escaped tag in a snippet about HTML stays readable as text.
@@ -102,9 +102,9 @@ def shorten(text: str, width: int) -> str:
 
 
 def fold(text: str) -> str:
-    """Return `text` as it is compared: NFKC, case folded, white space runs as one blank (for query and cache keys).
+    """Return `text` in a form for comparison, such as cache keys: NFKC, case folded, white space runs as one blank.
 
-    Joiners are left out: words are written with and without them.
+    Joiners are left out, because the same word is written with and without them.
     """
     if text.isascii() and text.isprintable():
         return " ".join(text.casefold().split())
@@ -113,8 +113,8 @@ def fold(text: str) -> str:
 
 
 def sound(value: T) -> T:
-    """Return a JSON value with nothing in it that no request can carry: two halves of a character become one, a half without
-    the other U+FFFD, and what is no number (NaN, Infinity) None.
+    """Return a JSON value that can be sent: surrogate pairs become one character, lone surrogates U+FFFD, and NaN and
+    Infinity None.
 
     >>> sound({"query": "\\ud83d\\ude00 \\ud83d", "score": float("nan")})
     {'query': '😀 �', 'score': None}

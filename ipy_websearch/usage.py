@@ -1,4 +1,4 @@
-"""What a call used, in the units it is billed in, and the limits a question runs under. Pure values, no prices."""
+"""Tokens and provider calls in the units they are billed in, and the limits of a question. Values only, no prices."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LimitName = Literal["max_searches", "max_steps", "budget", "timeout", "interrupt
 
 
 class Terms(NamedTuple):
-    """What makes the tokens of a request dearer than usual: the fast mode, and inference that stays in the US."""
+    """Terms that raise the price of a request's tokens: the fast mode, and inference that stays in the US."""
 
     fast: bool = False
     us_only: bool = False
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Terms:
-        """Return the terms that a request asks for or a reply's usage reports: both name them alike.
+        """Return the terms of a request, or of a reply's usage: both use the same field names.
 
         >>> Terms.of({"model": "claude-opus-5", "speed": "fast"})
         Terms(fast=True, us_only=False)
@@ -75,11 +75,11 @@ class Usage:
 
     @classmethod
     def from_api(cls, usage: Mapping[str, Any] | None) -> Usage:
-        """Return the usage of a Messages API `usage` object; what is no count is 0, old forms are understood.
+        """Return the usage of a Messages API `usage` object; anything that is not a count is 0.
 
-        Without the `cache_creation` split, all cache writes count as five-minute ones, the API's default. What a compaction
-        used is added: it is billed, and the top level leaves it out, while it has all that iterations of the model used
-        (anthropic 2.12 `types/beta/beta_usage.py`, read 2026-11). See `reported` for whether the object says anything.
+        Without the `cache_creation` split, all cache writes count as five-minute ones, the API's default. Compactions are
+        billed but missing from the top level, so they are added; the model's other iterations are in it already
+        (anthropic 2.12 `types/beta/beta_usage.py`, read 2026-11). `reported` tells a missing count from a 0.
         """
         usage = _mapping(usage)
         total = cls._level(usage)
@@ -91,7 +91,7 @@ class Usage:
 
     @classmethod
     def _level(cls, usage: Mapping[str, Any]) -> Usage:
-        """Return what one level of a `usage` object counts."""
+        """Return the counts of one level of a `usage` object."""
         split = _mapping(usage.get("cache_creation"))
         written = _count(usage.get("cache_creation_input_tokens"))
         long_lived = _count(split.get("ephemeral_1h_input_tokens"))
@@ -110,35 +110,33 @@ class Usage:
 
 
 def reported(usage: Mapping[str, Any] | None, name: str) -> bool:
-    """Say whether a Messages API `usage` object holds a believable count of that name, be it 0."""
+    """Return whether a Messages API `usage` object holds a believable count of that name (0 is one)."""
     value = _mapping(usage).get(name)
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
 
 
 MOST_COUNTED = 2**53
-"""The most that a count may be; more is a mistake of the server's, and would not fit into the ledger's sums."""
+"""The largest count that is believed; sums of larger ones would not fit into the ledger's integers."""
 
 
 def _count(value: Any) -> int:
-    """Return a count as a server gives it, also one written as 100.0; 0 for anything else."""
+    """Return a count as an int, also one written as 100.0; 0 for anything else."""
     if type(value) is int:
         return min(value, MOST_COUNTED) if value > 0 else 0
     return int(min(value, MOST_COUNTED)) if type(value) is float and 0 <= value < inf else 0
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    if type(value) is dict:  # as it nearly always is; the look at its kind takes longer
-        return value
-    return value if value and isinstance(value, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One paid (or free) call to an engine, in the unit it bills by.
+    """One call to a provider, paid or free, in the unit it bills by.
 
-    `units` counts `unit`s ("request", "credit", "page", …); `usd` is what the engine's own answer reported, None when
-    it reports nothing: the price table then decides. `cached` calls cost nothing and are booked all the same. `lost` ones
-    went out, and nothing usable came back: they count as billed, at the price expected.
+    `units` counts `unit`s ("request", "credit", "page", …); `usd` is the cost in the provider's own answer (None: it gives none,
+    and the price table decides). `cached` calls cost nothing and are booked all the same. `lost` calls were sent without a
+    usable answer: they count as billed, at the expected price.
     """
 
     provider: str
@@ -151,7 +149,7 @@ class Charge:
 
 
 def lost(charges: Iterable[Charge]) -> tuple[Charge, ...]:
-    """Return calls that were expected to cost `charges` as those that came to nothing after they had gone out."""
+    """Return the charges of calls that were sent and got no usable answer; those from the cache are left out."""
     return tuple(replace(charge, lost=True) for charge in charges if not charge.cached)
 
 
@@ -160,8 +158,7 @@ class Limits:
     """How far one question may go.
 
     `max_searches` counts calls of search tools, `max_steps` model requests before the one that answers, `budget_usd` US dollars
-    over model and engines together (None: no ceiling of its own), `timeout_s` wall-clock seconds from the question to the
-    answer.
+    for model and providers together (None: no budget of its own), `timeout_s` wall-clock seconds from question to answer.
     """
 
     max_searches: int = 5

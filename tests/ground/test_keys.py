@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 from ipy_websearch.errors import ConfigError, MissingKeyError, ModelError
 from ipy_websearch.keys import Keys
 from ipy_websearch.settings import settings_dir
-from tests.fakes.replies import error, text, tool_use
+from tests.fakes.replies import error, text
 
 SECRET = "BSA-typed-very-secret-key"
 
@@ -99,35 +97,6 @@ def test_the_models_key_is_tried_on_the_free_list_of_models(
     typed(monkeypatch, "sk-ant-wrong-secret")
     ran = shell.run("%websearch key anthropic")
     assert isinstance(ran.error, ModelError) and "wrong-secret" not in ran.stdout + ran.stderr
-
-
-@pytest.mark.parametrize("mode", ["Plain", "Verbose"])
-def test_no_key_in_what_is_printed_logged_or_stored(
-    messages_api: Any, brave_api: Any, shell: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: str
-) -> None:
-    """Through searches, answers, refusals and verbose tracebacks: outputs, reprs, logs, files and history."""
-    caplog.set_level(logging.DEBUG)
-    messages_api.reply(tool_use("web_search", {"query": f"my key is {brave_api.key}"}))
-    messages_api.reply(text("Done."))
-    seen = []
-    for cell in (
-        f"%xmode {mode}",
-        "%config WebSearch.count = 1",  # longer entries of the cache are cut at SQLite's pages, and the question with them
-        "a = %ask --provider brave who wrote Ruby?",
-        "%search --provider brave ruby author",
-        "%websearch status",
-        "%cost",
-        "from ipy_websearch import api; api.session(), api.session().keys, api.session().http",
-        "repr(api.session().__dict__)",
-    ):
-        ran = shell.run(cell)
-        seen += [ran.stdout, ran.stderr, repr(ran.value), ran.texts(), ran.texts("text/html")]
-    brave_api.fail(500, times=3)
-    ran = shell.run("%search --provider brave --fresh something else")
-    seen += [ran.stdout, ran.stderr, caplog.text, json.dumps([str(m) for m in shell.ns["a"].messages])]
-    seen += [path.read_bytes().decode("latin-1") for path in (tmp_path / "websearch").rglob("*") if path.is_file()]
-    question = f"my key is {brave_api.key}"
-    assert not [key for shown in seen for key in (messages_api.key, brave_api.key) if key in shown.replace(question, "")]
 
 
 MALFORMED = ["my secret key", "tvly-sécret-key", "tvly-first\\nsecond", "'tvly secret' and more"]

@@ -16,7 +16,7 @@ import ipy_websearch
 from ipy_websearch.magics.arguments import parse
 from tests.fakes.replies import text, tool_use
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "ipy_websearch"
 WITH_EXAMPLES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
