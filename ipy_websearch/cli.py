@@ -4,9 +4,9 @@
     web-fetch-tool --schema
 
 Each reads one JSON object from standard input and writes one to standard output: the result, or `{"error": …}` with an
-exit status other than 0. Forms and texts are those of seed 002, with the package's own places for keys. Invariant: standard
-output holds one JSON document and nothing else, whatever happens (`--help` apart). Neither pandas, pydantic, IPython nor the
-SDK is imported, and an HTTP library only when something is asked for.
+exit status other than 0. Formats and texts are those of seed 002, with the package's own places for keys. Invariant: standard
+output holds one JSON document and nothing else, whatever happens (`--help` and `--version` apart). Neither pandas, pydantic,
+IPython nor the SDK is imported, and an HTTP library only for a request.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,75 +28,75 @@ JSON = dict[str, Any]
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 """Exit statuses: done; the work failed or the input is wrong; the command line is wrong; Ctrl-C."""
 
+_HELP = """\
+usage: {command} [--schema | --help | --version]
+
+{summary} Reads one JSON object from standard input and writes one to standard output.
+
+Input:
+{fields}
+
+Output: {output}
+or {{"error": "…"}} with an exit status other than 0.
+
+Example:
+  echo '{example}' | {command}
+
+  --schema         print the JSON schema of the input, as a tool definition for a model
+  --version        print the version of ipy_websearch"""
+
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """One executable: what it is called, which tool it is, an example of its input and output, and what it does."""
+    """One executable: its command, its tool in `SCHEMAS`, its help, and the function from input to output."""
 
     command: str
     tool: str
+    summary: str
     example: str
-    result: str
+    output: str
     work: Callable[[JSON], Coroutine[Any, Any, JSON]]
 
     def help(self) -> str:
         """Return the help for people."""
-        schema = SCHEMAS[self.tool]
-        fields = [f"  {name:<16} {_explained(name, schema)}" for name in schema["parameters"]["properties"]]
-        return "\n".join(
-            (
-                f"usage: {self.command} [--schema | --help | --version]",
-                "",
-                f"{schema['description'].split('. ')[0]}.",
-                "Reads one JSON object from standard input and writes one to standard output.",
-                "",
-                "Input:",
-                *fields,
-                "",
-                f"Output: {self.result}",
-                'or {"error": "…"} with an exit status other than 0.',
-                "",
-                "Example:",
-                f"  echo '{self.example}' | {self.command}",
-                "",
-                "  --schema         print the tool's JSON schema",
-            )
+        parameters = SCHEMAS[self.tool]["parameters"]
+        lines = [
+            f"  {name:<16} {field['description']}{'' if name in parameters['required'] else ' (optional)'}"
+            for name, field in parameters["properties"].items()
+        ]
+        return _HELP.format(
+            command=self.command, summary=self.summary, fields="\n".join(lines), output=self.output, example=self.example
         )
-
-
-def _explained(name: str, schema: JSON) -> str:
-    needed = "" if name in schema["parameters"]["required"] else " (optional)"
-    return f"{schema['parameters']['properties'][name]['description']}{needed}"
 
 
 def web_search_brave() -> NoReturn:
     """Run `web-search-brave-tool`."""
-    sys.exit(run(_search_executable("brave"), sys.argv[1:]))
+    sys.exit(run(_search_executable("brave", "Brave Search"), sys.argv[1:]))
 
 
 def web_search_google() -> NoReturn:
     """Run `web-search-google-tool`."""
-    sys.exit(run(_search_executable("google"), sys.argv[1:]))
+    sys.exit(run(_search_executable("google", "Google Custom Search"), sys.argv[1:]))
 
 
 def web_fetch() -> NoReturn:
     """Run `web-fetch-tool`."""
-    result = '{"content": "# Title …", "lines_read": 100}'
-    sys.exit(run(Executable("web-fetch-tool", "web_fetch", '{"url": "https://example.com"}', result, _fetch), sys.argv[1:]))
+    summary, example = "Fetches a page and prints it as Markdown.", '{"url": "https://example.com"}'
+    output = '{"content": "# Title …", "lines_read": 100}'
+    sys.exit(run(Executable("web-fetch-tool", "web_fetch", summary, example, output, _fetch), sys.argv[1:]))
 
 
-def _search_executable(engine: str) -> Executable:
-    async def work(given: JSON) -> JSON:
-        return await _search(engine, given)
-
-    result = '{"results": [{"title", "url", "description", "published_date" (if known)}, …]}'
-    return Executable(f"web-search-{engine}-tool", f"web_search_{engine}", '{"query": "window functions"}', result, work)
+def _search_executable(provider: str, label: str) -> Executable:
+    summary, example = f"Searches the web with {label} and prints the results.", '{"query": "window functions"}'
+    output = '{"results": [{"title", "url", "description", "published_date" (if known)}, …]}'
+    work = partial(_search, provider)
+    return Executable(f"web-search-{provider}-tool", f"web_search_{provider}", summary, example, output, work)
 
 
 def run(executable: Executable, arguments: Sequence[str]) -> int:
     """Run an executable with its command line arguments and return the exit status."""
     if arguments:
-        return _told(executable, arguments)
+        return _inform(executable, arguments)
     if sys.stdin is None or sys.stdin.isatty():
         print(executable.help(), file=sys.stderr)
         return WRONG_USE
@@ -105,30 +106,30 @@ def run(executable: Executable, arguments: Sequence[str]) -> int:
         return OK
     except WebSearchError as exc:
         _write({"error": str(exc)})
-        return FAILED
     except KeyboardInterrupt:
         _write({"error": "Interrupted"})
         return INTERRUPTED
     except BrokenPipeError:
-        return FAILED
+        pass
     except Exception as exc:  # the reader of standard output is a program: it gets JSON, not a traceback
         _write({"error": f"Internal error: {type(exc).__name__}"})
-        return FAILED
+    return FAILED
 
 
-def _told(executable: Executable, arguments: Sequence[str]) -> int:
+def _inform(executable: Executable, arguments: Sequence[str]) -> int:
     """Answer the options that read no input."""
-    if {"--help", "-h"} & set(arguments):
-        print(executable.help())
-    elif list(arguments) == ["--schema"]:
-        _write(SCHEMAS[executable.tool], indent=2)
-    elif list(arguments) == ["--version"]:
-        from ipy_websearch import __version__
+    match list(arguments):
+        case ["--schema"]:
+            _write(SCHEMAS[executable.tool], indent=2)
+        case ["--version"]:
+            from ipy_websearch import __version__
 
-        print(f"{executable.command} {__version__}")
-    else:
-        _write({"error": f"Invalid arguments: {' '.join(arguments)}; see {executable.command} --help"})
-        return WRONG_USE
+            print(f"{executable.command} {__version__}")
+        case options if {"--help", "-h"} & set(options):
+            print(executable.help())
+        case _:
+            _write({"error": f"Invalid arguments: {' '.join(arguments)}; see {executable.command} --help"})
+            return WRONG_USE
     return OK
 
 
@@ -177,7 +178,7 @@ def _fault(value: Any, schema: JSON) -> str:
             return "" if fits else f"an integer of {schema['minimum']} or more"
 
 
-async def _search(engine: str, given: JSON) -> JSON:
+async def _search(provider: str, given: JSON) -> JSON:
     """Return the results of one search in the seed's form; `count`, country, language and filter are the settings'."""
     from ipy_websearch import __version__
     from ipy_websearch.http.client import HttpClient
@@ -201,16 +202,16 @@ async def _search(engine: str, given: JSON) -> JSON:
     keys = Keys(settings_dir(), Path.cwd() / ".env")
     http = HttpClient(user_agent=f"ipy_websearch/{__version__}", secrets=keys.secrets)
     try:
-        found = await create(engine, ProviderContext(http, keys, data_dir())).search(asked)
+        found = await create(provider, ProviderContext(http, keys, data_dir())).search(asked)
     except MissingKeyError:
-        raise ConfigError(_authentication(engine, keys, "not found")) from None
+        raise ConfigError(_authentication(provider, keys, "not found")) from None
     except ProviderError as exc:
         if exc.status == 401 or "the key was refused" in str(exc):
-            raise ConfigError(f"{_authentication(engine, keys, 'refused')} ({exc})") from None
+            raise ConfigError(f"{_authentication(provider, keys, 'refused')} ({exc})") from None
         raise
     finally:
         await http.aclose()
-    # An engine takes only one of the two lists.
+    # A provider takes only one of the two lists.
     kept = permitted(found, SearchRequest(asked.query, blocked_domains=blocked)) if allowed and blocked else found
     return {"results": [_result(result) for result in kept]}
 
@@ -223,11 +224,11 @@ def _result(result: Any) -> JSON:
     return fields
 
 
-def _authentication(engine: str, keys: Any, what: str) -> str:
+def _authentication(provider: str, keys: Any, what: str) -> str:
     """Return the seed's words for a key that is missing or refused, with our places."""
     from ipy_websearch.providers.registry import PROVIDERS
 
-    specs = [keys.spec(key) for key in PROVIDERS[engine].keys]
+    specs = [keys.spec(key) for key in PROVIDERS[provider].keys]
     paths = [str(keys.settings_dir / spec.file_name) for spec in specs]
     several = len(specs) > 1
     return (

@@ -95,7 +95,7 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A remark for the reader: a provider failed and the next one answered, a request is retried, the model's name is unknown."""
+    """A remark for the reader: a provider failed and the next one answered, a request is retried."""
 
     text: str
 

@@ -134,8 +134,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 class Charge:
     """One call to a provider, paid or free, in the unit it bills by.
 
-    `units` counts `unit`s ("request", "credit", "page", …); `usd` is the cost in the provider's own answer (None: it gives none,
-    and the price table decides). `cached` calls cost nothing and are booked all the same. `lost` calls were sent without a
+    `units` counts `unit`s ("request", "credit", "page", …); `usd` is the cost that the provider reports (None: the price table
+    decides). `cached` calls cost nothing and are booked all the same. `lost` calls were sent without a
     usable answer: they count as billed, at the expected price.
     """
 
