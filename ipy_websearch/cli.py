@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, WebSearchError
+from ipy_websearch.settings import WebSearch, load_settings
 from ipy_websearch.tools.schemas import SCHEMAS
 
 JSON = dict[str, Any]
@@ -178,6 +179,10 @@ def _fault(value: Any, schema: JSON) -> str:
             return "" if fits else f"an integer of {schema['minimum']} or more"
 
 
+def _settings() -> WebSearch:
+    return load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr))
+
+
 async def _search(provider: str, given: JSON) -> JSON:
     """Return the results of one search in the seed's form; `count`, country, language and filter are the settings'."""
     from ipy_websearch import __version__
@@ -186,9 +191,9 @@ async def _search(provider: str, given: JSON) -> JSON:
     from ipy_websearch.providers.base import ProviderContext, SearchRequest, clean_domain
     from ipy_websearch.providers.engine import permitted
     from ipy_websearch.providers.registry import create
-    from ipy_websearch.settings import data_dir, load_settings, settings_dir
+    from ipy_websearch.settings import data_dir, settings_dir
 
-    settings = load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr))
+    settings = _settings()
     allowed, blocked = (tuple(map(clean_domain, given.get(f"{kind}_domains", ()))) for kind in ("allowed", "blocked"))
     asked = SearchRequest(
         given["query"],
@@ -242,10 +247,13 @@ async def _fetch(given: JSON) -> JSON:
     """Return a page, or lines of it, in the seed's form."""
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.extract.worker import ExtractionWorker
+    from ipy_websearch.http.download import download, page_proxy
 
-    worker = ExtractionWorker()
+    settings, worker = _settings(), ExtractionWorker()
+    proxy = page_proxy(settings.fetch_proxy, settings.fetch_through_proxy)
+    reader = PageReader(worker=worker, download=partial(download, proxy=proxy))
     try:
-        page = await PageReader(worker=worker).read(given["url"], offset=given.get("offset", 1), limit=given.get("limit"))
+        page = await reader.read(given["url"], offset=given.get("offset", 1), limit=given.get("limit"))
     except WebSearchError as exc:
         from ipy_websearch.tools.fetch_rules import failure_text
 
