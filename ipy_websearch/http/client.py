@@ -20,7 +20,9 @@ import json
 import logging
 import os
 import re
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -40,14 +42,11 @@ Params = Mapping[str, Any] | Sequence[tuple[str, Any]]
 """Query parameters. None values are left out; in a sequence of pairs, a name may come several times."""
 
 MESSAGE_WIDTH, PLACE_WIDTH = 200, 100
-KEPT_S = 60.0
-"""Seconds for which an idle connection is kept: as long as a model may think between two searches."""
 
 _USER_INFO = re.compile(r"//[^/@\s]+@")
 _SECRET_HEADERS = ("authorization", "x-subscription-token", "x-api-key", "api-key")
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 _ENVIRONMENT = (*_PROXIES, "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
-_LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 _sending: ContextVar[bool] = ContextVar("sending", default=False)
 
 
@@ -88,7 +87,7 @@ class HttpClient:
         self.user_agent = user_agent
         self._secrets = secrets
         self._transport = transport
-        self._idle: list[httpx.AsyncClient] = []
+        self._client: httpx.AsyncClient | None = None
         self._made_under: tuple[Any, ...] = ()
 
     async def request(
@@ -162,10 +161,10 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close all connections; the client may be used again afterwards."""
-        idle, self._idle = self._idle, []
-        if self._made_under[:1] == (asyncio.get_running_loop(),):
-            for client in idle:
-                await client.aclose()
+        client, loop = self._client, (self._made_under or (None,))[0]
+        self._client, self._made_under = None, ()
+        if client is not None and loop is asyncio.get_running_loop():
+            await client.aclose()
 
     def error(
         self,
@@ -193,87 +192,70 @@ class HttpClient:
 
     # --- one try ---------------------------------------------------------------------------------------------------------
 
-    async def _try(self, call: _Call) -> HttpResponse:
-        """Send once, or twice when the server hangs up without a word; translate every error of httpx."""
-        import httpx
+    async def _try(self, call: _Call, *, again: bool = True) -> HttpResponse:
+        """Send once, or twice when the server hangs up without a word; translate every error of the HTTP libraries."""
+        from ipy_websearch.http.wire import hung_up, is_failure, was_sent
 
-        never_sent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
-        never_made = (httpx.LocalProtocolError, httpx.InvalidURL, ValueError)
-        for last in (False, True):
-            call.head = None
-            try:
-                return await self._exchange(call)
-            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
-                if not isinstance(exc, never_sent + never_made):
-                    call.lost = True
-                if last or not _hung_up(exc, call):
-                    # Without the cause, whose text may hold the address or a header as it was sent.
-                    raise self._failure(call, exc) from None
-        raise AssertionError("not reached")
+        call.head = None
+        try:
+            return await self._exchange(call)
+        except Exception as exc:
+            if not is_failure(exc):
+                raise
+            call.lost = call.lost or was_sent(exc)
+            if not (again and call.head is None and hung_up(exc)):
+                # Without the cause, whose text may hold the address or a header as it was sent.
+                raise self._failure(call, exc) from None
+        return await self._try(call, again=False)
 
     async def _exchange(self, call: _Call) -> HttpResponse:
         """Send the request and read its answer. The body of a refusal is cut at `max_bytes`, or left out when it is broken."""
         import httpx
 
-        from ipy_websearch.http.wire import read_body
+        from ipy_websearch.http.wire import is_failure, read_body
 
         # Not the client's own way to build requests: that would send cookies back.
-        timeout = httpx.Timeout(None, connect=call.connect_timeout_s).as_dict()
+        timeout = {"connect": call.connect_timeout_s, "pool": call.connect_timeout_s}
         request = httpx.Request(call.method, call.url, headers=call.headers, content=call.body, extensions={"timeout": timeout})
-        client, made_under = self._client()
+        client = self._open()
         sending = _sending.set(True)
         try:
             response = await client.send(request, stream=True, follow_redirects=False)
-            try:
-                headers = {**response.headers, "location": response.extensions["location"]}
-                call.head = HttpResponse(response.status_code, headers, b"", call_address(call.url))
-                body, is_cut = await read_body(response, call.max_bytes)
-            except httpx.HTTPError:
-                if call.head is None or call.head.status < 300:
-                    raise
-                body, is_cut = b"", False
-            finally:
-                await response.aclose()
         finally:
             _sending.reset(sending)
-            if made_under is self._made_under:
-                self._idle.append(client)
+        headers = {**response.headers, "location": response.extensions["location"]}
+        call.head = HttpResponse(response.status_code, headers, b"", call_address(call.url))
+        try:
+            body, is_cut = await read_body(response, call.max_bytes)
+        except Exception as exc:
+            if call.head.status < 300 or not is_failure(exc):
+                raise
+            body, is_cut = b"", False
+        finally:
+            await response.aclose()
         if is_cut and call.head.status < 300:
             text = f"{call.provider} answered {call.head.status} with more than {call.max_bytes:,} bytes"
             raise self.error(call.provider, text, status=call.head.status, lost=True)
         return replace(call.head, body=body)
 
-    def _client(self) -> tuple[httpx.AsyncClient, tuple[Any, ...]]:
-        """Return a client of httpx that nobody uses, and the event loop and environment that it was made under.
+    def _open(self) -> httpx.AsyncClient:
+        """Return the client of this event loop and of the environment as it is now.
 
-        A client serves one request at a time: httpcore's pool looks through all its connections at each request, which took
-        15 ms of processor time with 100 requests at once, against 1 ms so (httpcore 1.0.9, measured 2026-11).
+        aiohttp carries the requests, at a third of the processor time of httpcore's pool when 100 are under way (measured
+        2026-11); those that go through a proxy of the environment stay with httpx's own transport.
 
         Raises:
             ConfigError: the environment names a proxy or certificates that cannot be used.
         """
-        import httpx
+        loop = asyncio.get_running_loop()
+        made_under = (loop, *map(os.environ.get, _ENVIRONMENT))
+        if self._client is None or made_under != self._made_under:
+            from ipy_websearch.http.wire import engine_client
 
-        from ipy_websearch.http.wire import bad_proxy, keep_location, tls_context
-
-        made_under = (asyncio.get_running_loop(), *map(os.environ.get, _ENVIRONMENT))
-        if made_under != self._made_under:  # connections belong to one loop, and proxies may have been set since
-            self._idle, self._made_under = [], made_under
-        if self._idle:
-            return self._idle.pop(), self._made_under
-        logging.getLogger("httpx").addFilter(_without_query)
-        try:
-            client = httpx.AsyncClient(
-                transport=self._transport,
-                mounts=None if self._transport else dict.fromkeys(_LOOPBACK),
-                verify=tls_context(),
-                limits=httpx.Limits(keepalive_expiry=KEPT_S),
-                event_hooks={"response": [keep_location]},
-            )
-        except (ValueError, ImportError, httpx.InvalidURL):
-            named = next(((name, value) for name in _PROXIES if (value := os.environ.get(name))), ("the proxy", ""))
-            raise ConfigError(bad_proxy(*named)) from None
-        return client, self._made_under
+            logging.getLogger("httpx").addFilter(_without_query)
+            self._client, self._made_under = engine_client(self._transport), made_under
+            weakref.finalize(self, _close, self._client, loop)
+        return self._client
 
     # --- what is said ----------------------------------------------------------------------------------------------------
 
@@ -306,12 +288,15 @@ def call_address(url: str) -> str:
     return _USER_INFO.sub("//", url.split("?", 1)[0].split("#", 1)[0])
 
 
-def _hung_up(exc: Exception, call: _Call) -> bool:
-    """Return whether the server closed the connection before it had answered."""
-    import httpx
-
-    silent = isinstance(exc, httpx.RemoteProtocolError) and "without sending a response" in str(exc)
-    return call.head is None and (silent or isinstance(exc, httpx.ReadError | httpx.WriteError))
+def _close(client: httpx.AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
+    """Close what nobody has closed, since aiohttp would print about it."""
+    closing = client.aclose()
+    if loop.is_running():
+        asyncio.run_coroutine_threadsafe(closing, loop)
+    else:  # nothing is left to wait for
+        with suppress(StopIteration, RuntimeError):
+            closing.send(None)
+        closing.close()
 
 
 def _with_query(url: str, params: Params | None) -> str:

@@ -7,15 +7,21 @@ at most some 66 MB are decoded before a limit is noticed. Other codings (brotli,
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 from functools import cache
+from typing import Any
 
 import httpx
 
 from ipy_websearch.errors import ConfigError
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+KEPT_S = 60.0
+"""Seconds for which an idle connection is kept: as long as a model may think between two searches."""
+PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+_LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 _CODINGS = ("", "identity", "gzip", "deflate")
 
 
@@ -64,22 +70,71 @@ def _context(file: str | None, folder: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def failure_words(exc: BaseException) -> str:
+def engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+    """Return a client for the running event loop; `transport` replaces the network and the proxies of the environment.
+
+    Raises:
+        ConfigError: the environment names a proxy or certificates that cannot be used.
+    """
+    hooks: list[Any] = [keep_location]
+    if transport is not None:
+        return httpx.AsyncClient(transport=transport, event_hooks={"response": hooks})
+    from httpx_aiohttp import AiohttpTransport
+
+    direct = AiohttpTransport(verify=tls_context(), limits=httpx.Limits(max_connections=0, keepalive_expiry=KEPT_S))
+    session = direct.client = direct.get_client()
+
+    async def forget_cookies(_: httpx.Response) -> None:
+        session.cookie_jar.clear()
+
+    # A mount for "all://" would stand in the way of ALL_PROXY.
+    patterns = _LOOPBACK if os.environ.get("ALL_PROXY") or os.environ.get("all_proxy") else ("all://", *_LOOPBACK)
+    try:
+        return httpx.AsyncClient(
+            mounts=dict.fromkeys(patterns, direct),
+            verify=tls_context(),
+            event_hooks={"response": [*hooks, forget_cookies]},
+        )
+    except (ValueError, ImportError, httpx.InvalidURL):
+        named = next(((name, value) for name in PROXIES if (value := os.environ.get(name))), ("the proxy", ""))
+        raise ConfigError(bad_proxy(*named)) from None
+
+
+def is_failure(exc: Exception) -> bool:
+    """Return whether an error comes from the HTTP libraries; httpx-aiohttp 0.2 lets some of aiohttp's through as they are."""
+    return isinstance(exc, httpx.HTTPError | httpx.InvalidURL | ValueError) or type(exc).__module__.startswith("aiohttp")
+
+
+def was_sent(exc: Exception) -> bool:
+    """Return whether the request may have reached the server, which may then bill it."""
+    not_made = isinstance(exc, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL | ValueError)
+    return not not_made and not _NOT_CONNECTED.search(_kind(exc))
+
+
+def hung_up(exc: Exception) -> bool:
+    """Return whether the server closed the connection, which is how a kept connection looks that it has closed before."""
+    return str(exc).startswith("Server disconnected") or _BROKEN.search(_kind(exc)) is not None
+
+
+def failure_words(exc: Exception) -> str:
     """Return why a request failed. The words are ours: a server that could choose them would speak outside of a page."""
-    if isinstance(exc, httpx.ConnectError):
-        return f"{_connection_words(exc)}; check the network connection"
-    if isinstance(exc, httpx.RemoteProtocolError):
-        # httpcore 1.0 and h11 0.16 tell these apart by their text alone.
-        if "without sending a response" in str(exc):
-            return "it closed the connection without an answer"
-        return "the answer broke off before its end" if "complete" in str(exc) else "the answer is not HTTP that can be read"
-    found = (words for kinds, words in _WORDS if isinstance(exc, kinds))
-    return next(found, f"the connection failed ({type(exc).__name__})")
+    described = f"{_kind(exc)} {exc}"
+    for pattern, words in _WORDS:
+        if re.match(pattern, described):
+            return words or f"{_connection_words(exc)}; check the network connection"
+    return "the request could not be put together" if not was_sent(exc) else f"the connection failed ({_kind(exc)})"
+
+
+def _kind(exc: Exception) -> str:
+    """Return the class name of the error below: httpx-aiohttp 0.2 calls lost connections ConnectTimeout."""
+    return type(exc.__cause__ or exc).__name__
 
 
 def _connection_words(exc: BaseException) -> str:
-    cause: BaseException | None = exc
-    while cause is not None:
+    chain = [exc]
+    while below := chain[-1].__cause__ or chain[-1].__context__:
+        chain.append(below)
+    for cause in reversed(chain):  # the libraries' own errors carry the numbers of other tables
         match cause:
             case socket.gaierror():
                 return "its name is not known"
@@ -89,15 +144,19 @@ def _connection_words(exc: BaseException) -> str:
                 return f"no secure connection ({cause.reason or 'the handshake failed'})"
             case OSError() if cause.errno:
                 return os.strerror(cause.errno)
-        # Of a group, one for each address that was tried, the first will do.
-        cause = cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else cause.__cause__ or cause.__context__
     return "no connection"
 
 
-_WORDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str], ...] = (
-    (httpx.ConnectTimeout, "no connection in time; check the network connection"),
-    (httpx.ProxyError, "the proxy refused the connection"),
-    (httpx.NetworkError, "the connection broke off"),
-    (httpx.DecodingError, "the answer is not encoded as gzip or deflate, which were asked for"),
-    ((httpx.LocalProtocolError, httpx.InvalidURL, ValueError), "the request could not be put together"),
+# Names of httpx's, httpcore's and aiohttp's (3.14) classes.
+_NOT_CONNECTED = re.compile("Connector|Connect(ion)?Timeout|ConnectError|Proxy|PoolTimeout")
+_BROKEN = re.compile("ClientOSError|ConnectionReset|ReadError|WriteError")
+_WORDS = (
+    ("Connect(ion)?Timeout|PoolTimeout", "no connection in time; check the network connection"),
+    ("(Client)?(Http)?Proxy", "the proxy refused the connection"),
+    (".*(Connector|ConnectError)", ""),
+    (".* Server disconnected", "it closed the connection without an answer"),
+    ("ClientPayloadError|RemoteProtocolError.*complete", "the answer broke off before its end"),
+    ("RemoteProtocolError|ClientResponseError|.*Http", "the answer is not HTTP that can be read"),
+    ("ReadError|WriteError|ClientOSError|.*ConnectionReset", "the connection broke off"),
+    ("DecodingError|error", "the answer is not encoded as gzip or deflate, which were asked for"),
 )
