@@ -5,7 +5,7 @@ read another host out of it. The host is read as browsers read it (WHATWG URL, r
 decimal, octal, hexadecimal and short forms of IPv4. Where browsers repair (tabs, line feeds, backslashes in the host,
 missing slashes), the address is refused. A name is judged again by the addresses it resolves to, in `guard`.
 
-IPv4 is open except for the ranges listed here; IPv6 is closed except for global unicast without the ranges listed here.
+IPv4 is open except for the networks listed here; IPv6 is closed except for 2000::/3 without the networks listed here.
 `ipaddress.is_global` is not used: it differs between Python's patch releases and calls some translated loopback addresses
 global. Sources: IANA's "IPv4/IPv6 Special-Purpose Address Registry" (RFC 6890 and updates), the clouds' documentation of
 their metadata services (both read 2026-11), and `tests/data/addresses.tsv`.
@@ -16,10 +16,8 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import quote, unquote_to_bytes
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError
@@ -34,18 +32,23 @@ WEB_PORTS = frozenset({80, 443, 8000, 8008, 8080, 8443})
 """Ports that serve pages. Any other (SSH, mail, databases, caches) has to be opened with the allow list."""
 
 IPAddress = IPv4Address | IPv6Address
-IPNetwork = IPv4Network | IPv6Network
 
 _DEFAULT_PORT = {"http": 80, "https": 443}
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\\]*)(?::([0-9]{0,5}))?")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _USER_INFO = re.compile(r"^([^/?#]*//)?[^/?#]*@")
 # What the WHATWG path and query sets leave as it is. "%" is among it, as escapes are the writer's.
 _PATH_SAFE = "!$%&'()*+,-./:;=@_~[]|"
 _QUERY_SAFE = "!$%&()*+,-./:;=@_~[]|?`{}^"
+_MALFORMED = (
+    (rf"(?s).{{{MAX_URL + 1}}}", f"it has more than {MAX_URL:,} characters"),
+    (r"[\x00-\x1f\x7f]", "it has a control character, tab or line feed in it"),
+    (r"^(?!https?://)", "it is not an http:// or https:// address; write https://example.com/page"),
+    (r"^https?://[^/?#]{1001}", "its host is too long"),
+    (r"^https?://[^/?#]*@", "it has a user name or password in it"),  # which serves to hide the host
+)
 
 # Special-use and private-use zones: RFC 6761, 6762, 7686 and 8375, ICANN on .internal, .corp and .home, and habit.
 _LOCAL_ZONES = frozenset(
@@ -55,15 +58,8 @@ _METADATA_NAMES = frozenset(
     ("metadata", "instance-data", "instance-data.ec2.internal", "metadata.google.internal", "metadata.goog")
     + ("metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com")
 )
-
-
-def _table(text: str) -> tuple[tuple[IPNetwork, str], ...]:
-    rows = (line.split(None, 1) for line in text.strip().splitlines())
-    return tuple((ip_network(network), name) for network, name in rows)
-
-
 # Services that hand out a machine's credentials: not even the allow list opens these.
-_METADATA = _table("""
+_METADATA = """
 169.254.0.0/16      link-local, cloud metadata
 168.63.129.16/32    Azure's host service
 100.100.100.200/32  Alibaba Cloud's metadata service
@@ -72,9 +68,8 @@ fe80::/10           link-local
 fd00:ec2::/32       AWS's metadata service
 fd20:ce::/32        Google Cloud's metadata service
 fd00:c1::/32        Oracle Cloud's metadata service
-""")
-# Of the IPv6 rows, those outside 2000::/3 are refused in any case; they are here for their names.
-_NOT_PUBLIC = _table("""
+"""
+_NOT_PUBLIC = """
 0.0.0.0/8         this host
 10.0.0.0/8        private network
 100.64.0.0/10     carrier-grade NAT
@@ -90,23 +85,24 @@ _NOT_PUBLIC = _table("""
 224.0.0.0/4       multicast
 240.0.0.0/4       reserved, broadcast
 ::1/128           loopback
-::/96             IPv4-compatible address
-::ffff:0:0/96     IPv4-mapped address
-::ffff:0:0:0/96   IPv4-translated address
-64:ff9b:1::/48    local NAT64
-100::/64          discard prefix
+::/64             IPv4 address in IPv6
 fc00::/7          private network
-fec0::/10         site-local
 ff00::/8          multicast
 2001::/32         Teredo tunnel
 2001::/23         protocol assignments
 2001:db8::/32     documentation
 2002::/16         6to4 tunnel
 3fff::/20         documentation
-""")
-_GLOBAL_UNICAST = IPv6Network("2000::/3")
+::/3              outside of 2000::/3
+4000::/2          outside of 2000::/3
+8000::/1          outside of 2000::/3
+"""
+_TABLE = [
+    (ip_network(row.split()[0]), row.split(None, 1)[1], rows is _METADATA)
+    for rows in (_METADATA, _NOT_PUBLIC)
+    for row in rows.strip().splitlines()
+]
 _NAT64 = IPv6Network("64:ff9b::/96")
-_TRANSLATED = IPv6Network("::ffff:0:0:0/96")
 _ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
 
 
@@ -115,7 +111,6 @@ class SafeUrl:
     """An address whose text was judged. `url` is canonical and has no fragment; `host` has no brackets.
 
     `literal_ip` is the host when that is an IP address; None means a name, which is still to be resolved and judged.
-    `opened` says that the allow list names this host and port.
     """
 
     url: str
@@ -123,20 +118,11 @@ class SafeUrl:
     host: str
     port: int
     literal_ip: str | None = None
-    opened: bool = False
 
     @property
     def key(self) -> str:
         """Host and port as the allow list writes them ("127.0.0.1:8080", "[::1]:8080")."""
         return host_key(self.host, self.port)
-
-
-class _RefusedError(Exception):
-    """A rule was broken. `opens` is the entry of the allow list that would help, if any. Never leaves this module."""
-
-    def __init__(self, rule: str, opens: str = "") -> None:
-        super().__init__(rule)
-        self.opens = opens
 
 
 def check_url(url: str, *, allow: frozenset[str] = frozenset()) -> SafeUrl:
@@ -145,11 +131,11 @@ def check_url(url: str, *, allow: frozenset[str] = frozenset()) -> SafeUrl:
     Raises:
         BlockedAddressError: the address is malformed or not the public web; the message names the rule.
     """
-    with _refusals_of(url):
-        target = _parse(url)
-        target = replace(target, opened=target.key in allow)
-        _judge(target)
-        return target
+    target = _parsed(url)
+    if (rule := _rule(target, opened=target.key in allow)) is not None:
+        how = f'{TO_OPEN} {ALLOW_VARIABLE}="{target.key}"' if _rule(target, opened=True) is None else ""
+        raise BlockedAddressError(f"{shown(url)} was refused: {rule}{how}")
+    return target
 
 
 def canonical_url(url: str) -> str:
@@ -158,17 +144,7 @@ def canonical_url(url: str) -> str:
     Raises:
         BlockedAddressError: the address is malformed, or has another scheme.
     """
-    with _refusals_of(url):
-        return _parse(url).url
-
-
-@contextmanager
-def _refusals_of(url: object) -> Iterator[None]:
-    try:
-        yield
-    except _RefusedError as exc:
-        how = f'{TO_OPEN} {ALLOW_VARIABLE}="{exc.opens}"' if exc.opens else ""
-        raise BlockedAddressError(f"{shown(url)} was refused: {exc}{how}") from None
+    return _parsed(url).url
 
 
 def ip_rule(ip: str | IPAddress, *, opened: bool = False) -> str | None:
@@ -177,21 +153,16 @@ def ip_rule(ip: str | IPAddress, *, opened: bool = False) -> str | None:
     An `opened` address may be private, but never a metadata service.
     """
     try:
-        ip = ip_address(ip) if isinstance(ip, str) else ip
+        ip = ip_address(ip)
     except ValueError:
         return "it is not an IP address"
-    inner = _embedded(ip)
-    if service := _named(ip, _METADATA) or _named(inner or ip, _METADATA):
-        return f"{ip} is {service}"
-    if opened:
-        return None
-    if isinstance(ip, IPv6Address) and ip.scope_id is not None:
+    if isinstance(ip, IPv6Address) and ip.scope_id and not opened:
         return f"{ip} carries a zone, which public addresses never do"
-    known = _named(ip, _NOT_PUBLIC)
-    if known or (isinstance(ip, IPv6Address) and ip not in _GLOBAL_UNICAST and ip not in _NAT64):
-        return f"{ip} is not public ({known or 'outside of 2000::/3'})"
-    if inner is not None and (rule := ip_rule(inner)) is not None:
-        return f"{ip} leads to another address: {rule}"
+    inner = _embedded(ip)
+    for judged in (inner,) if ip in _NAT64 else (ip, inner):
+        for network, name, always in _TABLE:
+            if judged is not None and judged in network and (always or not opened):
+                return f"{ip} is not public ({name}, {network})"
     return None
 
 
@@ -217,12 +188,11 @@ def allow_list(text: str) -> frozenset[str]:
     """
     entries = set()
     for entry in filter(None, re.split(r"[,\s]+", text)):
-        host, _, port = entry.rpartition(":")
         try:
-            if re.fullmatch("[1-9][0-9]{0,4}", port) is None or int(port) > 65_535:
-                raise _RefusedError("the port is missing")
-            entries.add(host_key(_host(host)[0], int(port)))
-        except _RefusedError as exc:
+            if not re.fullmatch(r"[^/?#]*:[0-9]+", entry):
+                raise ValueError("the port is missing")
+            entries.add(_parse(f"http://{entry}/").key)
+        except ValueError as exc:
             raise ConfigError(f'{ALLOW_VARIABLE}: {entry!r} is not host:port ({exc}); write "127.0.0.1:8000"') from None
     return frozenset(entries)
 
@@ -239,26 +209,31 @@ def allow_from_environment() -> frozenset[str]:
 # --- the text ----------------------------------------------------------------------------------------------------------
 
 
-def _parse(url: str) -> SafeUrl:
-    """Take an address apart; every part is refused, or made canonical."""
-    text = url.strip(" \t\r\n") if isinstance(url, str) else ""
-    if len(text) > MAX_URL:
-        raise _RefusedError(f"it has more than {MAX_URL:,} characters")
-    if _CONTROL.search(text):
-        raise _RefusedError("it has a control character, tab or line feed in it")
-    if (parts := _URL.match(text)) is None:
-        raise _RefusedError("it is not an http:// or https:// address; write https://example.com/page")
-    scheme, authority, rest = parts[1].lower(), parts[2], _encoded(parts[3])
-    if "@" in authority:  # which serves to hide the host
-        raise _RefusedError("it has a user name or password in it")
-    if (place := _AUTHORITY.fullmatch(authority)) is None:
-        raise _RefusedError(f"{shorten(visible(authority), 80)!r} is not a host and port")
-    (host, ip), port = _host(place[1]), int(place[2] or _DEFAULT_PORT[scheme])
+def _parsed(url: str) -> SafeUrl:
+    try:
+        return _parse(url.strip(" \t\r\n") if isinstance(url, str) else "")
+    except ValueError as exc:
+        raise BlockedAddressError(f"{shown(url)} was refused: {exc}") from None
+
+
+def _parse(text: str) -> SafeUrl:
+    """Take an address apart and put it together again; ValueError says in words why it cannot be."""
+    for pattern, rule in _MALFORMED:
+        if re.search(pattern, text, re.IGNORECASE):
+            raise ValueError(rule)
+    parts = _URL.match(text)
+    assert parts is not None
+    scheme, place = parts[1].lower(), _AUTHORITY.fullmatch(parts[2])
+    if place is None:
+        raise ValueError(f"{shorten(visible(parts[2]), 80)!r} is not a host and port")
+    host, port = _host(place[1]), int(place[2] or _DEFAULT_PORT[scheme])
     if not 0 < port < 65_536:
-        raise _RefusedError(f"{port} is not a port")
-    key = host_key(host, port)
-    where = key if port != _DEFAULT_PORT[scheme] else key.rpartition(":")[0]
-    return SafeUrl(f"{scheme}://{where}{rest}", scheme, host, port, str(ip) if ip is not None else None)
+        raise ValueError(f"{port} is not a port")
+    where = host_key(str(host), port)
+    where = where.rpartition(":")[0] if port == _DEFAULT_PORT[scheme] else where
+    return SafeUrl(
+        f"{scheme}://{where}{_encoded(parts[3])}", scheme, str(host), port, None if isinstance(host, str) else str(host)
+    )
 
 
 def _encoded(rest: str) -> str:
@@ -268,79 +243,61 @@ def _encoded(rest: str) -> str:
         path = quote(path.encode("utf-8", "surrogateescape"), safe=_PATH_SAFE)
         query = quote(query.encode("utf-8", "surrogateescape"), safe=_QUERY_SAFE)
     except UnicodeEncodeError:
-        raise _RefusedError("it is not valid Unicode") from None
+        raise ValueError("it is not valid Unicode") from None
     return (path or "/") + mark + query
 
 
-def _host(text: str) -> tuple[str, IPAddress | None]:
-    """Return the canonical host and, when it is an IP address in any notation, that address."""
-    if text.startswith("["):
-        try:
-            if "%" in text or not text.endswith("]"):
-                raise AddressValueError
-            ip: IPAddress = IPv6Address(text[1:-1])
-        except AddressValueError:
-            raise _RefusedError(f"{shorten(text, 60)!r} is not an IPv6 address") from None
-        return str(ip), ip
-    name = _ascii_name(text).removesuffix(".")
-    labels = name.split(".")
-    if _NUMBER.fullmatch(labels[-1]):  # then it is an IPv4 address or nothing (WHATWG, "ends in a number checker")
-        try:
-            if not all(map(_NUMBER.fullmatch, labels)):
-                raise OSError
-            ip = IPv4Address(socket.inet_aton(name))
-        except OSError:
-            raise _RefusedError(f"{shorten(name, 60)!r} is not an IPv4 address") from None
-        return str(ip), ip
-    if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise _RefusedError(f"{shorten(visible(text), 80)!r} is not a host name" if text else "it has no host")
-    return name, None
+def _host(text: str) -> str | IPAddress:
+    """Return the canonical host: an IP address in any notation as that address, or a name."""
+    try:
+        if text.startswith("[") and "%" not in text:
+            return IPv6Address(text[1:-1])
+        name = _ascii_name(text).removesuffix(".")
+        labels = name.split(".")
+        if _NUMBER.fullmatch(labels[-1]):  # then it is an IPv4 address or nothing (WHATWG, "ends in a number checker")
+            return IPv4Address(socket.inet_aton(name if all(map(_NUMBER.fullmatch, labels)) else ""))
+        if len(name) <= 253 and all(map(_LABEL.fullmatch, labels)):
+            return name
+    except (ValueError, OSError):  # UnicodeError and IDNAError are kinds of the first
+        pass
+    raise ValueError(f"{shorten(visible(text), 80)!r} is not a host")
 
 
 def _ascii_name(text: str) -> str:
     """Return the name in lower-case ASCII, percent escapes and IDNA resolved, so that look-alikes show what they are."""
-    if len(text) > 1_000:
-        raise _RefusedError("its host is too long")
-    try:
-        text = unquote_to_bytes(text).decode("utf-8").lower()
-        if text.isascii():
-            return text
-        import idna
+    text = unquote_to_bytes(text).decode("utf-8").lower()
+    if text.isascii():
+        return text
+    import idna
 
-        text = idna.uts46_remap(text, std3_rules=False, transitional=False)
-        try:
-            return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in text.split("."))
-        except idna.IDNAError:
-            return text.encode("idna").decode()  # symbols, in names that older rules registered
-    except ValueError:  # UnicodeError and IDNAError are kinds of it
-        raise _RefusedError(f"{shorten(visible(text), 80)!r} is not a host name") from None
+    text = idna.uts46_remap(text, std3_rules=False, transitional=False)
+    try:
+        return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in text.split("."))
+    except idna.IDNAError:
+        return text.encode("idna").decode()  # symbols, in names that older rules registered
 
 
 # --- the rules ---------------------------------------------------------------------------------------------------------
 
 
-def _judge(target: SafeUrl) -> None:
-    if (ip := target.literal_ip) is not None:
-        if (rule := ip_rule(ip, opened=target.opened)) is not None:
-            raise _RefusedError(rule, target.key if ip_rule(ip, opened=True) is None else "")
-        if not target.opened and ip_address(ip) in _NAT64:
-            # A resolver answers so on an IPv6-only network; nobody writes it for an honest reason.
-            raise _RefusedError(f"{ip} is a translated IPv4 address; write that one instead")
-    elif target.host in _METADATA_NAMES:
-        raise _RefusedError(f"{target.host!r} is a cloud's metadata service")
-    if target.opened:
-        return
+def _rule(target: SafeUrl, *, opened: bool) -> str | None:
+    """Return the rule that an address breaks; one that the allow list opened may be of this machine, on any port."""
+    if target.literal_ip is not None and (rule := ip_rule(target.literal_ip, opened=opened)) is not None:
+        return rule
+    if target.host in _METADATA_NAMES:
+        return f"{target.host!r} is a cloud's metadata service"
+    if opened:
+        return None
     labels = target.host.split(".")
     is_local = len(labels) == 1 or labels[-1] in _LOCAL_ZONES or ".".join(labels[-2:]) in _LOCAL_ZONES
-    if ip is None and is_local:
-        raise _RefusedError(f"{target.host!r} is a name of this machine or of a private network", target.key)
+    if target.literal_ip is None and is_local:
+        return f"{target.host!r} is a name of this machine or of a private network"
+    if target.literal_ip is not None and ip_address(target.literal_ip) in _NAT64:
+        # A resolver answers so on an IPv6-only network; nobody writes it for an honest reason.
+        return f"{target.host} is a translated IPv4 address; write that one instead"
     if target.port not in WEB_PORTS:
-        ports = ", ".join(map(str, sorted(WEB_PORTS)))
-        raise _RefusedError(f"port {target.port} is not one of the web's ({ports})", target.key)
-
-
-def _named(ip: IPAddress, table: tuple[tuple[IPNetwork, str], ...]) -> str:
-    return next((f"{name}, {network}" for network, name in table if ip in network), "")
+        return f"port {target.port} is not one of the web's ({', '.join(map(str, sorted(WEB_PORTS)))})"
+    return None
 
 
 def _embedded(ip: IPAddress) -> IPv4Address | None:
@@ -348,7 +305,5 @@ def _embedded(ip: IPAddress) -> IPv4Address | None:
 
     6to4 and Teredo addresses are refused whatever is inside them.
     """
-    if isinstance(ip, IPv4Address):
-        return None
-    leads_on = ip.packed[:10] == bytes(10) or ip in _TRANSLATED or ip in _NAT64 or ip.packed[8:12] in _ISATAP
+    leads_on = ip.version == 6 and (ip.packed[:8] == bytes(8) or ip in _NAT64 or ip.packed[8:12] in _ISATAP)
     return IPv4Address(ip.packed[12:]) if leads_on else None

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
+from ipy_websearch.errors import ProviderError, RateLimitedError
 from ipy_websearch.http.response import Explain, HttpResponse, JsonObject, Reason, explain_any
 from ipy_websearch.keys import SHORTEST_SECRET
 from ipy_websearch.text import plain, shorten

@@ -88,7 +88,7 @@ def engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClie
         session.cookie_jar.clear()
 
     # A mount for "all://" would stand in the way of ALL_PROXY.
-    patterns = _LOOPBACK if os.environ.get("ALL_PROXY") or os.environ.get("all_proxy") else ("all://", *_LOOPBACK)
+    patterns = _LOOPBACK if any(map(os.environ.get, PROXIES[4:])) else ("all://", *_LOOPBACK)
     try:
         return httpx.AsyncClient(
             mounts=dict.fromkeys(patterns, direct),
