@@ -1,24 +1,26 @@
 """The blocking door: the same functions as `Session`'s coroutines, for scripts, cells and magics.
 
-They work in a plain script and under the notebook's running loop alike (see `background`). Ctrl-C and the stop button reach
-the calling thread; the work is then cancelled, and given a second to put things in order.
+They work in a plain script and under the notebook's running loop alike. Ctrl-C and the stop button reach the calling thread;
+the work on the background loop is then cancelled, and has a second to put things in order. A forked process gets a session of
+its own; fork before the first use where you can, since threads and connections stay with the parent.
 """
 
 from __future__ import annotations
 
-import queue
+import atexit
+import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch import background
-from ipy_websearch.events import Event
 from ipy_websearch.options import AskOptions, EnrichOptions, at_least, with_signature_of
 from ipy_websearch.results import Answer, Page, SearchResults
-from ipy_websearch.session import AskRun, Session
+from ipy_websearch.session import TICK_S, Session
 from ipy_websearch.settings import WebSearch, settings_in_force
 
 if TYPE_CHECKING:
@@ -31,92 +33,47 @@ STOP_S = 2.0
 
 INTERRUPTED = "Interrupted: what was filled by then is returned, and kept for the next call."
 
-TICK_S = 0.2
-
 _lock = threading.Lock()
-_session: Session | None = None
+_sessions: dict[int, Session] = {}  # by process: a fork leaves its parent's session alone, and gets one of its own
 
 
-@background.at_end
+@atexit.register
 def end_session() -> None:
     """End the shared session and close what it has open; the next call makes a new one. The ledger stays."""
-    global _session
-    ended, _session = _session, None
+    ended = _sessions.pop(os.getpid(), None)
     if ended is not None:
         ended.stop_recording()
-        background.settle(ended.aclose)
+        if background.is_running():
+            with suppress(Exception):
+                background.Task(ended.aclose).future.result(background.GRACE_S)
 
 
 def stop_recording() -> None:
     """Stop the cassette that the shared session records or replays, if there is one."""
-    if _session is not None:
-        _session.stop_recording()
+    if (shared := _sessions.get(os.getpid())) is not None:
+        shared.stop_recording()
 
 
 def session() -> Session:
     """Return the session that the module's functions and the magics share; made at first use."""
-    global _session
     with _lock:
-        if _session is None:
-            _session = Session(settings_in_force())
-        return _session
+        if os.getpid() not in _sessions:
+            _sessions[os.getpid()] = Session(settings_in_force())
+        return _sessions[os.getpid()]
 
 
 def use_session(made: Session | None) -> Session | None:
     """Make this the shared session (None: a new one is made when it is needed); return the one before, which stays open."""
-    global _session
-    before, _session = _session, made
+    before = _sessions.pop(os.getpid(), None)
+    if made is not None:
+        _sessions[os.getpid()] = made
     return before
 
 
 def take_settings(settings: WebSearch) -> None:
     """Let the shared session, if there is one, go by these settings."""
-    if _session is not None:
-        _session.settings = settings
-
-
-class EventStream:
-    """The events of a question, for a thread that is not the background loop's: iterate over it.
-
-    On an interrupt, call `interrupt()`: it stops the run and returns the answer so far.
-    """
-
-    def __init__(self, ask_run: AskRun) -> None:
-        self.run = ask_run
-        self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
-        self._ended = threading.Event()
-        self._future = background.start(self._pump)
-
-    async def _pump(self) -> None:
-        try:
-            async for event in self.run:
-                self._events.put(event)
-        except BaseException as exc:
-            self._events.put(exc)
-            if not isinstance(exc, Exception):
-                raise
-        else:
-            self._events.put(None)
-        finally:
-            self._ended.set()
-
-    def __iter__(self) -> Iterator[Event]:
-        while True:
-            try:
-                item = self._events.get(timeout=background.POLL_S)
-            except queue.Empty:
-                continue
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    def interrupt(self) -> Answer:
-        """Stop the run and return the answer so far, with what it cost booked."""
-        self._future.cancel()
-        self._ended.wait(background.GRACE_S)
-        return self.run.interrupted()
+    if (shared := _sessions.get(os.getpid())) is not None:
+        shared.settings = settings
 
 
 def search(
@@ -324,16 +281,15 @@ def drive(work: Any, progress: bool) -> bool:
     """Run something on the background loop to its end, drawing its bar; return whether an interrupt stopped it."""
     from ipy_websearch.enrichment.bar import Bar
 
-    bar = Bar(work.tally, progress)
-    future = background.start(work.run)
+    bar, task = Bar(work.tally, progress), background.Task(work.run)
     try:
-        while not wait([future], TICK_S).done:
+        while not wait([task.future], TICK_S).done:
             bar.update()
-        future.result()
+        task.future.result()
         return False
     except KeyboardInterrupt:
         work.stop()
-        wait([future], STOP_S)
+        wait([task.future], STOP_S)
         return True
     finally:
         bar.close()

@@ -1,8 +1,8 @@
-"""The event loop in the background, and the ways to have it do something for a thread that must wait.
+"""The event loop in the background, where all work of the package runs, and the ways to wait for it.
 
-One thread runs one loop for the process (an anyio portal), so what is awaited works in a plain script and under the notebook's
-running loop alike. Ctrl-C and the stop button reach the thread that waits; the work is then cancelled, and given a second to
-put things in order. A forked process starts a loop of its own: the thread of this one stays with the parent.
+One daemon thread runs one asyncio loop, so the same work can be waited for by a plain script, by a cell under the notebook's
+running loop, and by any asyncio or trio task. An interrupt or a cancellation reaches the caller that waits; the work is then
+cancelled and has a second to put things in order.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import _thread
 import asyncio
 import atexit
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError, Future, wait
-from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import partial, wraps
+from typing import Any, Generic, ParamSpec, TypeVar
 
-if TYPE_CHECKING:
-    from anyio.from_thread import BlockingPortal
-
+P = ParamSpec("P")
 T = TypeVar("T")
 
 GRACE_S = 1.0
@@ -28,132 +27,126 @@ GRACE_S = 1.0
 POLL_S = 0.25
 """Seconds of waiting at a time: a bare wait cannot be interrupted on Windows."""
 
-_lock, _starting = threading.Lock(), threading.Lock()
-_portal: BlockingPortal | None = None
+_lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_begun: Future[None] | None = None
-_ending = ExitStack()
-_endings: list[Callable[[], None]] = []
+_runner: threading.Thread | None = None
+_closers: list[weakref.finalize[Any, Any]] = []
 
 
-def portal() -> BlockingPortal:
-    """Return the portal to the loop; started at first use, stopped when Python exits.
-
-    A thread of its own starts it: an interrupt ends the wait for that, and nothing else.
-    """
-    global _begun
-    if _portal is None:
-        with _lock:
-            if _begun is None or (_begun.done() and _portal is None):
-                begun = Future[None]()
-                _thread.start_new_thread(_begin, (begun,))
-                _begun = begun
-        result(_begun)
-    assert _portal is not None
-    return _portal
+def loop() -> asyncio.AbstractEventLoop:
+    """Return the loop; its thread starts at first use (in a forked process too, where the parent's does not run)."""
+    global _loop, _runner
+    with _lock:
+        if _loop is None or not is_running():
+            _loop = asyncio.new_event_loop()
+            _runner = threading.Thread(target=_loop.run_forever, name="ipy_websearch", daemon=True)
+            _runner.start()
+        return _loop
 
 
-def _begin(begun: Future[None]) -> None:
-    global _portal, _loop, _ending
-    try:
-        with _starting:
-            if _portal is None:
-                from anyio.from_thread import start_blocking_portal
-
-                ending = ExitStack()
-                started = ending.enter_context(start_blocking_portal("asyncio", name="ipy_websearch"))
-                _loop = started.call(asyncio.get_running_loop)
-                ending.callback(_end)
-                atexit.register(_stop)
-                _portal, _ending = started, ending
-    except BaseException as exc:
-        begun.set_exception(exc)
-    else:
-        begun.set_result(None)
+def is_running() -> bool:
+    """Return whether the loop has been started."""
+    return _runner is not None and _runner.is_alive()
 
 
-def _stop() -> None:
-    _ending.close()
-
-
-def _end() -> None:
-    for ending in _endings:
-        ending()
-
-
-def at_end(ending: Callable[[], None]) -> Callable[[], None]:
-    """Have a function called before the loop stops; it is returned."""
-    _endings.append(ending)
-    return ending
-
-
-def start(function: Callable[[], Awaitable[T]]) -> Future[T]:
-    """Begin a coroutine function on the loop."""
-    return portal().start_task_soon(function)
-
-
-class Work(Generic[T]):
-    """A coroutine function for the loop, known before it begins, so that an interrupt can stop it whenever it comes.
-
-    `future` has its outcome; it is never cancelled, so that who stops the work can wait for its end.
-    """
+class Task(Generic[T]):
+    """A coroutine function that runs on the loop; `future` has its outcome."""
 
     def __init__(self, function: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self.future: Future[T] = Future()
-        self._function = function
-        self._task: asyncio.Task[T] | None = None
+        self._ended = threading.Event()
+        self.future: Future[T] = asyncio.run_coroutine_threadsafe(self._run(function), loop())
 
-    def begin(self) -> Work[T]:
-        """Hand it over to the loop."""
-        portal()
-        assert _loop is not None
-        _loop.call_soon_threadsafe(self._start)
-        return self
+    async def _run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        try:
+            return await function()
+        finally:
+            self._ended.set()
 
-    def stop(self) -> None:
-        """Cancel it, and give it a moment to end."""
-        if _loop is not None:
-            with suppress(RuntimeError):  # the loop has ended, and all work with it
-                _loop.call_soon_threadsafe(self._cancel)
-                wait([self.future], GRACE_S)
-
-    def _start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._function())
-        self._task.add_done_callback(self._ended)
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        elif not self.future.done():
-            self.future.set_exception(CancelledError())
-
-    def _ended(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self.future.set_exception(CancelledError())
-        elif (exc := task.exception()) is not None:
-            self.future.set_exception(exc)
-        else:
-            self.future.set_result(task.result())
+    def cancel(self) -> None:
+        """Cancel it and wait until it has ended, for a second at most (on the loop itself: do not wait)."""
+        if self.future.cancel() and threading.current_thread() is not _runner:
+            self._ended.wait(GRACE_S)
 
 
 def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine function and return its result; an interrupt cancels it."""
-    work = Work(function)
+    """Run a coroutine function on the loop and return its result; an interrupt cancels it."""
+    task = Task(function)
     try:
-        return result(work.begin().future)
+        return result(task.future)
     except KeyboardInterrupt:
-        work.stop()
+        task.cancel()
         raise
 
 
 def result(future: Future[T]) -> T:
-    """Wait for what was begun, and return its result."""
-    while True:
-        try:
-            return future.result(POLL_S)
-        except FutureTimeout:
-            if future.done():
-                raise
+    """Wait for a future and return its result."""
+    while not wait([future], POLL_S).done:
+        pass
+    return future.result()
+
+
+async def awaited(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine function on the loop and return its result, from a task of any event loop; cancelling reaches it."""
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return await _awaited_by_trio(function)
+    if running is _loop:
+        return await function()
+    task = Task(function)
+    try:
+        return await asyncio.wrap_future(task.future)
+    finally:
+        task.cancel()
+
+
+async def _awaited_by_trio(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    from anyio import to_thread
+
+    task = Task(function)
+    try:
+        return await to_thread.run_sync(partial(result, task.future), abandon_on_cancel=True)
+    finally:
+        task.cancel()
+
+
+def on_the_loop(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Have a coroutine function run on the loop, whichever event loop awaits it."""
+
+    @wraps(method)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await awaited(partial(method, *args, **kwargs))
+
+    return call
+
+
+def close_with(owner: object, close: Callable[[], Any]) -> None:
+    """Have `close` called on the loop when `owner` is dropped or Python exits."""
+    _closers[:] = [closer for closer in _closers if closer.alive]
+    _closers.append(weakref.finalize(owner, _call, close))
+    _closers[-1].atexit = False  # `_stop` calls it, while the loop still runs
+
+
+def _call(function: Callable[[], Any]) -> None:
+    if is_running():
+        loop().call_soon_threadsafe(function)
+
+
+@atexit.register
+def _stop() -> None:
+    if is_running():
+        for closer in _closers:
+            closer()
+        with suppress(Exception):
+            Task(_cancel_all).future.result(GRACE_S)
+        loop().call_soon_threadsafe(loop().stop)
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def elsewhere(function: Callable[[], object], wait_s: float) -> None:
@@ -165,19 +158,12 @@ def elsewhere(function: Callable[[], object], wait_s: float) -> None:
     done = _thread.allocate_lock()
     done.acquire()
 
-    def run() -> None:
+    def call() -> None:
         try:
             function()
         finally:
             done.release()
 
     with suppress(RuntimeError):  # no thread begins any more when Python ends
-        _thread.start_new_thread(run, ())
+        _thread.start_new_thread(call, ())
         done.acquire(timeout=wait_s)
-
-
-def settle(function: Callable[[], Awaitable[Any]]) -> None:
-    """Let a coroutine function end something, if the loop was ever begun; whatever goes wrong with it is nobody's concern."""
-    if _portal is not None:
-        with suppress(Exception):
-            _portal.start_task_soon(function).result(GRACE_S)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -18,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, WebSearchError
 from ipy_websearch.events import Event, Finished, Money, Notice
 from ipy_websearch.http.cache import Cache
@@ -63,6 +65,9 @@ if TYPE_CHECKING:
 KEPT_ANSWERS = 50
 HISTORY_SHARE = 0.6
 """The share of a model's context window that an earlier conversation may take."""
+
+TICK_S = 0.2
+"""Seconds between two looks at the progress of an enrichment."""
 
 CONTACT = "a Jupyter extension; contact: the user of this notebook"
 
@@ -220,6 +225,7 @@ class Session:
         given["goggles"] = tuple(resolve(goggle) for goggle in given["goggles"])
         return options_of(SearchRequest, text("query", query, "moons of Mars"), **given)
 
+    @background.on_the_loop
     async def search(self, query: str, *, provider: str | None = None, fresh: bool = False, **options: Any) -> SearchResults:
         """Search the web; see `ipy_websearch.search` for the options and errors."""
         request = self.search_request(query, **options)
@@ -246,6 +252,7 @@ class Session:
         notices = (*said, *results.notices, *self.ledger.news())
         return replace(results, notices=notices) if notices else results
 
+    @background.on_the_loop
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
         """Fetch a page as Markdown; see `ipy_websearch.fetch` for the arguments and errors."""
         text("url", url, "https://example.com/page")
@@ -254,13 +261,10 @@ class Session:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
+    @background.on_the_loop
     async def ask(self, question: str, **options: Any) -> Answer:
         """Answer a question; see `ipy_websearch.ask` for the options and errors."""
-        run = self.start(question, **options)
-        async for _ in run:
-            pass
-        assert run.answer is not None
-        return run.answer
+        return await self.start(question, **options).answered()
 
     def start(self, question: str, **options: Any) -> AskRun:
         """Return a run that answers the question while its events are iterated over; the options are those of `ask`.
@@ -399,9 +403,26 @@ class Session:
 
     async def enrich(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
         """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for the options and errors."""
-        from ipy_websearch.enrichment.start import enrich
+        from ipy_websearch.enrichment.bar import Bar
+        from ipy_websearch.enrichment.start import closing_text
 
-        return await enrich(self.enrichment(frame, columns, **options))
+        work = self.enrichment(frame, columns, **options)
+        task, bar = background.Task(work.run), Bar(work.tally, work.options.progress)
+
+        async def tick() -> None:
+            await asyncio.wait([asyncio.wrap_future(task.future)], timeout=TICK_S)
+
+        try:  # the bar is drawn by the caller: what another thread prints goes to another cell
+            while not task.future.done():
+                bar.update()
+                await background.awaited(tick)
+            task.future.result()
+        finally:
+            task.cancel()
+            bar.close()
+        if work.options.progress:
+            print(closing_text(work))
+        return work.frame()
 
     # --- money ------------------------------------------------------------------------------------------------------
 
@@ -519,11 +540,17 @@ class Session:
         doing = "replayed" if self.replayed_from else "recorded"
         return ConfigError(f"{self.recording.path} is being {doing} already; `%websearch stop` ends that")
 
+    @background.on_the_loop
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close connections and files; what is used again opens again. A recording goes on."""
         for name in ("http", "claude", "offline_model"):
             if name in self.__dict__:
                 await getattr(self, name).aclose()
+        if "router" in self.__dict__:
+            self.index.close()
+        for name in ("ledger", "enrich_store") if self.recording else ("ledger", "enrich_store", "cache"):
+            if name in self.__dict__:
+                getattr(self, name).close()
 
 
 Keep = Callable[[Booking, Answer | None], Answer | None]
@@ -545,10 +572,11 @@ def paid_sleep(budget: RunBudget) -> Callable[[float], Awaitable[None]]:
 
 
 class AskRun:
-    """Iterate over it for its events; then `answer` is there.
+    """A question under way: iterate over it for its events, with `async for` on any event loop, or with `for`.
 
-    `keep` takes the booking and the finished answer into the session and returns the answer with the session's cost. When
-    the iteration is cancelled, `interrupted()` books what was spent and gives the answer so far.
+    Then `answer` is there. The iteration may be left at any moment: the answer so far is in `answer` and in the conversation,
+    and what was spent is booked. `keep` takes the booking and the answer into the session, and returns the answer with the
+    session's cost.
     """
 
     def __init__(self, loop: AnswerLoop, booking: Booking, keep: Keep) -> None:
@@ -556,6 +584,10 @@ class AskRun:
         self.booking = booking
         self.answer: Answer | None = None
         self._keep_in_session = keep
+        self._task: background.Task[None] | None = None
+        self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+        self._arrived = asyncio.Event()
+        self._ended = self._left = False
 
     @property
     def question(self) -> str:
@@ -567,42 +599,113 @@ class AskRun:
         """Whether the built-in model answers."""
         return self.loop.client.offline
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
+    async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
+        """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
         if not is_at_hand(self.loop.job.model):  # look it up while the model thinks, not on the event loop
             asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
-        events = self.loop.events()
         try:
-            async for event in events:
+            await self.loop.client.prepare()
+            async for event in self.loop.events():
                 self.booking.take(event)
-                if not isinstance(event, Finished):
-                    yield event
-                    continue
-                self._book_the_rest()
-                self.booking.check()
-                news = self.booking.ledger.news()
-                for line in news:
-                    yield Notice(line)
-                yield Finished(self._keep(replace(event.answer, notices=(*event.answer.notices, *news))))
+                if isinstance(event, Finished):
+                    self._book_the_rest()
+                    self.booking.check()
+                    news = self.booking.ledger.news()
+                    for line in news:
+                        emit(Notice(line))
+                    event = Finished(self._keep(replace(event.answer, notices=(*event.answer.notices, *news))))
+                emit(event)
         except ModelError as exc:
             if exc.partial is not None:
                 exc.partial = self._keep(exc.partial)
             raise
         except asyncio.CancelledError:
-            self.interrupted()
+            self._interrupted()
             raise
         finally:
-            await events.aclose()  # type: ignore[attr-defined]
             self._book_the_rest()
             if self.answer is None:
                 self._keep_in_session(self.booking, None)
+            self._ended = True
+        assert self.answer is not None
+        return self.answer
 
-    def interrupted(self) -> Answer:
-        """Book what a cut-off request has used and return the answer so far, with `limit` "interrupted"."""
+    # --- events for another thread or event loop --------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return _Events(self)
+
+    async def __anext__(self) -> Event:
+        self._begin()
+        if not self._left and self._events.empty():
+            await background.awaited(self._arrival)
+        event = None if self._left else self._taken(self._events.get())
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    def __iter__(self) -> Iterator[Event]:
+        self._begin()
+        try:
+            while not self._left:
+                try:
+                    item = self._events.get(timeout=background.POLL_S)
+                except queue.Empty:
+                    continue
+                if (event := self._taken(item)) is not None:
+                    yield event
+        finally:
+            self.stop()
+
+    def stop(self) -> Answer | None:
+        """Stop the run, if it is under way, and return the answer so far (None: it failed, or never began)."""
+        if not self._left and self._task is not None:
+            self._left = True
+            self._task.cancel()
+            if not self._ended:  # it takes longer than a second to end
+                self._interrupted()
+        return self.answer
+
+    async def aclose(self) -> None:
+        """Stop the run, if it is under way."""
+        self.stop()
+
+    def _begin(self) -> None:
+        if self._task is None:
+            self._task = background.Task(self._pump)
+
+    async def _pump(self) -> None:
+        try:
+            await self.answered(self._emit)
+        except BaseException as exc:
+            self._emit(exc)
+        else:
+            self._emit(None)
+
+    def _emit(self, item: Event | BaseException | None) -> None:
+        self._events.put(item)
+        self._arrived.set()
+
+    async def _arrival(self) -> None:
+        """Wait, on the background loop, until there is an event."""
+        while self._events.empty():
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def _taken(self, item: Event | BaseException | None) -> Event | None:
+        """Return an event, or None at the end; raise the error that ended the run."""
+        self._left = item is None or isinstance(item, BaseException)
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    # --- booking ----------------------------------------------------------------------------------------------------
+
+    def _interrupted(self) -> None:
+        """Book what a cut-off request has used and keep the answer so far, with `limit` "interrupted"."""
         if self.answer is None:
             self._book_the_rest()
             self._keep(self.loop.partial("interrupted"))
-        assert self.answer is not None
-        return self.answer
 
     def _book_the_rest(self) -> None:
         """Book what was sent and has not come to its end, and give back the money that was held for it."""
@@ -613,6 +716,26 @@ class AskRun:
         full = replace(answer, trace=tuple(self.booking.steps), **facts)  # type: ignore[arg-type]
         self.answer = self._keep_in_session(self.booking, full) or full
         return self.answer
+
+
+class _Events:
+    """One iteration over a run, dropped when a loop over it is left by `break`, `return` or an error: the run stops then."""
+
+    def __init__(self, run: AskRun) -> None:
+        self._run = run
+
+    def __aiter__(self) -> _Events:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._run.__anext__()
+
+    async def aclose(self) -> None:
+        """Stop the run."""
+        self._run.stop()
+
+    def __del__(self) -> None:
+        self._run.stop()
 
 
 def user_agent() -> str:

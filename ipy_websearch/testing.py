@@ -198,7 +198,7 @@ class _Model(ModelClient):
         return replace(ANTHROPIC, server_tools=False)
 
     async def _client(self) -> Any:
-        return self._clients.get().newest((), lambda: open_in_process(reply=self._web.answer))
+        return self._clients.newest((), lambda: open_in_process(reply=self._web.answer))
 
 
 class _NoNetwork(HttpClient):

@@ -53,6 +53,11 @@ class TapedModel(ModelClient):
         """Return a reply as one message; see `ModelClient.whole`."""
         return await self._tape.whole(body, self._real.whole, self._real._client)
 
+    async def prepare(self) -> None:
+        """Import the SDK, unless a cassette plays."""
+        if not self._tape.replaying:
+            await self._real.prepare()
+
     async def check(self) -> None:
         """Try the key; while a tape plays there is nothing to be tried."""
         if not self._tape.replaying:

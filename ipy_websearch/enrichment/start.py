@@ -5,13 +5,10 @@ What a session has to have is written down in `Host`, so that this package stays
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ipy_websearch.enrichment.bar import Bar
 from ipy_websearch.enrichment.bench import Bench
 from ipy_websearch.enrichment.clusters.dask_frame import is_dask, start_on_dask
 from ipy_websearch.enrichment.plan import make_plan
@@ -33,9 +30,8 @@ from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, did_you_mean
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
-TICK_S = 0.2
 MODES = ("now", "batch")
 
 
@@ -153,29 +149,6 @@ def _model(host: Host, model: str | None) -> tuple[ModelClient, str]:
     if not host.has_model_key:
         raise host.keys.missing("ANTHROPIC_API_KEY")
     return host.claude, name
-
-
-async def enrich(work: Enrichment) -> pd.DataFrame:
-    """Run an enrichment in the running event loop and return its frame; the bar is drawn from the loop."""
-    progress = work.options.progress
-    bar = Bar(work.tally, progress)
-
-    async def draw() -> None:
-        while True:
-            bar.update()
-            await asyncio.sleep(TICK_S)
-
-    drawing = asyncio.create_task(draw())
-    try:
-        await work.run()
-    finally:
-        drawing.cancel()
-        with suppress(asyncio.CancelledError):
-            await drawing
-        bar.close()
-    if progress:
-        print(closing_text(work))
-    return work.frame()
 
 
 def closing_text(work: Enrichment) -> str:

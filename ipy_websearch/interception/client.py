@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Coroutine, Generator
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from ipy_websearch import background
@@ -66,20 +66,13 @@ def _block(function: Callable[[], Coroutine[Any, Any, Any]], every_s: float) -> 
 
     Closing the generator, or an interrupt, cancels what runs and gives it a moment to end.
     """
-    work = background.Work(function)
+    task = background.Task(function)
     due = time.monotonic() + every_s
     try:
-        future = work.begin().future
-        while True:
-            try:
-                future.result(min(background.POLL_S, every_s))
-                return
-            except FutureTimeout:
-                if future.done():
-                    raise
+        while not wait([task.future], min(background.POLL_S, every_s)).done:
             if time.monotonic() >= due:
                 due += every_s
                 yield
+        task.future.result()
     finally:
-        if not work.future.done():
-            work.stop()
+        task.cancel()

@@ -154,6 +154,7 @@ class Turn:
         """Read one reply; yield its text, citations and announced calls as they arrive."""
         stream = self.client.pieces(body)
         iterator = stream.__aiter__()
+        broken: BaseException | None = None
         try:
             while True:
                 async with asyncio.timeout(self.meter.seconds_left):
@@ -163,11 +164,16 @@ class Turn:
                 for raw in raws:
                     for event in self._take(raw, reply):
                         yield event
+        except (Exception, asyncio.CancelledError) as exc:
+            broken = exc
         finally:
+            left = reply.close()
             await stream.aclose()  # type: ignore[attr-defined]
-            for block in reply.close():
-                for event in self._block_ended(block, reply):
-                    yield event
+        for block in left:
+            for event in self._block_ended(block, reply):
+                yield event
+        if broken is not None:
+            raise broken
 
     def _take(self, raw: Mapping[str, Any], reply: Reply) -> list[Event]:
         ended = reply.apply(raw)

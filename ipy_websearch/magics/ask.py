@@ -96,15 +96,14 @@ class AskMagics(WebMagics):
 
         run = session.start(call.text, **call.options)
         run.loop.notices[:0] = call.notices
-        stream = api.EventStream(run)
         silent = self.shell.displayhook.quiet()  # type: ignore[union-attr]
         live = None if silent else LiveAnswer(self.shell, call.text, feedback=session.settings.feedback)
         try:
-            for event in stream:
+            for event in run:
                 if live:
                     live.show(event)
         except KeyboardInterrupt:
-            answer = self.keep(call, stream.interrupt())
+            answer = self.keep(call, run.stop())
             if live:
                 live.interrupted(answer)
             raise Interrupted("the answer so far is shown above, and what it cost is booked") from None

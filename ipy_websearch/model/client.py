@@ -9,18 +9,19 @@ only the loop knows whether text has been shown and how much time is left.
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 import os
-import weakref
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ipy_websearch.background import close_with
 from ipy_websearch.errors import ModelError
-from ipy_websearch.http.loops import PerLoop
-from ipy_websearch.http.pool import close_dropped
 from ipy_websearch.http.response import retry_after
 from ipy_websearch.model.bodies import NO_MESSAGE, parsed_message, stream_pieces
 from ipy_websearch.model.clients import SdkClients
@@ -43,7 +44,7 @@ _HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp"
 
 
 class ModelClient:
-    """Sends one request at a time and gives its events; SDK clients are kept one per event loop.
+    """Sends one request at a time and gives its events; the SDK's clients belong to the background loop.
 
     `api_key` and `platform` (a name in `PLATFORMS`, "" for the one at ANTHROPIC_BASE_URL) are asked for at each request, so
     that what is set later in the session is used. `redact` takes keys out of error texts.
@@ -62,8 +63,8 @@ class ModelClient:
         self._api_key = api_key
         self._redact = redact
         self._request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
-        self._clients: PerLoop[SdkClients] = PerLoop(SdkClients, SdkClients.discard)
-        weakref.finalize(self, close_dropped, self._clients)
+        self._clients = SdkClients()
+        close_with(self, self._clients.discard)
 
     @property
     def platform(self) -> Platform:
@@ -71,6 +72,11 @@ class ModelClient:
         if self.offline:
             return OFFLINE
         return PLATFORMS[self._platform()] if self._platform() else platform_at(os.environ.get("ANTHROPIC_BASE_URL"))
+
+    async def prepare(self) -> None:
+        """Import the SDK, which takes a second the first time: before the clock of any request starts."""
+        if "anthropic" not in sys.modules:
+            await asyncio.to_thread(importlib.import_module, "anthropic")
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Send a Messages API request and yield its stream events one by one; errors as for `pieces`."""
@@ -125,14 +131,14 @@ class ModelClient:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[anthropic.AsyncAnthropic]:
-        """Give the SDK's client for the key and address that are set now; it belongs to the running event loop.
+        """Give the SDK's client for the key and address that are set now; call this on the background loop.
 
         Raises:
             ModelError: whatever the SDK and its HTTP libraries raise inside.
             ConfigError: a key, an address or a package is missing.
         """
         client = await self._client()
-        async with self._clients.get().in_use(client):
+        async with self._clients.in_use(client):
             with self._translated(client):
                 yield client
 
@@ -196,14 +202,14 @@ class ModelClient:
             await client.models.list(limit=1)
 
     async def aclose(self) -> None:
-        """Close the client of the running event loop."""
-        await self._clients.get().aclose()
+        """Close the SDK's clients; the next request opens another."""
+        await self._clients.aclose()
 
     async def _client(self) -> anthropic.AsyncAnthropic:
-        """Return the running loop's client for the key and address that are set now."""
+        """Return the client for the key and address that are set now."""
         key = None if self.offline else self._api_key()
         settings = (self.platform.name, key, os.environ.get("ANTHROPIC_BASE_URL"))
-        return self._clients.get().newest(settings, lambda: open_client(self.platform.name, key))
+        return self._clients.newest(settings, lambda: open_client(self.platform.name, key))
 
     def _address(self, client: Any) -> str:
         return str(client.base_url).rstrip("/")

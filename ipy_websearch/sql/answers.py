@@ -25,7 +25,7 @@ from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.enrichment.searching import PoliteSearch
 from ipy_websearch.enrichment.store import cell_key
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
-from ipy_websearch.events import ToolFinished
+from ipy_websearch.events import Event, ToolFinished
 from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.run import AnswerLoop
 from ipy_websearch.model.client import ModelClient
@@ -169,9 +169,13 @@ class Asker:
             tool.loop = loop
         run = AskRun(loop, booking, self._book)
         failure = ""
-        async for event in run:
+
+        def take(event: Event) -> None:
+            nonlocal failure
             if isinstance(event, ToolFinished) and event.name == "web_search" and "max_searches" not in event.summary:
                 failure = event.summary if event.is_error else ""
+
+        await run.answered(take)
         return self._outcome(row, run, failure)
 
     def _outcome(self, row: Row, run: AskRun, failure: str) -> Outcome:

@@ -92,18 +92,17 @@ class Desk:
         if not rows:
             return {}
         heard = WATCH.heard()
-        work = background.Work(partial(self._ask_all, rows))
+        task = background.Task(partial(self._ask_all, rows))
         try:
-            future = work.begin().future
-            while not wait([future], TICK_S).done:
+            while not wait([task.future], TICK_S).done:
                 if self._is_stopped():
                     raise KeyboardInterrupt
                 if WATCH.heard() > heard:
                     raise KeyboardInterrupt
-            return future.result()
+            return task.future.result()
         except KeyboardInterrupt:
             self._stopped = self._stopped or Place.of_main_thread()
-            work.stop()
+            task.cancel()
             self._let_go()
             raise KeyboardInterrupt("the query was stopped; what was answered by then is not asked again") from None
 
