@@ -638,7 +638,11 @@ class AskRun:
     async def __anext__(self) -> Event:
         self._begin()
         if not self._left and self._events.empty():
-            await background.awaited(self._arrival)
+            try:
+                await background.awaited(self._arrival)
+            except BaseException:
+                self.stop()
+                raise
         event = None if self._left else self._taken(self._events.get())
         if event is None:
             raise StopAsyncIteration

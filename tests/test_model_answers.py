@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ipy_websearch import background
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model import batches
 from ipy_websearch.model.bounded import MAX_BYTES
@@ -236,12 +237,11 @@ def test_a_new_key_leaves_no_connection_open(messages_api: Any, monkeypatch: pyt
 
 
 def test_a_client_that_is_dropped_is_closed(messages_api: Any) -> None:
-    """Also when its loop has ended before."""
     messages_api.behave(lambda body: [text("Hello.")])
 
     def use_and_drop() -> None:
         client = ModelClient(api_key=lambda: messages_api.key)
         for _ in range(2):
-            asyncio.run(client.whole(BODY))
+            background.run(lambda: client.whole(BODY))
 
     assert unclosed(use_and_drop) == []

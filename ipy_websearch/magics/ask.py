@@ -89,7 +89,6 @@ class AskMagics(WebMagics):
 
     def _answer(self, session: Any, call: Call) -> Any:
         """Show the events of the run as they come; return the answer, which is kept however the run ends."""
-        from ipy_websearch import api
         from ipy_websearch.display.formatters import mark_shown
         from ipy_websearch.display.live import LiveAnswer
         from ipy_websearch.errors import ModelError
