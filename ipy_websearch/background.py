@@ -27,10 +27,11 @@ GRACE_S = 1.0
 POLL_S = 0.25
 """Seconds of waiting at a time: a bare wait cannot be interrupted on Windows."""
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may run while it is held
 _loop: asyncio.AbstractEventLoop | None = None
 _runner: threading.Thread | None = None
 _closers: list[weakref.finalize[Any, Any]] = []
+_closing: list[Task[None]] = []
 
 
 def loop() -> asyncio.AbstractEventLoop:
@@ -120,25 +121,28 @@ def on_the_loop(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coro
     return call
 
 
-def close_with(owner: object, close: Callable[[], Any]) -> None:
-    """Have `close` called on the loop when `owner` is dropped or Python exits."""
+def close_with(owner: object, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Have `close` run on the loop when `owner` is dropped or Python exits."""
     _closers[:] = [closer for closer in _closers if closer.alive]
-    _closers.append(weakref.finalize(owner, _call, close))
+    _closers.append(weakref.finalize(owner, _close, close))
     _closers[-1].atexit = False  # `_stop` calls it, while the loop still runs
 
 
-def _call(function: Callable[[], Any]) -> None:
+def _close(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     if is_running():
-        loop().call_soon_threadsafe(function)
+        _closing[:] = [task for task in _closing if not task.future.done()]
+        _closing.append(Task(close))
 
 
 @atexit.register
 def _stop() -> None:
     if is_running():
+        wait([task.future for task in _closing], GRACE_S)
+        wait([Task(_cancel_all).future], GRACE_S)
         for closer in _closers:
-            closer()
-        with suppress(Exception):
-            Task(_cancel_all).future.result(GRACE_S)
+            if still_there := closer.detach():
+                _close(*still_there[2])
+        wait([task.future for task in _closing], GRACE_S)
         loop().call_soon_threadsafe(loop().stop)
 
 

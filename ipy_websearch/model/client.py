@@ -64,7 +64,7 @@ class ModelClient:
         self._redact = redact
         self._request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
         self._clients = SdkClients()
-        close_with(self, self._clients.discard)
+        close_with(self, self._clients.aclose)
 
     @property
     def platform(self) -> Platform:

@@ -1,4 +1,4 @@
-"""The SDK's clients of one event loop: the newest is used; one that was replaced is closed when its last request has ended.
+"""The SDK's clients: the newest is used; one that was replaced is closed when its last request has ended.
 
 Invariant: no client is dropped without being closed, whoever asks for one at the same time; opening is one step without a
 wait, so two callers never open the same client twice.
@@ -6,9 +6,8 @@ wait, so two callers never open the same client twice.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -53,17 +52,9 @@ class SdkClients:
                 await client.close()
 
     async def aclose(self) -> None:
-        """Close all of them; must run in their loop."""
+        """Close all of them."""
         for client in self._drained():
             await client.close()
-
-    def discard(self) -> None:
-        """Close all of them at once, without waiting until they are: in their own loop, or when it is closed."""
-        for client in self._drained():
-            closing: Coroutine[Any, Any, None] = client.close()
-            with contextlib.suppress(StopIteration, RuntimeError):
-                closing.send(None)
-            closing.close()
 
     def _drained(self) -> list[anthropic.AsyncAnthropic]:
         clients = [*self._replaced, *([] if self._newest is None else [self._newest])]

@@ -195,7 +195,7 @@ def test_tools_of_a_run_that_is_left_are_cancelled(messages_api: Any, brave_api:
     assert session.answers[-1].limit == "interrupted"
 
 
-def script(code: str, *, timeout_s: float = 30, **variables: str) -> subprocess.CompletedProcess[str]:
+def script(code: str, *, timeout_s: float = 180, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a script with this process's paths and the test's own home."""
     environment = {**os.environ, **variables}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout_s, env=environment)
