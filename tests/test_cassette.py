@@ -231,7 +231,7 @@ def test_a_replay_streams_in_the_rhythm_of_the_recording_or_at_once(lesson: Any)
     lesson.replay(options="")
     replayed, took_s = pieces(api.session().start("count"))
     assert len(replayed) == len(recorded) > 4
-    assert all(a - b < 0.15 for a, b in zip(recorded, replayed, strict=True)) and replayed[0] > 0.28
+    assert replayed[0] > 0.28 and replayed[-1] - replayed[0] > 0.04 * (len(replayed) - 2)
     lesson.replay(options="--instant")
     at_once, took_at_once_s = pieces(api.session().start("count"))
     assert len(at_once) == len(recorded) and took_at_once_s < took_s
