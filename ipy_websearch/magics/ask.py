@@ -70,21 +70,20 @@ class AskMagics(WebMagics):
             if not call.text:
                 print("The conversation was forgotten.")
                 return None
-        if context:
-            return self._context(session, call)
-        if not call.text.strip():
+        if not call.text.strip() and not context:
             raise UsageError("%ask needs a question, such as: %ask How many moons does Mars have? (%ask --help)")
+        if not estimate and not context:
+            return self._answer(session, call)
+        print("".join(f"{notice}\n" for notice in call.notices), end="")
         if estimate:
-            print("".join(f"{notice}\n" for notice in call.notices), end="")
             return self.keep(call, session.estimate(call.text, **call.options))
-        return self._answer(session, call)
+        return self._context(session, call)
 
     def _context(self, session: Any, call: Call) -> Any:
         """Return the table of what would be sent; nothing is."""
         from ipy_websearch.context import context
         from ipy_websearch.display.context import context_frame
 
-        print("".join(f"{notice}\n" for notice in call.notices), end="")
         return self.keep(call, context_frame(context(session, call.text, **call.options), redact=session.redact))
 
     def _answer(self, session: Any, call: Call) -> Any:

@@ -1,11 +1,13 @@
 """Loading and unloading. Loading is cheap and silent: magics, settings, displays, completion and one input transformer are
-registered; nothing is opened, and what the magics need is imported when they run. Unloading takes back exactly that. The
-session stays, so that `%reload_ext` loses no money count and no conversation.
+registered; nothing is opened, and what the magics need is imported when they run. Each registration puts its inverse on a
+stack, which unloading runs. The session stays, so that `%reload_ext` loses no money count and no conversation.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,69 +20,85 @@ from ipy_websearch.magics.enrich import EnrichMagics
 from ipy_websearch.magics.search import SearchMagics
 from ipy_websearch.magics.trace import TraceMagics
 from ipy_websearch.magics.websearch import WebSearchMagics
+from ipy_websearch.next_cell import use_cell_writer
 from ipy_websearch.settings import load_settings, use_settings
 
 CLASSES = (SearchMagics, AskMagics, EnrichMagics, CostMagics, TraceMagics, WebSearchMagics)
 _ATTRIBUTE = "_ipy_websearch_loaded"
 
 
-class Loaded:
-    """Everything that was registered with one shell."""
+def load(shell: Any) -> None:
+    """Register with a shell, unless that has been done."""
+    if hasattr(shell, _ATTRIBUTE):
+        return
+    settings = load_settings(Path.cwd(), parent=shell, warn=_warn)  # first: a wrong setting leaves nothing behind
+    undo = ExitStack()
+    undo.callback(_stop_recording)
+    magics = _add_magics(shell, undo)
+    _add(shell.configurables, settings, undo)
+    _add(shell.input_transformer_manager.token_transformers, RawLine, undo)
+    if shell.Completer is not None:
+        _add(shell.Completer.custom_matchers, Completion(shell, magics), undo)
+    register(shell)
+    undo.callback(unregister, shell)
+    use_cell_writer(partial(_write_cell, shell))
+    undo.callback(use_cell_writer, None)
+    use_settings(settings)
+    undo.callback(use_settings, None)
+    if (api := sys.modules.get("ipy_websearch.api")) is not None:
+        api.take_settings(settings)
+    setattr(shell, _ATTRIBUTE, undo)
 
-    def __init__(self, shell: Any) -> None:
-        self.settings = load_settings(Path.cwd(), parent=shell, warn=_warn)  # first: a wrong setting leaves nothing behind
-        self.shell = shell
-        self.before = {kind: dict(table) for kind, table in shell.magics_manager.magics.items()}
-        self.magics = [made(shell) for made in CLASSES]
-        shell.register_magics(*self.magics)
-        self.ours = {name: magic for made in self.magics for table in made.magics.values() for name, magic in table.items()}
-        shell.configurables.append(self.settings)
-        shell.input_transformer_manager.token_transformers.insert(0, RawLine)
-        self.completion = Completion(shell, self.ours)
-        if shell.Completer is not None:
-            shell.Completer.custom_matchers.append(self.completion)
-        register(shell)
-        use_settings(self.settings)
-        if (api := sys.modules.get("ipy_websearch.api")) is not None:
-            api.take_settings(self.settings)
 
-    def unload(self) -> None:
-        """Take everything back; magics that stood under our names come back."""
-        for kind, table in self.shell.magics_manager.magics.items():
-            for name in [name for name, magic in table.items() if magic == self.ours.get(name)]:
+def unload(shell: Any) -> None:
+    """Take back what `load` registered; without it, nothing happens."""
+    if hasattr(shell, _ATTRIBUTE):
+        getattr(shell, _ATTRIBUTE).close()
+        delattr(shell, _ATTRIBUTE)
+
+
+def _add_magics(shell: Any, undo: ExitStack) -> dict[str, Any]:
+    """Register our magics and return them by name; magics that stood under these names come back at the end."""
+    manager = shell.magics_manager
+    before = {kind: dict(table) for kind, table in manager.magics.items()}
+    made = [one(shell) for one in CLASSES]
+    shell.register_magics(*made)
+    ours = {name: magic for one in made for table in one.magics.values() for name, magic in table.items()}
+
+    def take_back() -> None:
+        for kind, table in manager.magics.items():
+            for name in [name for name, magic in table.items() if magic == ours.get(name)]:
                 del table[name]
-                if name in self.before[kind]:
-                    table[name] = self.before[kind][name]
-        for made in self.magics:
-            self.shell.magics_manager.registry.pop(type(made).__name__, None)
-        ours = {id(part) for part in (*self.magics, self.settings)}
-        self.shell.configurables[:] = [part for part in self.shell.configurables if id(part) not in ours]
-        _remove(self.shell.input_transformer_manager.token_transformers, RawLine)
-        if self.shell.Completer is not None:
-            _remove(self.shell.Completer.custom_matchers, self.completion)
-        unregister(self.shell)
-        use_settings(None)
-        if (api := sys.modules.get("ipy_websearch.api")) is not None:
-            api.stop_recording()
+                if name in before[kind]:
+                    table[name] = before[kind][name]
+        for one in made:
+            manager.registry.pop(type(one).__name__, None)
+            _remove(shell.configurables, one)
+
+    undo.callback(take_back)
+    return ours
+
+
+def _add(items: list[Any], item: Any, undo: ExitStack) -> None:
+    items.append(item)
+    undo.callback(_remove, items, item)
 
 
 def _remove(items: list[Any], item: Any) -> None:
     items[:] = [other for other in items if other is not item]
 
 
+def _write_cell(shell: Any, answer: Any) -> None:
+    """Offer an answer as the next cell, which shows it when it is run; it is not run here."""
+    from ipy_websearch.display.export import answer_cell
+
+    shell.set_next_input(f"%%markdown\n{answer_cell(answer)}", replace=False)
+
+
+def _stop_recording() -> None:
+    if (api := sys.modules.get("ipy_websearch.api")) is not None:
+        api.stop_recording()
+
+
 def _warn(text: str) -> None:
     print(f"ipy_websearch: {text}", file=sys.stderr)
-
-
-def load(shell: Any) -> None:
-    """Register with a shell, unless that has been done."""
-    if getattr(shell, _ATTRIBUTE, None) is None:
-        setattr(shell, _ATTRIBUTE, Loaded(shell))
-
-
-def unload(shell: Any) -> None:
-    """Take back what `load` registered; without it, nothing happens."""
-    loaded = getattr(shell, _ATTRIBUTE, None)
-    if loaded is not None:
-        delattr(shell, _ATTRIBUTE)
-        loaded.unload()
