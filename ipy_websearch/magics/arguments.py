@@ -14,21 +14,20 @@ import re
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TokenTransformBase, assemble_continued_line, find_end_of_continued_line
-from IPython.core.magic import Magics
-from IPython.core.magic_arguments import argument
+from IPython.core.magic import no_var_expand
+from IPython.core.magic_arguments import argument, construct_parser
 
 from ipy_websearch.settings import did_you_mean
-from ipy_websearch.text import shorten
 
-_OPTION = re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])(?=[\s=\d]|$)")
-_VALUE = re.compile(r"""(?:=|\s+|(?=\d))(?:"([^"]*)"|'([^']*)'|(\S+))(?!\S)""")
-_PLACE = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
-_CALL = re.compile(r"%(\w+)(?:[ \t]+(.*))?", re.DOTALL)
+_OPTION = r"(--[A-Za-z][\w-]*|-[A-Za-z])(?=[\s=\d]|$)"
+_VALUE = r"""(?:=|\s+|(?=\d))(?:"([^"]*)"|'([^']*)'|(\S+))(?!\S)"""
+_PLACE = r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}"
+_CALL = r"(?s)%(\w+)(?:[ \t]+(.*))?"
 _TYPO = 0.8
 """How similar two names are when one is a typing mistake for the other."""
 MAX_CHARS = 20_000
@@ -80,7 +79,7 @@ class Call:
     notices: list[str] = field(default_factory=list)
 
 
-def parse(magic: Any, line: str, *, anywhere: bool = False) -> Call:
+def parse(method: Any, line: str, *, anywhere: bool = False) -> Call:
     """Return the options and the text of a magic's line.
 
     Options stand in front; `--` ends them; the first other word begins the text, in which nothing is an option. With
@@ -90,6 +89,7 @@ def parse(magic: Any, line: str, *, anywhere: bool = False) -> Call:
         UsageError: an option is unknown, or its value is missing or wrong.
         Help: the line holds `--help`.
     """
+    parser = method.parser()
     options: list[str] = []
     words: list[str] = []
     rest = line.strip()
@@ -99,7 +99,7 @@ def parse(magic: Any, line: str, *, anywhere: bool = False) -> Call:
             rest = rest[2:].lstrip()
             break
         if re.match("--?[A-Za-z]", word):
-            option, rest = _first_option(magic.parser._option_string_actions, rest)
+            option, rest = _first_option(parser._option_string_actions, rest)
             options.append(option)
         elif anywhere:
             words.append(word)
@@ -108,12 +108,12 @@ def parse(magic: Any, line: str, *, anywhere: bool = False) -> Call:
             break
         rest = rest.lstrip()
     try:
-        given = vars(magic.parser.parse_args(options))
+        given = vars(parser.parse_args(options))
     except UsageError as exc:
         raise UsageError(str(exc).removeprefix("argument ")) from None
     given = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
     if "help" in given:
-        raise Help(magic.parser.format_help().removeprefix("::").lstrip("\n"))
+        raise Help(parser.format_help().removeprefix("::").lstrip("\n"))
     if {"allowed_domains", "blocked_domains"} <= given.keys():
         raise UsageError("--site and --not-site exclude each other; give one of the two")
     return Call(given, " ".join([*words, *([rest] if rest else [])]), given.pop("output", None))
@@ -121,7 +121,7 @@ def parse(magic: Any, line: str, *, anywhere: bool = False) -> Call:
 
 def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
     """Return the option at the start of a line as argparse reads it without doubt (`--count=5`), and what follows."""
-    found = _OPTION.match(line)
+    found = re.match(_OPTION, line)
     flag = found[0] if found else line.split(maxsplit=1)[0]
     if flag not in known:
         hint = did_you_mean(flag, [name for name in known if name.startswith("--")])
@@ -131,14 +131,17 @@ def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
         if rest and not rest[0].isspace():
             raise UsageError(f"{flag} takes no value, so not {rest.split()[0]!r}")
         return flag, rest
-    value = _VALUE.match(rest)
+    value = re.match(_VALUE, rest)
     if value is None or value[3] in known:
         raise UsageError(f"{flag} needs a value; --help shows how")
     return f"{flag}={next((part for part in value.groups() if part is not None), '')}", rest[value.end() :]
 
 
-class WebMagics(Magics):
-    """The base of our magics; their state lives in the session."""
+class WebMagics:
+    """The base of our magics in one shell; their state lives in the session."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
 
     @property
     def session(self) -> Any:
@@ -147,9 +150,9 @@ class WebMagics(Magics):
 
         return api.session()
 
-    def read(self, magic: Any, line: str, cell: str = "") -> Call:
+    def read(self, method: Any, line: str, cell: str = "") -> Call:
         """Return a line's options and its text, with the cell below it, variables put in."""
-        call = parse(magic, line)
+        call = parse(method, line)
         text = "\n\n".join(filter(None, (call.text, cell.strip("\r\n"))))
         call.text = interpolate(text, variables_of(self.shell), call.notices)
         return call
@@ -157,7 +160,7 @@ class WebMagics(Magics):
     def keep(self, call: Call, value: Any) -> Any:
         """Return a value, kept in the variable that `-o` named."""
         if call.output:
-            self.shell.push({call.output: value})  # type: ignore[union-attr]
+            self.shell.push({call.output: value})
         return value
 
 
@@ -171,21 +174,36 @@ def variables_of(shell: Any) -> dict[str, Any]:
     }
 
 
-def handled(magic: Any) -> Any:
-    """Let a magic show its help for `--help`, and end an interrupt as one line."""
+def magic(*kinds: str) -> Callable[[Any], Any]:
+    """Make a method a magic for a "line", a "cell" or both, whose options are IPython's `argument`.
 
-    @wraps(magic)
-    def run(*args: Any) -> Any:
-        try:
-            return magic(*args)
-        except Help as help_text:
-            print(help_text)
-        except Interrupted:
-            raise
-        except KeyboardInterrupt:
-            raise Interrupted(f"%{magic.__name__} was stopped") from None
+    `--help` shows its help, and an interrupt ends as one line. The parser is built at its first use, unlike that of IPython's
+    `magic_arguments`: building seven takes longer than all the rest of loading. IPython asks `getdoc` for the text of
+    `%search?`, and leaves the line alone for the mark that `no_var_expand` sets.
+    """
 
-    return run
+    def decorate(method: Any) -> Any:
+        @cache
+        def parser() -> Any:
+            return construct_parser(method)
+
+        @wraps(method)
+        def run(*args: Any) -> Any:
+            try:
+                return method(*args)
+            except Help as help_text:
+                print(help_text)
+            except Interrupted:
+                raise
+            except KeyboardInterrupt:
+                raise Interrupted(f"%{method.__name__} was stopped") from None
+
+        run.kinds, run.parser = kinds, parser  # type: ignore[attr-defined]
+        if hasattr(method, "decorators"):
+            run.getdoc = lambda: parser().format_help()  # type: ignore[attr-defined]
+        return no_var_expand(run)
+
+    return decorate
 
 
 class RawLine(TokenTransformBase):
@@ -216,7 +234,7 @@ class RawLine(TokenTransformBase):
     def transform(self, lines: list[str]) -> list[str]:
         """Return the lines with the magic's line replaced by a call."""
         end = find_end_of_continued_line(lines, self.start_line)
-        match = _CALL.match(assemble_continued_line(lines, (self.start_line, self.percent_col), end))
+        match = re.match(_CALL, assemble_continued_line(lines, (self.start_line, self.percent_col), end))
         assert match is not None
         text = (match[2] or "").rstrip()
         silent = ";" if text.endswith(";") else ""
@@ -257,10 +275,10 @@ def interpolate(text: str, variables: Mapping[str, Any], notices: list[str] | No
         try:
             return as_text(variables[name], lambda cut: told.append(f"{{{name}}} was cut: {cut} were put in"))
         except Exception as exc:  # the value is the user's own, and its text may raise anything
-            why = shorten(f"{type(exc).__name__}: {exc}", 200)
+            why = f"{type(exc).__name__}: {exc}"[:200]
             raise UsageError(f"{{{name}}} cannot be written as text ({why}); {{{{{name}}}}} gives the name itself") from None
 
-    filled = _PLACE.sub(put, text)
+    filled = re.sub(_PLACE, put, text)
     if notices is not None:
         notices += dict.fromkeys(told)
     return filled
@@ -277,7 +295,7 @@ def as_text(value: Any, cut: Callable[[str], None] = lambda amount: None) -> str
         text = listed if isinstance(listed, str) else json.dumps(listed, ensure_ascii=False, default=_listed, skipkeys=True)
     if len(text) > MAX_CHARS:
         cut(f"{MAX_CHARS:,} of {len(text):,} characters")
-        text = f"{shorten(text, MAX_CHARS)} (cut: {len(text):,} characters in all)"
+        text = f"{text[:MAX_CHARS]}… (cut: {len(text):,} characters in all)"
     return text
 
 

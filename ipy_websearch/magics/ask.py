@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import line_cell_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments
+from IPython.core.magic_arguments import argument
 
 from ipy_websearch.magics.arguments import (
     FRESH,
@@ -18,17 +17,14 @@ from ipy_websearch.magics.arguments import (
     Call,
     Interrupted,
     WebMagics,
-    handled,
+    magic,
 )
 
 
-@magics_class
 class AskMagics(WebMagics):
     """Holds the magic; its state lives in the session."""
 
-    @no_var_expand
-    @handled
-    @magic_arguments()
+    @magic("line", "cell")
     @argument("question", nargs="*", help="Everything after the options, as it is typed; {name} inserts a variable.")
     @argument("-m", "--model", help="Model to ask (default: WebSearch.model; 'offline' is the built-in one).")
     @argument("--tools", help="Tools or tool sets, separated by commas (default: standard).")
@@ -48,7 +44,6 @@ class AskMagics(WebMagics):
     @FRESH
     @OUTPUT
     @HELP
-    @line_cell_magic
     def ask(self, line: str, cell: str = "") -> Any:
         """Ask a question; the answer is written from web sources, with [n] marks, and returned as an Answer.
 
@@ -94,7 +89,7 @@ class AskMagics(WebMagics):
 
         run = session.start(call.text, **call.options)
         run.loop.notices[:0] = call.notices
-        silent = self.shell.displayhook.quiet()  # type: ignore[union-attr]
+        silent = self.shell.displayhook.quiet()
         live = None if silent else LiveAnswer(self.shell, call.text, feedback=session.settings.feedback)
         try:
             for event in run:

@@ -14,8 +14,8 @@ from ipy_websearch.magics.arguments import variables_of
 from ipy_websearch.magics.enrich import is_cluster
 from ipy_websearch.magics.websearch import COMMANDS
 
-_MAGIC = re.compile(r"\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?(%%?)([a-z]+)[ \t]+(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"(?<!\{)\{([A-Za-z_]\w*|)$")
+_MAGIC = r"(?s)\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?(%%?)([a-z]+)[ \t]+(.*)"
+_VARIABLE = r"(?<!\{)\{([A-Za-z_]\w*|)$"
 TEXT_MAGICS = ("ask", "search")
 Found = tuple[str, Iterable[str]]
 """What is typed of a word, and all that might be meant."""
@@ -45,12 +45,12 @@ class Completion:
         return {"completions": completions, "suppress": bool(completions), "matched_fragment": typed}
 
     def _found(self, cell: str, line_number: int, line: str) -> Found:
-        first = _MAGIC.fullmatch(cell.split("\n")[0] + " ")
+        first = re.fullmatch(_MAGIC, cell.split("\n")[0] + " ")
         in_body = line_number > 0 and first is not None and first[1] == "%%" and first[2] in self._magics
-        match = first if in_body else _MAGIC.fullmatch(line)
+        match = first if in_body else re.fullmatch(_MAGIC, line)
         if match is None or match[2] not in self._magics:
             return "", ()
-        if variable := _VARIABLE.search(line):
+        if variable := re.search(_VARIABLE, line):
             return variable[1], self._columns(match[3]) if in_body and match[2] == "enrich" else variables_of(self._shell)
         if in_body:
             return "", ()
@@ -62,7 +62,7 @@ class Completion:
 
     def _option(self, magic: str, typed: str, before: list[str]) -> Found:
         """Return what may stand behind the words `before`: an option, or the value of the one before it."""
-        actions = {flag: action for action in self._magics[magic].parser._actions for flag in action.option_strings}
+        actions = {flag: action for action in self._magics[magic].parser()._actions for flag in action.option_strings}
         flag, equals, value = typed.partition("=")
         if equals and flag in actions:
             return self._value(actions[flag], value)

@@ -6,21 +6,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import line_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments
+from IPython.core.magic_arguments import argument
 
-from ipy_websearch.magics.arguments import HELP, OUTPUT, WebMagics, handled, parse
+from ipy_websearch.magics.arguments import HELP, OUTPUT, WebMagics, magic, parse
 
 GROUPS = ("question", "model", "provider", "kind", "day", "notebook", "session")
 
 
-@magics_class
 class CostMagics(WebMagics):
     """Holds the magic; its state lives in the session."""
 
-    @no_var_expand
-    @handled
-    @magic_arguments()
+    @magic("line")
     @argument("--by", choices=GROUPS, metavar="GROUP", help=f"Sum up by {', '.join(GROUPS)} (default: question).")
     @argument("--rows", action="store_true", help="One row for each model request and paid call, without sums.")
     @argument("--all", dest="everything", action="store_true", help="All sessions in the ledger, not only this one.")
@@ -31,7 +27,6 @@ class CostMagics(WebMagics):
     @argument("--day-budget", dest="day_budget_usd", metavar="USD", help="Set the budget of a day (UTC), over all sessions.")
     @OUTPUT
     @HELP
-    @line_magic
     def cost(self, line: str) -> Any:
         """Return what was spent as a DataFrame: one row for each question, or for each group of `--by`.
 

@@ -7,25 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import cell_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments
+from IPython.core.magic_arguments import argument
 
-from ipy_websearch.magics.arguments import HELP, OUTPUT, PROVIDER, Interrupted, WebMagics, handled, parse, variables_of
+from ipy_websearch.magics.arguments import HELP, OUTPUT, PROVIDER, Interrupted, WebMagics, magic, parse, variables_of
 from ipy_websearch.settings import did_you_mean
 
 _KIND = r"(?:(?P<kind>[A-Za-z]+(?:\[str\])?(?=\s*=)|\[[^\]]*\](?=\s*[=:]))\s*[=:]\s*)?"
-_LINE = re.compile(rf"(?P<name>[^:=]+?)\s*:\s*{_KIND}(?P<question>.+)", re.DOTALL)
-_ADDRESS = re.compile(r"[a-z+]+://\S+|\S+:\d+")
+_LINE = rf"(?s)(?P<name>[^:=]+?)\s*:\s*{_KIND}(?P<question>.+)"
+_ADDRESS = r"[a-z+]+://\S+|\S+:\d+"
 EXAMPLE = "ceo: Who is the CEO of {company}?"
 
 
-@magics_class
 class EnrichMagics(WebMagics):
     """Holds the magic; its state lives in the session."""
 
-    @no_var_expand
-    @handled
-    @magic_arguments()
+    @magic("cell")
     @argument("frame", nargs="*", help="The variable that holds the DataFrame.")
     @argument("-m", "--model", help="Model to ask (default: WebSearch.enrich_model; 'offline' is the built-in one).")
     @PROVIDER
@@ -41,7 +37,6 @@ class EnrichMagics(WebMagics):
     @argument("--no-progress", action="store_true", help="Draw no bar and no report.")
     @OUTPUT
     @HELP
-    @cell_magic
     def enrich(self, line: str, cell: str = "") -> Any:
         """Fill columns of a DataFrame from the web: one line of the cell for each column, with a question for each row.
 
@@ -59,7 +54,7 @@ class EnrichMagics(WebMagics):
         if not call.text:
             raise UsageError(f"%%enrich needs the name of a DataFrame, and a line such as {EXAMPLE} (%enrich --help)")
         frame = self._named(call.text, "DataFrame", lambda value: hasattr(value, "columns"))
-        if "cluster" in options and not _ADDRESS.fullmatch(options["cluster"]):
+        if "cluster" in options and not re.fullmatch(_ADDRESS, options["cluster"]):
             options["cluster"] = self._named(options["cluster"], "Dask client or cluster", is_cluster)
         options["resume"] = not options.pop("fresh", False)
         options["sources"] = not options.pop("no_sources", False)
@@ -77,7 +72,7 @@ class EnrichMagics(WebMagics):
 
     def _stop(self, enriched: Any, output: str | None, silent: bool) -> None:
         """Show the frame so far and keep it as a cell's result, then fail the cell, so that those that wait do not run."""
-        hook = self.shell.displayhook  # type: ignore[union-attr]
+        hook = self.shell.displayhook
         (hook.update_user_ns if silent else hook)(enriched)
         kept = f"_ and {output}" if output else "_"
         raise Interrupted(f"what was filled by then is in {kept}, and is not asked again; run the cell again for the rest")
@@ -107,7 +102,7 @@ def parse_cell(cell: str) -> dict[str, Any]:
     for line in filter(None, (line.strip() for line in cell.splitlines())):
         if line.startswith("#"):
             continue
-        match = _LINE.fullmatch(line)
+        match = re.fullmatch(_LINE, line)
         if match is None:
             raise UsageError(f"cannot read the line {line!r}; write it as {EXAMPLE} or with a type as founded: int = …")
         name, kind, question = match["name"].strip(), match["kind"], match["question"].strip()

@@ -59,24 +59,21 @@ def unload(shell: Any) -> None:
 
 def _add_magics(shell: Any, undo: ExitStack) -> dict[str, Any]:
     """Register our magics and return them by name; magics that stood under these names come back at the end."""
-    manager = shell.magics_manager
-    before = {kind: dict(table) for kind, table in manager.magics.items()}
-    made = [one(shell) for one in CLASSES]
-    shell.register_magics(*made)
-    ours = {name: magic for one in made for table in one.magics.values() for name, magic in table.items()}
-
-    def take_back() -> None:
-        for kind, table in manager.magics.items():
-            for name in [name for name, magic in table.items() if magic == ours.get(name)]:
-                del table[name]
-                if name in before[kind]:
-                    table[name] = before[kind][name]
-        for one in made:
-            manager.registry.pop(type(one).__name__, None)
-            _remove(shell.configurables, one)
-
-    undo.callback(take_back)
+    ours = {name: getattr(made(shell), name) for made in CLASSES for name in vars(made) if hasattr(vars(made)[name], "kinds")}
+    for name, magic in ours.items():
+        for kind in magic.kinds:
+            table = shell.magics_manager.magics[kind]
+            undo.callback(_take_back, table, name, magic, table.get(name))
+            table[name] = magic
     return ours
+
+
+def _take_back(table: dict[str, Any], name: str, magic: Any, before: Any) -> None:
+    """Put back what stood in a table of magics, unless something else stands there since."""
+    if table.get(name) == magic:
+        del table[name]
+        if before is not None:
+            table[name] = before
 
 
 def _add(items: list[Any], item: Any, undo: ExitStack) -> None:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import line_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments
+from IPython.core.magic_arguments import argument
 
 from ipy_websearch.magics.arguments import (
     FRESH,
@@ -17,20 +16,17 @@ from ipy_websearch.magics.arguments import (
     PROVIDER,
     SITE,
     WebMagics,
-    handled,
     interpolate,
+    magic,
     parse,
     variables_of,
 )
 
 
-@magics_class
 class SearchMagics(WebMagics):
     """Holds the magics; their state lives in the session."""
 
-    @no_var_expand
-    @handled
-    @magic_arguments()
+    @magic("line")
     @argument("query", nargs="*", help="Everything after the options, as it is typed; {name} inserts a variable.")
     @argument("-n", "--count", type=int, metavar="N", help="Results to ask for (default: WebSearch.count, 5).")
     @PROVIDER
@@ -44,7 +40,6 @@ class SearchMagics(WebMagics):
     @FRESH
     @OUTPUT
     @HELP
-    @line_magic
     def search(self, line: str) -> Any:
         """Search the web and return the results as a DataFrame. Options stand in front of the query; `--` ends them.
 
@@ -62,16 +57,13 @@ class SearchMagics(WebMagics):
         results = api.search(call.text, **call.options)
         return self.keep(call, replace(results, notices=(*call.notices, *results.notices)).to_frame())
 
-    @no_var_expand
-    @handled
-    @magic_arguments()
+    @magic("line")
     @argument("url", nargs="*", help="Address of the page, or of a document in the local index (corpus://planets/mars).")
     @argument("--offset", type=int, metavar="N", help="First line of the Markdown to return, counted from 1.")
     @argument("--limit", type=int, metavar="N", help="Most lines to return (default: all).")
     @FRESH
     @OUTPUT
     @HELP
-    @line_magic
     def fetch(self, line: str) -> Any:
         """Fetch a page and return it as Markdown.
 

@@ -5,28 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import line_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments
+from IPython.core.magic_arguments import argument
 
-from ipy_websearch.magics.arguments import HELP, OUTPUT, WebMagics, handled, parse
+from ipy_websearch.magics.arguments import HELP, OUTPUT, WebMagics, magic, parse
 
 
-@magics_class
 class TraceMagics(WebMagics):
     """Holds the magics, and where a walk through an answer has got to."""
 
     _walk: tuple[Any, int] = (None, 0)
     """The answer whose steps are shown one at a time, and the number of the step shown last."""
 
-    @no_var_expand
-    @handled
-    @magic_arguments()
+    @magic("line")
     @argument("number", nargs="*", help="Number of the step to show whole (default: an overview of all).")
     @argument("--step", action="store_true", help="Show the next step each time; with a number, go on from there.")
     @argument("--widget", action="store_true", help="Walk through the steps on a timeline, with buttons and arrow keys.")
     @OUTPUT
     @HELP
-    @line_magic
     def trace(self, line: str) -> Any:
         """Show the steps of the last answer: requests and responses as JSON, milliseconds, tokens, costs.
 
@@ -66,13 +61,10 @@ class TraceMagics(WebMagics):
 
         return self.keep(call, trace_frame(answer, number, note=note, redact=session.redact))
 
-    @no_var_expand
-    @handled
-    @magic_arguments()
+    @magic("line")
     @argument("panel", nargs="*", help="Id of the panel to show, such as P3 (default: a table of all).")
     @OUTPUT
     @HELP
-    @line_magic
     def panels(self, line: str) -> Any:
         """List the panels of the session, or return one of them: all that a tool call gave, nothing cut.
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import line_magic, magics_class, no_var_expand
 
-from ipy_websearch.magics.arguments import Help, WebMagics, handled
+from ipy_websearch.magics.arguments import Help, WebMagics, magic
 from ipy_websearch.settings import did_you_mean
 
 USAGE = """\
@@ -63,13 +62,10 @@ EXTRAS = {"plot": "matplotlib", "sql": "duckdb", "dask": "distributed", "pdf": "
 """The extras that notebooks use, and the library that each brings."""
 
 
-@magics_class
 class WebSearchMagics(WebMagics):
     """Holds the magic; its state lives in the session."""
 
-    @no_var_expand
-    @handled
-    @line_magic
+    @magic("line")
     def websearch(self, line: str) -> Any:
         """Show or change the state of ipy_websearch: %websearch status | key | index | …
 
