@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from ipy_websearch.magics.enrich import EnrichMagics
 from ipy_websearch.magics.search import SearchMagics
 from ipy_websearch.magics.trace import TraceMagics
 from ipy_websearch.magics.websearch import WebSearchMagics
-from ipy_websearch.next_cell import use_cell_writer
 from ipy_websearch.settings import load_settings, use_settings
 
 CLASSES = (SearchMagics, AskMagics, EnrichMagics, CostMagics, TraceMagics, WebSearchMagics)
@@ -41,8 +39,6 @@ def load(shell: Any) -> None:
         _add(shell.Completer.custom_matchers, Completion(shell, magics), undo)
     register(shell)
     undo.callback(unregister, shell)
-    use_cell_writer(partial(_write_cell, shell))
-    undo.callback(use_cell_writer, None)
     use_settings(settings)
     undo.callback(use_settings, None)
     if (api := sys.modules.get("ipy_websearch.api")) is not None:
@@ -83,13 +79,6 @@ def _add(items: list[Any], item: Any, undo: ExitStack) -> None:
 
 def _remove(items: list[Any], item: Any) -> None:
     items[:] = [other for other in items if other is not item]
-
-
-def _write_cell(shell: Any, answer: Any) -> None:
-    """Offer an answer as the next cell, which shows it when it is run; it is not run here."""
-    from ipy_websearch.display.export import answer_cell
-
-    shell.set_next_input(f"%%markdown\n{answer_cell(answer)}", replace=False)
 
 
 def _stop_recording() -> None:
