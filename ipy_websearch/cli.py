@@ -188,9 +188,7 @@ async def _search(provider: str, given: JSON) -> JSON:
     from ipy_websearch import __version__
     from ipy_websearch.http.client import HttpClient
     from ipy_websearch.keys import Keys
-    from ipy_websearch.providers.base import ProviderContext, SearchRequest, clean_domain
-    from ipy_websearch.providers.engine import permitted
-    from ipy_websearch.providers.registry import create
+    from ipy_websearch.providers.base import ProviderContext, SearchRequest, clean_domain, create, permitted
     from ipy_websearch.settings import data_dir, settings_dir
 
     settings = _settings()
@@ -211,7 +209,7 @@ async def _search(provider: str, given: JSON) -> JSON:
     except MissingKeyError:
         raise ConfigError(_authentication(provider, keys, "not found")) from None
     except ProviderError as exc:
-        if exc.status == 401 or "the key was refused" in str(exc):
+        if exc.reason == "key":
             raise ConfigError(f"{_authentication(provider, keys, 'refused')} ({exc})") from None
         raise
     finally:
@@ -231,7 +229,7 @@ def _result(result: Any) -> JSON:
 
 def _authentication(provider: str, keys: Any, what: str) -> str:
     """Return the seed's words for a key that is missing or refused, with our places."""
-    from ipy_websearch.providers.registry import PROVIDERS
+    from ipy_websearch.providers.base import PROVIDERS
 
     specs = [keys.spec(key) for key in PROVIDERS[provider].keys]
     paths = [str(keys.settings_dir / spec.file_name) for spec in specs]

@@ -20,11 +20,19 @@ a traceback, and the cell still fails, so that "Run All" stops; `%config WebSear
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from ipy_websearch.results import Answer
     from ipy_websearch.usage import Charge
+
+FailureReason = Literal["key", "credit", "quota", "rate", "unreachable", "server", "request"]
+"""Why an engine failed: the key was refused; the account is empty; the plan's limit is used up, with a reset more than a
+minute away; too many requests just now; no answer came; the engine broke or sent something unreadable; it refused this
+request."""
+
+LONG_WAIT_S = 60.0
+"""Seconds to a reset from which on a 429 is an exhausted quota, which nobody waits for."""
 
 _show_tracebacks = False
 
@@ -56,9 +64,12 @@ class MissingKeyError(ConfigError):
 class ProviderError(WebSearchError):
     """A search or page engine failed.
 
-    `status` is the HTTP status (None when no answer came), `retry_after` seconds to wait (None when not said). `lost` requests
-    went out, and no answer that could be used came back: `charges` is what they are booked at.
+    `status` is the HTTP status (None when no answer came), `retry_after` seconds to wait (None when not said), `reason` the
+    kind of failure (None: told by the status). `lost` requests went out, and no answer that could be used came back: `charges`
+    is what they are booked at. Where `others_may_answer`, another engine of the chain may find something for another query.
     """
+
+    others_may_answer = False
 
     def __init__(
         self,
@@ -68,13 +79,36 @@ class ProviderError(WebSearchError):
         status: int | None = None,
         retry_after: float | None = None,
         lost: bool = False,
+        reason: FailureReason | None = None,
     ) -> None:
         super().__init__(message)
         self.provider = provider
         self.status = status
         self.retry_after = retry_after
         self.lost = lost
+        self.reason: FailureReason = reason or _failure_reason(status, retry_after)
         self.charges: tuple[Charge, ...] = ()
+
+    @property
+    def permanent(self) -> bool:
+        """Whether asking again is no use until the user does something or the plan's period is over."""
+        return self.reason in ("key", "credit", "quota") and not self.others_may_answer
+
+
+def _failure_reason(status: int | None, retry_after: float | None) -> FailureReason:
+    """Return what a status says about a failure; engines correct it by their own codes."""
+    match status:
+        case None:
+            return "unreachable"
+        case 401 | 403:
+            return "key"
+        case 402:
+            return "credit"
+        case 429:
+            return "quota" if (retry_after or 0) > LONG_WAIT_S else "rate"
+        case _ if 400 <= status < 500:
+            return "request"
+    return "server"
 
 
 class RateLimitedError(ProviderError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ipy_websearch.errors import ModelError, ProviderError
 from ipy_websearch.keys import KeySpec
-from ipy_websearch.providers.registry import PROVIDERS
+from ipy_websearch.providers.base import PROVIDERS
 from ipy_websearch.session import Session
 
 _REFUSALS = (400, 401, 403, 422)
@@ -26,7 +26,7 @@ async def check_key(session: Session, spec: KeySpec) -> str:
     provider = next((info for info in PROVIDERS.values() if spec.variable in info.keys), None)
     if provider is None:
         return "it was not tried"
-    if not provider.available(session.keys):
+    if provider.hindrance(session.keys):
         missing = next(key for key in provider.keys if not session.keys.get(key))
         return f"it can be tried when {missing} is set as well"
     try:

@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ipy_websearch.errors import ConfigError
+from ipy_websearch.errors import ConfigError, FailureReason
 from ipy_websearch.text import visible
 from ipy_websearch.usage import Charge, LimitName, Usage
 
@@ -41,11 +41,15 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A provider that was asked before the one that answered, and why it did not (`status`: HTTP, None: no answer)."""
+    """A provider that was asked before the one that answered, and why it did not.
+
+    `status` is that of HTTP (None: no answer came), `reason` as in `ProviderError` (None: it answered, and found nothing).
+    """
 
     provider: str
     error: str
     status: int | None = None
+    reason: FailureReason | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,8 @@ from ipy_websearch.money.ledger import Ledger, Status
 from ipy_websearch.money.prices import PriceRow, is_at_hand, model_cost, price_table
 from ipy_websearch.options import AskOptions, EnrichOptions, as_tuple, moment, options_of, text, texts, whole
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
-from ipy_websearch.providers.chosen import engine_to_ask
-from ipy_websearch.providers.goggle_catalogue import resolve
-from ipy_websearch.providers.router import SearchRouter
+from ipy_websearch.providers.goggles import resolve
+from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Page, Panels, SearchResults
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from ipy_websearch.enrichment.store import Store
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.frames import CostFrame
-    from ipy_websearch.providers.local_index import LocalIndex
+    from ipy_websearch.providers.local import LocalIndex
 
 KEPT_ANSWERS = 50
 HISTORY_SHARE = 0.6
@@ -231,16 +230,17 @@ class Session:
         request = self.search_request(query, **options)
         (engine, said), _ = self._provider_to_ask(provider), self.prices
         booking = self.booking(query, answers=False)
-        expected = search_price(self.router, engine, request.count, worst=booking.budget.bounded)
-        if expected and not fresh and self.router.has(request, engine):
-            expected = ()
+        plan = self.router.plan(request, engine, fresh=fresh)
+        expected = plan.expected_charges
+        if expected and booking.budget.bounded:
+            expected = search_price(self.router, engine, request.count, worst=True)
         if expected and not booking.budget.grant_call("search", expected):
             refusal = booking.budget.refusal(charges=expected)
             raise BudgetExceededError(f"{refusal}; or use --provider wikipedia, which is free")
         charges = expected
         status: Status = "interrupted"
         try:
-            results = await self.router.search(request, provider=engine, fresh=fresh)
+            results = await self.router.run(plan)
             charges, status = results.charges, "ok"
         except WebSearchError as exc:
             charges, status = getattr(exc, "charges", ()), "error"
@@ -356,7 +356,7 @@ class Session:
             ConfigError: the provider cannot be asked.
         """
         texts(provider=provider)
-        wanted, notices = engine_to_ask(provider, self.settings.provider, self.settings.search_tools)
+        wanted, notices = provider_to_ask(provider, self.settings.provider, self.settings.search_tools)
         if wanted:
             self.router.check(wanted)
         return wanted, notices

@@ -42,10 +42,9 @@ from ipy_websearch.model.offline.brain import Reply, reply_to
 from ipy_websearch.model.opening import open_in_process
 from ipy_websearch.model.platforms import ANTHROPIC, Platform
 from ipy_websearch.money.ledger import Ledger
-from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest
-from ipy_websearch.providers.registry import provider_info
-from ipy_websearch.providers.router import SearchRouter, _Asked
-from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest, provider_info
+from ipy_websearch.providers.router import SearchRouter, Target
+from ipy_websearch.results import Attempt, SearchResult, SearchResults
 from ipy_websearch.session import Session
 from ipy_websearch.settings import settings_in_force
 from ipy_websearch.text import fold
@@ -171,19 +170,22 @@ class FakeEngine:
 class _Router(SearchRouter):
     """The real router, in whose chain the fake engine stands alone; whoever asks for an engine by name gets it too."""
 
+    fake: FakeEngine
+
     def chain(self) -> list[tuple[str, bool, str]]:
         return [(_ENGINE.name, True, _ENGINE.note)]
 
     def provider(self, name: str) -> Provider:
-        return self._engines[_ENGINE.name] if name == _ENGINE.name else super().provider(name)
+        return self.fake if name == _ENGINE.name else super().provider(name)
 
-    def _available(self) -> Iterator[_Asked]:
-        yield _Asked(_ENGINE.name, _ENGINE, {})
+    def _usable(self, passed_over: list[Attempt], after: str = "") -> Iterator[Target]:
+        if not after:
+            yield Target(_ENGINE.name, _ENGINE, {}, self.fake)
 
-    def _by_name(self, provider: str) -> _Asked:
+    def _named(self, provider: str) -> Target:
         if provider != _ENGINE.name and provider not in self._search_tools():
             provider_info(provider)  # a name that does not exist is an error here as elsewhere
-        return _Asked(_ENGINE.name, _ENGINE, {})
+        return Target(_ENGINE.name, _ENGINE, {}, self.fake)
 
 
 class _Model(ModelClient):
@@ -233,7 +235,7 @@ class _Session(Session):
         context = ProviderContext(self.http, self.keys, Path(self._folder.name))
         ttl_s, named = (lambda: self.settings.cache_ttl_s), (lambda: self.settings.search_tools)
         router = _Router(context, cache=self.cache, cache_ttl_s=ttl_s, search_tools=named)
-        router._engines[_ENGINE.name] = FakeEngine(self._web)
+        router.fake = FakeEngine(self._web)
         return router
 
 

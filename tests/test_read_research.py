@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
-from ipy_websearch.providers import folder
-from ipy_websearch.providers.documents import MAX_BYTES, Failure
+from ipy_websearch.providers import research
+from ipy_websearch.providers.research import MAX_BYTES, Failure
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.read_research import ReadResearchInput, read_research_tool
 from ipy_websearch.tools.research_path import checked_path
@@ -250,10 +250,9 @@ def test_returns_bytes_count_in_successful_result(place: Place) -> None:
 # --- what a folder must not let through ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["relative", "by name"])
-def rooted(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that reads below `tmp_path/root`, in the way of this system and in that of systems without openat."""
-    monkeypatch.setattr(folder, "_RELATIVE", request.param == "relative")
+@pytest.fixture
+def rooted(tmp_path: Path) -> Any:
+    """A function that reads below `tmp_path/root`."""
     (tmp_path / "root" / "inside").mkdir(parents=True)
     (tmp_path / "root" / "inside" / "a.md").write_text("a")
     (tmp_path / "secret.md").write_text("the secret")
@@ -327,7 +326,7 @@ def test_a_directory_swapped_for_a_link_while_it_is_read_does_not_lead_out(tmp_p
             os.rename(root / "a", tmp_path / "link")
             os.rename(tmp_path / "kept", root / "a")
 
-    documents = folder.Folder(str(root))
+    documents = research.Folder(str(root))
     swapper = threading.Thread(target=swap)
     swapper.start()
     try:

@@ -511,7 +511,7 @@ def test_platforms_without_result_blocks_get_the_same_as_text() -> None:
     assert told.startswith("1. A\n   https://a.example/\n\n" + long.strip()) and told.endswith(
         "2. B\n   https://b.example/\n\nthree"
     )
-    from ipy_websearch.providers.firecrawl_pages import SiteLink, SiteMap
+    from ipy_websearch.providers.firecrawl import SiteLink, SiteMap
 
     output = map_output(SiteMap("https://a.example", (SiteLink("https://a.example/x", "X"),)))
     assert "https://a.example/x — X" in tool_result("toolu_1", output, PLATFORMS["ollama"])["content"][0]["text"]

@@ -13,8 +13,7 @@ from ipy_websearch.enrichment.schedule import Gate
 from ipy_websearch.errors import ProviderError, RateLimitedError
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.billed import also_charged
-from ipy_websearch.providers.router import SearchRouter
+from ipy_websearch.providers.router import SearchRouter, also_charged
 from ipy_websearch.results import SearchResults
 from ipy_websearch.tools.base import Tool
 from ipy_websearch.tools.web_fetch import web_fetch_tool
@@ -61,6 +60,9 @@ class PoliteSearch:
             try:
                 results = await self._router.search(request, provider=self._first)
             except RateLimitedError as exc:
+                if exc.permanent:  # a used-up quota is not waited for
+                    gate.leave(ticket)
+                    return await self._elsewhere(request, exc)
                 gate.refused(ticket, exc.retry_after or PAUSE_S)
                 if gate.starved_s > PATIENCE_S:
                     raise
@@ -72,9 +74,7 @@ class PoliteSearch:
                 raise
             else:
                 gate.succeeded(ticket)
-                if results or self._provider or self._first != WIKIPEDIA:
-                    return results
-                return await self._router.search(request)  # an encyclopaedia only: the chain asks the local index next
+                return results
 
     async def _elsewhere(self, request: SearchRequest, error: ProviderError) -> SearchResults:
         """Ask the rest of the chain, unless one engine was asked for by name; later searches begin with who can be reached."""
@@ -85,6 +85,5 @@ class PoliteSearch:
         except ProviderError as exc:
             exc.charges = (*error.charges, *exc.charges)
             raise
-        if error.status is None:
-            self._first = self._router.first()
+        self._first = self._router.first()
         return also_charged(results, error.charges)

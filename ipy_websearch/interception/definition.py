@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.interception.url_sources import EVERYWHERE, UrlSources, url_sources
-from ipy_websearch.providers.place import NOWHERE, Place
+from ipy_websearch.providers.base import NOWHERE, Place
 from ipy_websearch.text import plain, shorten
 
 Kind = Literal["search", "fetch"]

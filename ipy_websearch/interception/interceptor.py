@@ -32,7 +32,7 @@ from ipy_websearch.model.requests import caches_for_an_hour, estimate_tokens, se
 from ipy_websearch.money.booking import add_money
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.options import at_least, texts
-from ipy_websearch.providers.chosen import engine_to_ask
+from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Panels
 from ipy_websearch.session import Session
 from ipy_websearch.tools.base import Tool, ToolContext
@@ -167,7 +167,7 @@ class WebSearchInterceptor:
     def _search(self, session: Session, bounds: Bounds, bounded: bool) -> Tool:
         """Return the search; without a ceiling, that of a named engine is made once for the same bounds and settings."""
         settings, router = session.settings, session.router
-        provider, said = engine_to_ask(self._provider, settings.provider, settings.search_tools)
+        provider, said = provider_to_ask(self._provider, settings.provider, settings.search_tools)
         for notice in said:
             tell_once(session, notice)
         if searches := bounds.max_uses != 0:
@@ -184,7 +184,7 @@ class WebSearchInterceptor:
         defaults = session.search_request("placeholder", count=count, allowed_domains=allowed, blocked_domains=blocked, **given)
 
         async def search(request: Any) -> Any:
-            return await router.search(request, provider=provider, held=True)
+            return await router.search(request, provider=provider)
 
         price = search_price(router, provider, count, worst=bounded) if searches else ()
         tool = search_tool(search, defaults, bounds, price, settings.count, partial(tell_once, session))
@@ -198,7 +198,7 @@ class WebSearchInterceptor:
         """Return the engine for a named search tool; one that is not there is the first there is (seed 004)."""
         if not name:
             return None
-        from ipy_websearch.providers.registry import provider_infos
+        from ipy_websearch.providers.base import provider_infos
 
         named = self.session.settings.search_tools
         if name in named or name.lower() in provider_infos():

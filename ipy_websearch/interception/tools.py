@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError, ProviderError, WebSearchError
 from ipy_websearch.interception.detection import FETCH_NAME, NATIVE_NAMES, SEARCH_NAME, Bounds
 from ipy_websearch.interception.reading import OVER
-from ipy_websearch.providers.attempts import lasts, stood_in
 from ipy_websearch.providers.base import SearchRequest, clean_domain
 from ipy_websearch.providers.parsing import host_matches
+from ipy_websearch.providers.router import stood_in
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web_search import (
@@ -78,7 +78,7 @@ def search_tool(
                 context.search_over = output
             return replace(output, charges=exc.charges) if isinstance(exc, ProviderError) else output
         for attempt in results.attempts:
-            if lasts(attempt.status, attempt.error):
+            if attempt.reason in ("key", "credit", "quota"):
                 tell(stood_in(attempt, results.provider))
         found = search_output(_inside(results, bounds, count))
         return found if bounds.sources.server.takes(NATIVE_NAMES["search"]) else replace(found, urls=())
@@ -92,7 +92,7 @@ def _failed(summary: str, text: str, code: str) -> ToolOutput:
 
 def _search_code(error: ConfigError | ProviderError) -> str:
     """Return the API's name for an engine's failure, `OVER` for one that lasts."""
-    if isinstance(error, ConfigError) or lasts(error.status, str(error)):
+    if isinstance(error, ConfigError) or error.permanent:
         return OVER
     match error.status:
         case 429:

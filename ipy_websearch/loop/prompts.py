@@ -111,7 +111,7 @@ def _guides(tools: Collection[str]) -> str:
 
 
 def _goggles() -> str:
-    from ipy_websearch.providers.goggle_catalogue import DISCOVER, catalogue
+    from ipy_websearch.providers.goggles import DISCOVER, catalogue
 
     usable = [goggle for goggle in catalogue().values() if goggle.rules or goggle.known]
     return _GOGGLES.format(discover=DISCOVER, names="\n".join(f"- {goggle.name}: {goggle.about}" for goggle in usable))

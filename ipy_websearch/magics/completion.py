@@ -79,8 +79,8 @@ class Completion:
     def _value(self, action: Any, typed: str) -> Found:
         """Return the values that an option may have, as far as they are known."""
         from ipy_websearch.model.names import ALIASES
-        from ipy_websearch.providers.goggle_catalogue import catalogue
-        from ipy_websearch.providers.registry import provider_infos
+        from ipy_websearch.providers.base import provider_infos
+        from ipy_websearch.providers.goggles import catalogue
         from ipy_websearch.settings import settings_in_force
         from ipy_websearch.tools.sets import TOOL_SETS
 
@@ -115,7 +115,7 @@ class Completion:
 def _after_websearch(before: list[str]) -> Iterable[str]:
     """Return what may stand behind the words `before` on a line of `%websearch`."""
     from ipy_websearch.keys import KEYS
-    from ipy_websearch.providers.goggle_catalogue import catalogue
+    from ipy_websearch.providers.goggles import catalogue
 
     if not before:
         return COMMANDS

@@ -189,7 +189,7 @@ class WebSearchMagics(WebMagics):
         return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 
     def _goggles(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
-        from ipy_websearch.providers.goggle_catalogue import DISCOVER, catalogue, named
+        from ipy_websearch.providers.goggles import DISCOVER, catalogue, named
 
         if names:
             goggle = named(" ".join(names))
@@ -249,7 +249,7 @@ def status_lines(session: Any) -> list[str]:
     lines = [f"ipy_websearch {ipy_websearch.__version__}", "", "Model", f"  {'✓' if works else '–'} {name}   {how}"]
     lines += ["", "Providers, in the order in which they are asked"]
     lines += [f"  {'✓' if available else '–'} {name:<11} {why}" for name, available, why in session.router.chain()]
-    lines += [f"  index: {session.index.stats()['corpus_documents']} embedded articles"]
+    lines += [f"  index: {session.index.corpus_size()} embedded articles"]
     lines += [f"  index: {count:,} documents of {folder}" for folder, count in session.index.folders()]
     lines += ["", "Keys", *(_key_line(session, variable, spec.names[0]) for variable, spec in KEYS.items())]
     lines += ["", "Folders", f"  data      {data_dir()}", f"  settings  {settings_dir()}"]

@@ -1,44 +1,68 @@
-"""What a search engine is: the one request every engine understands and the one protocol it fulfils.
+"""What a search engine is: the request that every engine understands, the protocol it fulfils, and which engines there are.
 
 An engine is a class with a `name` and an async `search`. It turns a `SearchRequest` into its own wire format through
-`ProviderContext.http` and maps the answer to `SearchResults`; it raises nothing but this package's errors. Packages of
-others add an engine through the entry-point group `ipy_websearch.providers` (see `registry`).
+`ProviderContext.http`, maps the answer to `SearchResults`, and raises nothing but this package's errors. The built-in ones
+share `Engine`; others need not. Another package adds an engine through an entry point of the group `ipy_websearch.providers`
+that resolves to a `ProviderInfo`; a broken entry point is passed over and named in `plugin_warnings`. An engine's module is
+imported when the engine is first asked.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import date
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
-from ipy_websearch.errors import ConfigError
+from ipy_websearch.errors import LONG_WAIT_S, ConfigError, FailureReason, ProviderError
 from ipy_websearch.http.client import HttpClient
+from ipy_websearch.http.response import HttpResponse, Reason, explain_any
 from ipy_websearch.keys import Keys
-from ipy_websearch.providers.place import NOWHERE, Place
-from ipy_websearch.results import SearchResults
-from ipy_websearch.settings import base_url
+from ipy_websearch.providers import parsing
+from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.settings import base_url, did_you_mean
+from ipy_websearch.usage import Charge
 
 SafeSearch = Literal["off", "moderate", "strict"]
+ENTRY_POINT_GROUP = "ipy_websearch.providers"
 
-_RANGE = re.compile(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})")
 _DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9-]{1,63}")
 _FRESHNESS = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
+
+
+# --- the request ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the searcher is: a city, a region (its name, or a code such as "CA"), an IANA time zone; "" when not known."""
+
+    city: str = ""
+    region: str = ""
+    timezone: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.city or self.region or self.timezone)
+
+
+NOWHERE = Place()
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """One search, as the user or the model asked for it; an engine takes from it what it can do.
 
-    `query` is 2 characters or more. `freshness` is pd, pw, pm or py (past day, week, month, year; the words are
-    understood too) or "YYYY-MM-DDtoYYYY-MM-DD". `country` and `language` are two-letter codes, "" for the engine's
-    default; `place` says more than a country where an engine takes it. Domains are bare host names; only one of the two lists
-    may be given. `goggles` are addresses or inline rules.
+    `query` has 2 characters or more. `freshness` is pd, pw, pm or py (past day, week, month, year; the words are understood
+    too) or "YYYY-MM-DDtoYYYY-MM-DD". `country` and `language` are two-letter codes, "" for the engine's default; `place` is
+    more exact than a country where an engine takes it. Domains are bare host names; only one of the two lists may be given.
+    `goggles` are addresses or inline rules.
 
     Raises:
-        ConfigError: on construction, when a value is not of that form; the message says what is.
+        ConfigError: on construction, when a value does not have that form; the message says which form is right.
     """
 
     query: str
@@ -68,32 +92,30 @@ class SearchRequest:
             raise ConfigError(f"safe_search is {self.safe_search!r}; it must be off, moderate or strict")
         if self.allowed_domains and self.blocked_domains:
             raise ConfigError("allowed_domains and blocked_domains exclude each other; give one of the two")
-        put(self, "allowed_domains", tuple(clean_domain(d) for d in self.allowed_domains))
-        put(self, "blocked_domains", tuple(clean_domain(d) for d in self.blocked_domains))
+        for name in ("allowed_domains", "blocked_domains"):
+            put(self, name, tuple(map(clean_domain, getattr(self, name))))
 
-    def with_query(self, query: str) -> SearchRequest:
-        """Return the same request for another query."""
-        return replace(self, query=query)
+    @property
+    def country_code(self) -> str:
+        """The country as two capital letters, "" for none or all."""
+        code = self.country.upper()
+        return {"ALL": "", "UK": "GB"}.get(code, code)
+
+    @property
+    def language_code(self) -> str:
+        """The language as two small letters without a region, "" for none or all."""
+        code = self.language.lower().partition("-")[0]
+        return "" if code == "all" else code
 
 
 def _freshness(value: str | None) -> str | None:
     if not value:
         return None
-    value = value.strip()
-    value = _FRESHNESS.get(value.lower(), value)
-    if value in ("pd", "pw", "pm", "py"):
-        return value
-    if (match := _RANGE.fullmatch(value)) and _is_day(match[1]) and _is_day(match[2]) and match[1] <= match[2]:
-        return value
-    raise ConfigError(f"freshness is {value!r}; it must be pd, pw, pm, py or a range such as 2026-01-01to2026-06-30")
-
-
-def _is_day(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    value = _FRESHNESS.get(value.strip().lower(), value.strip())
+    days = parsing.date_range(value)
+    if days is None or days[0] > days[1]:
+        raise ConfigError(f"freshness is {value!r}; it must be pd, pw, pm, py or a range such as 2026-01-01to2026-06-30")
+    return value
 
 
 def clean_domain(value: str) -> str:
@@ -112,9 +134,12 @@ def clean_domain(value: str) -> str:
     return host
 
 
+# --- the protocol -----------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderContext:
-    """What the session lends to an engine: the HTTP client, the keys, and the folder for its data."""
+    """What the session lends to an engine: the HTTP client, the keys, the folder for its data, and a named tool's options."""
 
     http: HttpClient
     keys: Keys
@@ -124,7 +149,10 @@ class ProviderContext:
 
 @runtime_checkable
 class Provider(Protocol):
-    """A search engine, ready to be asked."""
+    """A search engine, ready to be asked.
+
+    It may have `price`, a tuple of `Charge`s: what one search is expected to be billed.
+    """
 
     name: ClassVar[str]
 
@@ -142,8 +170,8 @@ class ProviderInfo:
     """What is known about an engine before it is loaded.
 
     `keys` are the variables that must be set for it, `base_variable` the environment variable for its address and
-    `base_default` that address ("" : it has none until the variable is set). `load` is "module:Class"; the class is
-    called with a `ProviderContext`. `note` is shown in `%websearch status`.
+    `base_default` that address ("": it has none until the variable is set). `load` is "module:Class"; the class is called with
+    a `ProviderContext`. `note` is shown in `%websearch status`.
     """
 
     name: str
@@ -159,10 +187,330 @@ class ProviderInfo:
         known = self.base_variable and self.addressed(keys)
         return base_url(self.base_variable, self.base_default, keys.environ) if known else ""
 
-    def available(self, keys: Keys) -> bool:
-        """Say whether every key is there and, for an engine without a default address, the address."""
-        return all(keys.get(key) for key in self.keys) and self.addressed(keys)
-
     def addressed(self, keys: Keys) -> bool:
         """Say whether there is an address, or none is needed."""
         return bool(not self.base_variable or self.base_default or keys.environ.get(self.base_variable, "").strip())
+
+    def hindrance(self, keys: Keys) -> str:
+        """Return why the engine cannot be used, "" when it can; nothing is sent."""
+        try:
+            missing = [key for key in self.keys if not keys.get(key)]
+        except ConfigError as exc:
+            return str(exc)
+        if missing:
+            return f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set"
+        return "" if self.addressed(keys) else f"{self.base_variable} is not set: it needs the address of a server"
+
+
+# --- which engines there are ------------------------------------------------------------------------------------------
+
+
+def _built_in(
+    name: str, label: str, kind: str, *keys: str, variable: str = "", default: str = "", note: str = ""
+) -> ProviderInfo:
+    return ProviderInfo(name, label, f"ipy_websearch.providers.{name}:{kind}", keys, variable, default, note)
+
+
+PROVIDERS: dict[str, ProviderInfo] = {
+    info.name: info
+    for info in (
+        _built_in(
+            "brave",
+            "Brave Search",
+            "BraveProvider",
+            "BRAVE_API_KEY",
+            variable="BRAVE_BASE_URL",
+            default="https://api.search.brave.com",
+        ),
+        _built_in(
+            "google",
+            "Google Custom Search",
+            "GoogleProvider",
+            "GOOGLE_SEARCH_API_KEY",
+            "GOOGLE_SEARCH_ENGINE_ID",
+            variable="GOOGLE_SEARCH_BASE_URL",
+            default="https://www.googleapis.com",
+            note="closed to new customers, ends on 2027-01-01",
+        ),
+        _built_in(
+            "firecrawl",
+            "Firecrawl",
+            "FirecrawlProvider",
+            "FIRECRAWL_API_KEY",
+            variable="FIRECRAWL_BASE_URL",
+            default="https://api.firecrawl.dev",
+        ),
+        _built_in(
+            "tavily",
+            "Tavily",
+            "TavilyProvider",
+            "TAVILY_API_KEY",
+            variable="TAVILY_BASE_URL",
+            default="https://api.tavily.com",
+        ),
+        _built_in(
+            "perplexity",
+            "Perplexity Search",
+            "PerplexityProvider",
+            "PERPLEXITY_API_KEY",
+            variable="PERPLEXITY_BASE_URL",
+            default="https://api.perplexity.ai",
+        ),
+        _built_in("exa", "Exa", "ExaProvider", "EXA_API_KEY", variable="EXA_BASE_URL", default="https://api.exa.ai"),
+        _built_in("searxng", "SearXNG", "SearxngProvider", variable="SEARXNG_BASE_URL", note="a server of your own"),
+        _built_in(
+            "wikipedia",
+            "Wikipedia",
+            "WikipediaProvider",
+            variable="WIKIPEDIA_BASE_URL",
+            default="https://{lang}.wikipedia.org",
+            note="encyclopaedia articles only, free",
+        ),
+        _built_in("local", "built-in index", "LocalProvider", note="a small built-in collection, works without a network"),
+    )
+}
+"""The built-in engines by name, in the order in which they are asked."""
+
+_LAST = ("searxng", "wikipedia", "local")
+
+
+def provider_infos() -> dict[str, ProviderInfo]:
+    """Return every engine by name in the order they are asked: with keys, then plug-ins, then the keyless ones."""
+    first = {name: info for name, info in PROVIDERS.items() if name not in _LAST}
+    last = {name: info for name, info in PROVIDERS.items() if name in _LAST}
+    return first | plugins()[0] | last
+
+
+def plugin_warnings() -> tuple[str, ...]:
+    """Return one line for each entry point that could not be used."""
+    return plugins()[1]
+
+
+def provider_info(name: str) -> ProviderInfo:
+    """Return what is known about an engine (its name in any case).
+
+    Raises:
+        ConfigError: there is no engine of that name; the message lists those there are.
+    """
+    wanted = name.strip().lower()
+    known = PROVIDERS if wanted in PROVIDERS else provider_infos()
+    if wanted in known:
+        return known[wanted]
+    raise ConfigError(f"there is no search engine {name!r}{did_you_mean(wanted, known)}; there are: {', '.join(known)}")
+
+
+def create(name: str, context: ProviderContext) -> Provider:
+    """Return the engine of that name, ready to be asked; its code is imported here.
+
+    Raises:
+        ConfigError: there is no such engine, its code cannot be loaded, or it has no such option.
+    """
+    info = provider_info(name)
+    module, _, attribute = info.load.partition(":")
+    try:
+        provider: Provider = getattr(importlib.import_module(module), attribute)(context)
+    except (ImportError, AttributeError) as exc:
+        raise ConfigError(f"the search engine {info.name!r} cannot be loaded from {info.load}: {exc}") from exc
+    return provider
+
+
+@cache
+def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
+    """Return the engines of other packages, and a warning for each that cannot be used."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, ProviderInfo] = {}
+    warnings: list[str] = []
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            info = point.load()
+        except Exception as exc:  # somebody else's code: whatever it raises, searching goes on
+            warnings.append(f"the search engine plug-in {point.value} cannot be loaded: {type(exc).__name__}: {exc}")
+            continue
+        if not isinstance(info, ProviderInfo):
+            warnings.append(f"the search engine plug-in {point.value} gives no ProviderInfo")
+        elif info.name in PROVIDERS or info.name in found:
+            warnings.append(f"the search engine plug-in {point.value} is called {info.name!r}, which is taken")
+        else:
+            found[info.name] = info
+    return found, tuple(warnings)
+
+
+# --- what the built-in engines share ----------------------------------------------------------------------------------
+
+
+class Refusal(NamedTuple):
+    """Why an engine refused a request: its words with what to do, the seconds to wait, and the kind of failure if known."""
+
+    text: str
+    retry_after: float | None = None
+    reason: FailureReason | None = None
+
+
+class Engine:
+    """Base of the built-in engines: limits, keys and address, one way to send, one way to put an answer together.
+
+    `max_chars`, `max_words` and `max_count` bound a request, `ignores` names the fields of a `SearchRequest` that the engine
+    cannot apply. `options` names the engine's own parameters that a named search tool may set (`WebSearch.search_tools`).
+    Domain lists are sent in the form an engine has for them and checked once more on the results, since most engines treat
+    them as a wish.
+    """
+
+    name: ClassVar[str]
+    timeout_s: ClassVar[float] = 20.0
+    max_chars: ClassVar[int] = 2_000
+    max_words: ClassVar[int | None] = None
+    max_count: ClassVar[int] = 50
+    ignores: ClassVar[tuple[str, ...]] = ()
+    options: ClassVar[tuple[str, ...]] = ()
+    price: tuple[Charge, ...] = ()
+
+    def __init__(self, context: ProviderContext) -> None:
+        self.context = context
+        self.info = PROVIDERS[self.name]
+        self.chosen = dict(map(self._option, context.options.items()))
+
+    def _option(self, given: tuple[str, Any]) -> tuple[str, Any]:
+        """Return the full name and the value of an option; the end of a name will do ("depth" for Tavily's search_depth)."""
+        name, value = given
+        named = [name] if name in self.options else [known for known in self.options if known.endswith(f"_{name}")]
+        if len(named) != 1:
+            known = ", ".join(self.options) or "none"
+            raise ConfigError(f"{self.name} has no option {name!r}{did_you_mean(name, self.options)}; it has: {known}")
+        return named[0], value
+
+    def price_for(self, count: int) -> tuple[Charge, ...]:
+        """Return what a search for `count` results is expected to be billed."""
+        return self.price
+
+    def key(self) -> str:
+        """Return the engine's (first) key.
+
+        Raises:
+            MissingKeyError: it is not set.
+        """
+        return self.context.keys.require(self.info.keys[0])
+
+    def fitted(self, request: SearchRequest) -> tuple[str, int, list[str]]:
+        """Return the query and the count within the engine's limits, and notices of what was cut or cannot be applied."""
+        query, notices = parsing.clip_query(request.query, self.max_chars, self.max_words), []
+        if query != request.query:
+            limit = f"{self.max_chars} characters" + (f" and {self.max_words} words" if self.max_words else "")
+            notices.append(f"{self.name} takes {limit}; the query was cut to {query[:60]!r}…")
+        if request.count > self.max_count:
+            notices.append(f"{self.name} gives at most {self.max_count} results, not {request.count}")
+        if asked := [name for name in self.ignores if _ASKED[name](request)]:
+            notices.append(f"{self.name} cannot apply {', '.join(asked)}; ignored")
+        return query, min(request.count, self.max_count), notices
+
+    async def ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        """Return the JSON object that an endpoint answers; the options are those of `HttpClient.request_json`.
+
+        Raises:
+            ProviderError: the engine refused, failed or sent something unreadable. ConfigError: it has no address.
+        """
+        base = self.info.address(self.context.keys)
+        if not base:
+            raise ConfigError(f"{self.info.base_variable} is not set: {self.name} needs the address of a server")
+        refusals: list[Refusal] = []
+
+        def explain(response: HttpResponse) -> Reason:
+            refusals.append(self.refusal(response))
+            return Reason(*refusals[-1][:2])
+
+        options = {"timeout_s": self.timeout_s, **options}
+        url = base.replace("{lang}", options.pop("language", "en")) + path
+        try:
+            raw = await self.context.http.request_json(method, url, provider=self.name, explain=explain, **options)
+        except ProviderError as exc:
+            if refusals and refusals[-1].reason:
+                exc.reason = refusals[-1].reason
+            raise
+        if not isinstance(raw, dict):
+            text = f"the answer is a JSON {type(raw).__name__}, not an object; check {self.info.base_variable}"
+            raise self.failure(text, lost=True)
+        return raw
+
+    def refusal(self, response: HttpResponse) -> Refusal:
+        """Return why the engine refused; engines extend it for their own codes."""
+        said = explain_any(response)
+        status, words, wait = response.status, said.text, said.retry_after
+        if not self.info.keys:
+            return Refusal(words, wait, "request" if status in (401, 402, 403) else None)
+        match status:
+            case 401:
+                words = self.refused_key(words).text
+            case 402:
+                words = f"the plan's credits are used up: {words}"
+            case 403:
+                words = f"the key or its plan does not allow this: {words}"
+        if wait is not None and wait > LONG_WAIT_S:
+            words = (
+                f"{words.rstrip('.')}; the limit is reset at {datetime.now(UTC) + timedelta(seconds=wait):%Y-%m-%d %H:%M} UTC"
+            )
+        return Refusal(words.removesuffix(": "), wait)
+
+    def refused_key(self, said: str) -> Refusal:
+        """Return the refusal of a key, with how to set it again."""
+        how = f"set {self.info.keys[0]} again with `%websearch key {self.name}`"
+        return Refusal(f"the key was refused; {how}: {said}".removesuffix(": "), reason="key")
+
+    def failure(self, text: str, *, status: int | None = 200, lost: bool = False) -> ProviderError:
+        """Return the error for an answer that is one although its HTTP status is not; a `lost` one is no refusal."""
+        return self.context.http.error(self.name, f"{self.name}: {text}", status=status, lost=lost)
+
+    def answer(
+        self,
+        request: SearchRequest,
+        found: Iterable[SearchResult | None],
+        raw: Any,
+        notices: Iterable[str] = (),
+        *,
+        charges: Sequence[Charge] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        most: int | None = None,
+    ) -> SearchResults:
+        """Return the results that the request allows, at most `most` (None: `request.count`), billed at the list price
+        unless `charges` says otherwise."""
+        kept = permitted((result for result in found if result is not None), request)
+        body = getattr(raw, "body", raw)
+        if isinstance(body, bytes) and b"\\ud" in body.lower():
+            body = dict(raw)  # the text may hold half an emoji, which the object that was read from it does not
+        return SearchResults(
+            results=tuple(kept[: most or request.count]),
+            query=request.query,
+            provider=self.name,
+            extra={name: value for name, value in (extra or {}).items() if value},
+            charges=self.price if charges is None else tuple(charges),
+            notices=tuple(notices),
+            body=body,
+        )
+
+
+_ASKED: dict[str, Callable[[SearchRequest], bool]] = {
+    "goggles": lambda request: bool(request.goggles),
+    "place": lambda request: bool(request.place),
+    "freshness": lambda request: bool(request.freshness),
+    "country": lambda request: bool(request.country_code),
+    # English is the language that is set when nobody chose one, moderate the filter.
+    "language": lambda request: request.language_code not in ("", "en"),
+    "safe_search": lambda request: request.safe_search == "strict",
+}
+
+
+def permitted(results: Iterable[SearchResult], request: SearchRequest) -> list[SearchResult]:
+    """Return the results on the allowed domains (all when none are named) that are not on a blocked one."""
+    allowed, blocked = request.allowed_domains, request.blocked_domains
+    return [
+        result
+        for result in results
+        if (not allowed or parsing.host_matches(result.url, allowed)) and not parsing.host_matches(result.url, blocked)
+    ]
+
+
+def with_site_operators(query: str, request: SearchRequest) -> str:
+    """Return the query with the domain lists as `site:` operators, for engines that have no parameter for them."""
+    if request.allowed_domains:
+        sites = " OR ".join(f"site:{domain}" for domain in request.allowed_domains)
+        return f"{query} ({sites})" if len(request.allowed_domains) > 1 else f"{query} {sites}"
+    return " ".join([query, *(f"-site:{domain}" for domain in request.blocked_domains)])

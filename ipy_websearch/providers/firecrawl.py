@@ -1,27 +1,24 @@
 """Firecrawl: search, whole pages as Markdown, and the addresses of a site.
 
-Wire facts: docs.firecrawl.dev, API v2 reference and "Billing", docs repository of 2026-08-21, read 2026-11, and a recording
-of 2025-10. Booked is what the answer reports (`creditsUsed`), never a formula: recorded answers differ from the price list.
-`highlights` is on by default and would turn plain snippets into Markdown, so it is switched off.
+Wire facts: docs.firecrawl.dev, API v2 reference and "Billing", docs repository of 2026-08-21, read 2026-11, and a recording of
+2025-10. Booked is what the answer reports (`creditsUsed`), never a formula: recorded answers differ from the price list.
+`highlights` is on by default and would turn plain snippets into Markdown, so it is switched off. Self-hosted servers of version
+1 give flat lists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import ProviderInfo, SearchRequest
-from ipy_websearch.providers.engine import Engine
-from ipy_websearch.providers.firecrawl_pages import ScrapedPage, SiteMap, map_links, scraped_page
-from ipy_websearch.providers.place import place_words
-from ipy_websearch.providers.registry import PROVIDERS
+from ipy_websearch.providers.base import Engine, SearchRequest
 from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.text import visible
 from ipy_websearch.usage import Charge
-
-TIMEOUT_S = 30.0
-MAX_CHARS, MAX_COUNT = 500, 100
 
 # Firecrawl gives up a little before we do, so that the error is its own and says why.
 _SERVER_TIMEOUT_MS = 28_000
@@ -29,13 +26,58 @@ _PERIODS = {"pd": "qdr:d", "pw": "qdr:w", "pm": "qdr:m", "py": "qdr:y"}
 _SCRAPE = {"formats": ["markdown", "links"], "onlyMainContent": True}
 
 
+@dataclass(frozen=True, slots=True)
+class ScrapedPage:
+    """A page as Firecrawl read it.
+
+    `markdown` is the main content, "" when another format was asked for (it is in `raw` then). `status` is that of the page's
+    own server (None: not said), and `error` says what is wrong with the page ("" when nothing is): such a page was billed like
+    any other.
+    """
+
+    url: str
+    title: str = ""
+    markdown: str = field(default="", repr=False)
+    links: tuple[str, ...] = field(default=(), repr=False)
+    published_date: datetime | None = None
+    status: int | None = None
+    error: str = ""
+    raw: Any = field(default=None, repr=False, compare=False)
+    charges: tuple[Charge, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLink:
+    """One address of a site, with its title and description where they are known."""
+
+    url: str
+    title: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteMap:
+    """The addresses that were found on a site."""
+
+    url: str
+    links: tuple[SiteLink, ...]
+    raw: Any = field(default=None, repr=False, compare=False)
+    charges: tuple[Charge, ...] = field(default=(), repr=False)
+
+
 class FirecrawlProvider(Engine):
     """Asks Firecrawl. As a search engine it gives snippets only; `search_pages` gives pages along with them."""
 
-    name: ClassVar[str] = "firecrawl"
-    info: ClassVar[ProviderInfo] = PROVIDERS["firecrawl"]
+    name = "firecrawl"
+    timeout_s = 30.0
+    max_chars, max_count = 500, 100
+    ignores = ("goggles", "language", "safe_search")
+    options = ("categories", "ignoreInvalidURLs", "location")
     price = (Charge("firecrawl", "search", Decimal(2), "credit"),)
-    options: ClassVar[tuple[str, ...]] = ("categories", "ignoreInvalidURLs", "location")
+
+    def price_for(self, count: int) -> tuple[Charge, ...]:
+        """Return 2 credits for every 10 results, rounded up."""
+        return (Charge("firecrawl", "search", Decimal(2 * -(-count // 10)), "credit"),)
 
     async def search(self, request: SearchRequest) -> SearchResults:
         """Return the results of one search, without reading the pages (2 credits for 10 results).
@@ -44,12 +86,9 @@ class FirecrawlProvider(Engine):
             MissingKeyError: FIRECRAWL_API_KEY is not set.
             ProviderError: Firecrawl refused, failed or could not be reached.
         """
-        query, notices = self.clipped(request.query, MAX_CHARS)
-        count, fewer = self.count(request, MAX_COUNT)
-        notices += [*fewer, *self.unsupported(request, "goggles", "language", "safe_search")]
-        body = {**firecrawl_body(request, query, count), **self.chosen_options()}
-        raw = await self._ask("/v2/search", body)
-        return self._answer(request, raw, notices, least=Decimal(2), most=count)
+        query, count, notices = self.fitted(request)
+        raw = await self._post("/v2/search", {**_body(request, query, count), **self.chosen})
+        return self._results(request, raw, notices, self.price[0].units, count)
 
     async def search_pages(
         self,
@@ -62,23 +101,19 @@ class FirecrawlProvider(Engine):
     ) -> tuple[SearchResults, tuple[ScrapedPage, ...]]:
         """Return the results of one search, and the pages behind them as far as they could be read.
 
-        `request.count` results of each source; `tbs` is a period of Google's ("qdr:w"), in the place of
-        `request.freshness`; `location` a place in words ("San Francisco,California,United States"). 2 credits for 10
-        results, and 1 for each page that was read.
+        `request.count` results of each source; `tbs` is a period in Google's form ("qdr:w"), used instead of
+        `request.freshness`; `location` a place in words ("San Francisco,California,United States"). 2 credits for 10 results,
+        and 1 for each page that was read.
 
         Raises:
             MissingKeyError, ProviderError: as for `search`.
         """
-        query, notices = self.clipped(request.query, MAX_CHARS)
-        count, fewer = self.count(request, MAX_COUNT)
-        body = firecrawl_body(request, query, count) | {"sources": list(sources), "scrapeOptions": _SCRAPE}
+        query, count, notices = self.fitted(request)
         optional = {"categories": list(categories), "tbs": tbs, "location": location}
-        raw = await self._ask("/v2/search", body | {name: value for name, value in optional.items() if value})
-        pages = tuple(page for page in (scraped_page(item, "") for item in _found(raw)) if page.markdown)
-        results = self._answer(
-            request, raw, [*notices, *fewer], least=Decimal(2 + len(pages)), most=count * max(1, len(sources))
-        )
-        return results, pages
+        body = _body(request, query, count) | {"sources": list(sources), "scrapeOptions": _SCRAPE}
+        raw = await self._post("/v2/search", body | {name: value for name, value in optional.items() if value})
+        pages = tuple(page for page in (_scraped_page(item, "") for item in _found(raw)) if page.markdown)
+        return self._results(request, raw, notices, Decimal(2 + len(pages)), count * max(1, len(sources))), pages
 
     async def scrape(
         self, url: str, *, formats: Sequence[str] = ("markdown", "links"), location: Mapping[str, Any] | None = None
@@ -92,10 +127,10 @@ class FirecrawlProvider(Engine):
             MissingKeyError, ProviderError: as for `search`; a page that cannot be had at all is a `ProviderError`.
         """
         body: dict[str, Any] = {"url": url, "formats": list(formats), "onlyMainContent": True}
-        raw = await self._ask("/v2/scrape", body | ({"location": dict(location)} if location else {}))
+        raw = await self._post("/v2/scrape", body | ({"location": dict(location)} if location else {}))
         data = parsing.mapping(raw.get("data"))
         used = _credits(parsing.mapping(data.get("metadata")), _credits(raw, Decimal(1)))
-        return scraped_page(data, url, raw=raw, charges=(Charge("firecrawl", "fetch", used, "credit"),))
+        return _scraped_page(data, url, raw=raw, charges=(Charge("firecrawl", "fetch", used, "credit"),))
 
     async def map(
         self,
@@ -113,36 +148,30 @@ class FirecrawlProvider(Engine):
         """
         body: dict[str, Any] = {"url": url, "limit": limit, "includeSubdomains": include_subdomains}
         optional = {"search": search, "location": dict(location) if location else None}
-        raw = await self._ask("/v2/map", body | {name: value for name, value in optional.items() if value})
+        raw = await self._post("/v2/map", body | {name: value for name, value in optional.items() if value})
+        links: dict[str, SiteLink] = {}
+        for link in filter(None, map(_site_link, parsing.items(raw.get("links")))):
+            links.setdefault(link.url, link)
         charge = Charge("firecrawl", "map", _credits(raw, Decimal(1)), "credit")
-        return SiteMap(url, tuple(map_links(raw))[:limit], raw, (charge,))
+        return SiteMap(url, tuple(links.values())[:limit], raw, (charge,))
 
-    async def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        raw = self.readable(
-            await self.http.request_json(
-                "POST",
-                self.url(path),
-                provider=self.name,
-                json={**body, "timeout": _SERVER_TIMEOUT_MS},
-                headers={"Authorization": f"Bearer {self.key()}"},
-                timeout_s=TIMEOUT_S,
-                explain=self.explain,
-            )
-        )
+    async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self.key()}"}
+        raw = await self.ask("POST", path, json={**body, "timeout": _SERVER_TIMEOUT_MS}, headers=headers)
         if raw.get("success") is False:
             raise self.failure(parsing.text(raw.get("error"), 200) or "it reports a failure without a reason")
         return raw
 
-    def _answer(
-        self, request: SearchRequest, raw: dict[str, Any], notices: list[str], *, least: Decimal, most: int
+    def _results(
+        self, request: SearchRequest, raw: dict[str, Any], notices: list[str], least: Decimal, most: int
     ) -> SearchResults:
         if warning := parsing.text(raw.get("warning"), 200):
             notices.append(f"firecrawl: {warning}")
         charge = Charge("firecrawl", "search", _credits(raw, least), "credit")
-        return self.answer(request, map(_result, _found(raw)), raw=raw, notices=notices, charges=(charge,), most=most)
+        return self.answer(request, map(_result, _found(raw)), raw, notices, charges=(charge,), most=most)
 
 
-def firecrawl_body(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
+def _body(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
     """Return the body of one search as far as the request decides it."""
     body: dict[str, Any] = {"query": query, "limit": count, "sources": ["web"], "highlights": False}
     if request.freshness in _PERIODS:
@@ -153,34 +182,66 @@ def firecrawl_body(request: SearchRequest, query: str, count: int) -> dict[str, 
         body["includeDomains"] = list(request.allowed_domains)
     if request.blocked_domains:
         body["excludeDomains"] = list(request.blocked_domains)
-    if (country := request.country.upper()) not in ("", "ALL"):
-        body["country"] = {"UK": "GB"}.get(country, country)
-    if words := place_words(request.place, request.country):
-        body["location"] = words
+    if request.country_code:
+        body["country"] = request.country_code
+    if request.place.city or request.place.region:
+        country = parsing.country_name(request.country_code).title()
+        body["location"] = ",".join(filter(None, (request.place.city, request.place.region, country)))
     return body
 
 
 def _credits(node: Mapping[str, Any], otherwise: Decimal) -> Decimal:
     """Return the credits that an answer reports."""
-    used = parsing.number(node.get("creditsUsed"))
-    return otherwise if used is None or used < 0 else Decimal(str(used)).normalize() + 0
+    used = parsing.amount(node.get("creditsUsed"))
+    return otherwise if used is None else used
 
 
 def _found(raw: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the results of every source; self-hosted servers of version 1 give one flat list."""
+    """Yield the results of every source."""
     data = raw.get("data")
-    if isinstance(data, dict):
-        for source in ("web", "news", "images"):
-            yield from parsing.objects(data.get(source))
-    else:
-        yield from parsing.objects(data)
+    listed = [data.get(source) for source in ("web", "news", "images")] if isinstance(data, dict) else [data]
+    for results in listed:
+        yield from parsing.objects(results)
+
+
+def _published(*nodes: Mapping[str, Any]) -> datetime | None:
+    return parsing.moment(*(node.get(name) for node in nodes for name in ("publishedTime", "article:published_time", "date")))
 
 
 def _result(item: Mapping[str, Any]) -> SearchResult | None:
     """Return one result. `date` of news is "3 months ago", which is no date; a page that was read may have its own."""
-    metadata = parsing.mapping(item.get("metadata"))
-    published = parsing.first_date(
-        *(parsing.iso_date(metadata.get(name)) for name in ("publishedTime", "article:published_time")),
-        parsing.iso_date(item.get("date")),
+    published = _published(parsing.mapping(item.get("metadata")), item)
+    return parsing.hit(_one(item.get("title")), item.get("url"), item.get("description") or item.get("snippet"), published)
+
+
+def _scraped_page(data: Mapping[str, Any], asked: str, *, raw: Any = None, charges: tuple[Charge, ...] = ()) -> ScrapedPage:
+    """Return a page from a scrape's `data`, or from a search result that was read along; `asked` is its address where the
+    answer does not say."""
+    metadata = parsing.mapping(data.get("metadata"))
+    addresses = map(parsing.address, (metadata.get("url"), metadata.get("sourceURL"), data.get("url")))
+    status, markdown = metadata.get("statusCode"), data.get("markdown")
+    status = status if type(status) is int else None
+    refused = f"the page's server answered {status}" if status is not None and status >= 400 else ""
+    return ScrapedPage(
+        url=next(filter(None, addresses), asked),
+        title=_one(metadata.get("title")) or _one(data.get("title")),
+        markdown=visible(markdown).strip() if isinstance(markdown, str) else "",
+        links=tuple(dict.fromkeys(filter(None, map(parsing.address, parsing.items(data.get("links")))))),
+        published_date=_published(metadata),
+        status=status,
+        error=_one(metadata.get("error")) or refused,
+        raw=data if raw is None else raw,
+        charges=charges,
     )
-    return parsing.hit(item.get("title"), item.get("url"), item.get("description") or item.get("snippet"), published)
+
+
+def _site_link(item: Any) -> SiteLink | None:
+    """Return a link of a map: an object, or a plain address from servers of version 1; None when there is no address."""
+    link = item if isinstance(item, dict) else {"url": item}
+    url = parsing.address(link.get("url"))
+    return SiteLink(url, _one(link.get("title")), _one(link.get("description"))) if url else None
+
+
+def _one(value: Any) -> str:
+    """Return a text that may come as a string or as a list of strings (several tags of one name in a page)."""
+    return parsing.text(value[0] if isinstance(value, list) and value else value, 500)

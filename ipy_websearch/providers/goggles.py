@@ -1,4 +1,7 @@
-"""Goggles: Brave's rules for re-ranking, as addresses or inline text. Checked here, so that a slip is named by its line.
+"""Goggles: Brave's rules for re-ranking, as addresses, inline text, or names of our catalogue.
+
+`resolve` is the one place that turns the words of people and models into the form Brave takes. Rules are checked here, so that
+a mistake is named by its line.
 
 Brave ignores or refuses a faulty inline goggle without saying where the fault is. The form of a rule is
 `[pattern][$option,option]`; limits: 100,000 rules, 2 MB, 500 characters a rule, two `*` and two `^` in a pattern,
@@ -10,18 +13,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.settings import did_you_mean
 
-ACTIONS = ("boost", "downrank", "discard")
-OPTIONS = (*ACTIONS, "site", "inurl", "intitle", "indescription", "incontent")
-MAX_RULES = 100_000
-MAX_BYTES = 2_000_000
-MAX_RULE = 500
+if TYPE_CHECKING:
+    from ipy_websearch.providers.base import SearchRequest
+
+DISCOVER = "https://search.brave.com/goggles/discover"
+"""Where Brave lists the goggles that people have made public (github.com/brave/goggles-quickstart, README, read 2026-11)."""
+
+_NAME = re.compile(r"[^\W_]+(?:[ _-][^\W_]+)*")
+OPTIONS = ("boost", "downrank", "discard", "site", "inurl", "intitle", "indescription", "incontent")
+FORM = "pattern$option,option with boost=1…10, downrank=1…10 or discard, site=example.com, inurl, …"
+MAX_RULES, MAX_BYTES, MAX_RULE = 100_000, 2_000_000, 500
 
 _ADDRESS = re.compile(r"https?://\S+")
+_OPTION = r"(?:(?:boost|downrank)(?:=(?:[1-9]|10))?|discard|site=[^\s$,]+|inurl|intitle|indescription|incontent)"
+_RULE = re.compile(rf"(?![=,])[^\s$]*(?:\${_OPTION}(?:,{_OPTION})*)?")
 
 
 def is_address(goggle: str) -> bool:
@@ -55,47 +68,77 @@ def check_rules(goggle: str) -> None:
     """Check inline rules.
 
     Raises:
-        ConfigError: a rule is not of the form above; the message names its line and what is wrong with it.
+        ConfigError: a rule does not have the form above; the message names its line.
     """
-    if len(goggle.encode(errors="replace")) > MAX_BYTES:
-        raise ConfigError(f"the goggle is larger than {MAX_BYTES:,} bytes")
-    rules = 0
-    for number, line in enumerate(goggle.splitlines(), 1):
-        rule = line.strip()
-        if not rule or rule.startswith("!"):
-            continue
-        rules += 1
-        if fault := _fault(rule):
-            raise ConfigError(f"goggle, line {number}, {rule[:60]!r}: {fault}")
-    if rules > MAX_RULES:
-        raise ConfigError(f"the goggle has {rules:,} rules; at most {MAX_RULES:,} are allowed")
+    lines = [(number, line.strip()) for number, line in enumerate(goggle.splitlines(), 1)]
+    rules = [(number, line) for number, line in lines if line and not line.startswith("!")]
+    for number, rule in rules:
+        if len(rule) > MAX_RULE or not _RULE.fullmatch(rule):
+            swallowed = "; was `$boost` swallowed by a shell?" if rule.startswith(("=", ",")) else ""
+            option = next((name for name in re.findall(r"\w+", rule.rpartition("$")[2]) if name not in OPTIONS), "")
+            hint = swallowed or did_you_mean(option, OPTIONS)
+            raise ConfigError(f"goggle, line {number}, {rule[:60]!r} is no rule{hint}; write {FORM}")
+    if len(rules) > MAX_RULES or len(goggle.encode(errors="replace")) > MAX_BYTES:
+        raise ConfigError(f"the goggle is too large; at most {MAX_RULES:,} rules and {MAX_BYTES:,} bytes are allowed")
 
 
-def _fault(rule: str) -> str:
-    """Return what is wrong with a rule, "" when nothing is."""
-    if len(rule) > MAX_RULE:
-        return f"a rule has at most {MAX_RULE} characters"
-    pattern, dollar, tail = rule.rpartition("$")
-    if not dollar:
-        pattern, tail = rule, ""
-    if re.match(r"=\d|,site=|=\d*,", rule):
-        return "it begins with what follows an action; was `$boost` swallowed by a shell?"
-    if any(pattern.count(sign) > 2 for sign in "*^"):
-        return "a pattern has at most two '*' and two '^'"
-    if re.search(r"\s", pattern):
-        return "a pattern has no blanks"
-    return _options_fault(tail) if dollar else ""
+@dataclass(frozen=True, slots=True)
+class Goggle:
+    """One goggle of the catalogue.
+
+    `url` is the address of a hosted one ("": it is inline), `rules` the text of an inline one. `known` says that a hosted
+    one is named by Brave or its author as submitted; inline ones need no submission.
+    """
+
+    name: str
+    title: str
+    about: str
+    url: str = ""
+    rules: str = ""
+    known: bool = False
+
+    @property
+    def value(self) -> str:
+        """What is sent: the address, or the rules."""
+        return self.url or self.rules
 
 
-def _options_fault(tail: str) -> str:
-    actions = 0
-    for option in tail.split(","):
-        name, equals, value = option.partition("=")
-        if name not in OPTIONS:
-            return f"unknown option {name!r}{did_you_mean(name, OPTIONS)}; options are {', '.join(OPTIONS)}"
-        if name == "site" and not re.fullmatch(r"[^\s$,]+", value):
-            return "site needs a domain: site=example.com"
-        if name in ("boost", "downrank") and equals and not re.fullmatch(r"[1-9]|10", value):
-            return f"the strength of {name} is {value!r}; it must be 1 to 10"
-        actions += name in ACTIONS
-    return "a rule has one action: boost, downrank or discard" if actions > 1 else ""
+@cache
+def catalogue() -> dict[str, Goggle]:
+    """Return every goggle by name, ours first."""
+    import tomllib
+
+    text = files("ipy_websearch.providers").joinpath("goggles.toml").read_text(encoding="utf-8")
+    entries = (Goggle(**{**entry, "rules": entry.get("rules", "").strip()}) for entry in tomllib.loads(text)["goggle"])
+    return {goggle.name: goggle for goggle in entries}
+
+
+def resolve(goggle: str) -> str:
+    """Return the address or the inline rules that `goggle` means: a name of the catalogue, an address, or rules.
+
+    Raises:
+        ConfigError: there is no goggle of that name, or a rule is faulty; the message names its line.
+    """
+    text = goggle.strip()
+    if is_address(text):
+        return text
+    if _NAME.fullmatch(text):
+        return named(text).value
+    check_rules(text)
+    return text
+
+
+def named(name: str) -> Goggle:
+    """Return the goggle of that name, in any case.
+
+    Raises:
+        ConfigError: there is none; the message says which was meant, and which there are.
+    """
+    known = catalogue()
+    wanted = re.sub(r"[ _]", "-", name.strip().casefold())
+    if wanted in known:
+        return known[wanted]
+    raise ConfigError(
+        f"there is no goggle {name!r}{did_you_mean(wanted, known)}; there are {', '.join(known)}; "
+        "otherwise give an address or rules such as '$boost=3,site=docs.python.org'"
+    )

@@ -1,91 +1,573 @@
-"""The engine that needs neither key nor network: it searches the embedded corpus and the folders the user added."""
+"""The local index: the embedded articles and the user's folders in one SQLite FTS5 file, and the engine that searches it.
+
+The invariant: the index can always be made again from the articles and the folders, whose list is kept in a text file beside
+it. A file that is broken, foreign or of another version costs a warning and the time to build it, never an error. Constructing
+an index opens and reads nothing. Files are read, never run; links that lead out of a folder are not followed. Ranking is FTS5's
+own bm25 with the title weighted (https://www.sqlite.org/fts5.html, read 2026-11), documents with all the words first.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import ClassVar
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote_to_bytes, urlsplit
 
-from ipy_websearch.providers.base import ProviderContext, SearchRequest
-from ipy_websearch.providers.local_index import LocalIndex, moment
-from ipy_websearch.providers.local_query import best_passages, parse_question
-from ipy_websearch.providers.local_tables import Hit
+from ipy_websearch.database import Database
+from ipy_websearch.errors import ConfigError, FetchError, ProviderError
+from ipy_websearch.providers import parsing
+from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest, clean_domain
 from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.usage import Charge
 
-INDEX_FILE = "index.sqlite"
-_DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 366}
+APPLICATION_ID = 0x69777369  # "iwsi"
+SCHEMA_VERSION = 2
+"""To be raised with every change of the tables or of `_index_form`: an index of another version is made anew."""
+
+BATCH = 500
+"""Files stored in one transaction: other kernels that write wait for at most so many."""
+
+SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
+PAGE_TYPES = {".html": "text/html", ".htm": "text/html", ".xhtml": "text/html", ".pdf": "application/pdf"}
+SUFFIXES = ("", ".md", ".markdown", ".txt", ".text", ".rst", ".ipynb", ".py", *PAGE_TYPES)
+MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
+DESCRIPTION_CHARS, PARAGRAPH_CHARS, EXTRA_SNIPPETS = 300, 1_500, 4
+MAX_TERMS, CANDIDATES = 32, 40
+LEAST_COVERAGE = 0.34
+"""The share of a query's words that a document must hold, unless one stands in its title."""
+
+_SCHEMA = (
+    "CREATE TABLE folders (name TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE corpus (stamp TEXT NOT NULL)",
+    """CREATE TABLE documents (
+        id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, title TEXT NOT NULL, body TEXT NOT NULL, date TEXT NOT NULL,
+        site TEXT NOT NULL, changed INTEGER NOT NULL, size INTEGER NOT NULL)""",
+    "CREATE VIRTUAL TABLE words USING fts5(title, body, content='', tokenize='porter unicode61 remove_diacritics 2')",
+)
+_BELOW = "substr(url, 1, length(:folder) + 1) = :folder || '/'"
+_ARTICLE = re.compile(r"^# +(.+)\n+id: *(\S+) *\n(?:date: *(\S+) *\n)?", re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.DOTALL)
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f"
+_CJK_CHARACTER = re.compile(f"([{_CJK}])")
+_WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[^\Wa-z_])")
+_STOP = frozenset(
+    """a about an and are as at be been being but by can could did do does for from had has have having he her here him his how
+    i if in into is it its many me more most much my of on or our shall she should so some such tell than that the their them
+    then there these they this those to us was we were what when where which while who whom whose why will with would you
+    your""".split()
+)
+
+T = TypeVar("T")
 
 
-class LocalProvider:
-    """Searches the local index; every answer is free and comes from this machine.
+class Document(NamedTuple):
+    """A document as it is indexed: `body` is Markdown, `date` is "YYYY-MM-DD" or "" when unknown.
 
-    What a domain filter matches here: for the corpus the part after `corpus://` (`planets`, `elements`, …), for files the
-    name of the folder that was added or of any folder in it on the way to the file, as a host name would be written ("My
-    Notes" is `my-notes`). Country, language, safe search and goggles have no meaning here and are ignored.
+    `site` lists what a domain filter matches, between slashes: "/planets/", "/notes/2026/".
     """
 
-    name: ClassVar[str] = "local"
-    price: ClassVar[tuple[Charge, ...]] = (Charge("local", usd=Decimal(0)),)
+    url: str
+    title: str
+    body: str
+    date: str
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """The outcome of `add_folder`: counts of documents, and (path, reason) for each file that was not read."""
+
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    skipped: list[tuple[Path, str]] = field(default_factory=list)
+
+
+class LocalProvider(Engine):
+    """Searches the local index; every answer is free and comes from this machine.
+
+    A domain filter matches, for the corpus, the part after `corpus://` (`planets`, `elements`, …), and for files the name of
+    the folder that was added or of any folder in it on the way to the file, as a host name would be written ("My Notes" is
+    `my-notes`).
+    """
+
+    name = "local"
+    ignores = ("goggles", "place", "country", "language", "safe_search")
+    price = (Charge("local", usd=Decimal(0)),)
 
     def __init__(self, context: ProviderContext) -> None:
-        self.index = LocalIndex(context.data_dir / INDEX_FILE)
+        super().__init__(context)
+        self.index = LocalIndex(context.data_dir / "index.sqlite")
         self._told = 0
 
     async def search(self, request: SearchRequest) -> SearchResults:
-        """Return the best documents, each with the passage that fits best and up to four further paragraphs.
+        """Return the best documents, each with the passage that fits best and up to four further ones.
 
-        `score` is the BM25 rank, weighted with how much of the question the document covers; higher is better and only
-        comparable within one answer. With `freshness`, a document without a date is left out.
+        `score` is the BM25 rank; higher is better and only comparable within one answer. With `freshness`, a document without
+        a date is left out.
 
         Raises:
             ProviderError: this Python's SQLite was built without full-text search.
         """
-        if not self.index.is_open:
-            await asyncio.to_thread(self.index.open)  # reading the corpus takes longer than an event loop should wait
-        since, until = _period(request.freshness)
-        hits = self.index.search(
-            request.query,
-            count=request.count,
-            since=since,
-            until=until,
-            allowed=request.allowed_domains,
-            blocked=request.blocked_domains,
-        )
-        notices, self._told = tuple(self.index.warnings[self._told :]), len(self.index.warnings)
+        _, _, notices = self.fitted(request)
+        hits = await asyncio.to_thread(self.index.search, request)
+        warnings, self._told = self.index.warnings[self._told :], len(self.index.warnings)
+        results = []
+        for document, score in hits:
+            description, further = best_passages(document.body, request.query)
+            day = parsing.moment(document.date)
+            results.append(SearchResult(document.title, document.url, description, day, further, round(score, 6)))
         return SearchResults(
-            tuple(_result(hit, request.query) for hit in hits),
-            query=request.query,
-            provider=self.name,
-            cost_usd=Decimal(0),
-            charges=self.price,
-            notices=notices,
+            tuple(results), request.query, self.name, charges=self.price, notices=(*notices, *warnings), body=None
         )
+
+
+class LocalIndex:
+    """The index in the file `path` (None: in memory). `corpus` is the folder of articles, by default the package's own."""
+
+    def __init__(self, path: Path | None, *, corpus: Traversable | None = None) -> None:
+        self._corpus = corpus
+        self._list = path.with_suffix(".folders") if path else None
+        self._to_restore: list[Path] = []
+        self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
+        self.warnings = self._database.warnings
+        """One line for each thing that went wrong with the file; the index works all the same."""
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._database.close()
+
+    def search(self, request: SearchRequest) -> list[tuple[Document, float]]:
+        """Return the best documents with their scores (higher is better), best first; a query may be a whole question.
+
+        Raises:
+            ProviderError: this Python's SQLite cannot search text.
+        """
+        narrowed, values = _condition(request)
+        terms = query_terms(request.query)
+        return self._use(lambda c: _find(c, terms, request.count, narrowed, values)) if terms else []
 
     def document(self, url: str) -> tuple[str, str, datetime | None] | None:
-        """Return (title, Markdown, date) of a whole document; see `LocalIndex.document`."""
-        return self.index.document(url)
+        """Return (title, Markdown, date) of a whole document, None when the index has none of that address.
+
+        The Markdown begins with a heading; the date is midnight UTC of the document's day, None when it has none.
+        """
+        select = "SELECT title, body, date FROM documents WHERE url = ?"
+        row = self._use(lambda c: c.execute(select, (url.split("#", 1)[0],)).fetchone())
+        if row is None:
+            return None
+        title, body, day = row
+        return title, body if body.startswith(("# ", "## ")) else f"# {title}\n\n{body}", parsing.moment(day)
+
+    def add_folder(self, folder: Path) -> IndexReport:
+        """Index the readable files of a folder, or bring it up to date; return what changed.
+
+        A file is read again when its size or time changed, and leaves the index when it has vanished. A folder inside one that
+        was added before is brought up to date there; one around others takes them over.
+
+        Raises:
+            ConfigError: it is not a folder.
+            ProviderError: this Python's SQLite cannot search text, or the disk is full.
+        """
+        folder = Path(folder).expanduser().resolve()
+        if not folder.is_dir():
+            raise ConfigError(
+                f"{str(folder)!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files"
+            )
+        root = self._use(lambda c: _claim_root(c, folder.as_uri()), write=True)
+        known = self._use(lambda c: _known_files(c, folder.as_uri()))
+        unchanged, skipped, rows = set[str](), list[tuple[Path, str]](), list[tuple[Any, ...]]()
+        added = updated = 0
+        for row in _changed_files(folder, _path_of(root), known, unchanged, skipped):
+            is_update = known.pop(row[0], None) is not None
+            added, updated = added + (not is_update), updated + is_update
+            rows.append(row)
+            if len(rows) == BATCH:
+                self._use(lambda c: _put(c, rows), write=True)
+                rows.clear()
+        gone = [url for url in known if url not in unchanged]
+        self._use(lambda c: _put(c, rows, gone), write=True)
+        self._keep_list()
+        return IndexReport(added, updated, len(gone), skipped)
+
+    def remove_folder(self, folder: Path) -> int:
+        """Take a folder's documents out of the index and return how many they were; its files stay as they are.
+
+        Raises:
+            ConfigError: the folder was not added; the message names those that were.
+        """
+        folder = Path(folder).expanduser().resolve()
+        known = [path for path, _ in self.folders()]
+        if folder not in known:
+            names = ", ".join(map(str, known)) or "none"
+            raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
+        urls = self._use(lambda c: list(_known_files(c, folder.as_uri())))
+        self._use(lambda c: _put(c, (), urls), write=True)
+        self._use(lambda c: c.execute("DELETE FROM folders WHERE name = ?", (folder.as_uri(),)), write=True)
+        self._keep_list()
+        return len(urls)
+
+    def folders(self) -> list[tuple[Path, int]]:
+        """Return (folder, number of documents) for every folder that was added."""
+
+        def count(connection: sqlite3.Connection) -> list[tuple[Path, int]]:
+            names = connection.execute("SELECT name FROM folders ORDER BY name").fetchall()
+            return [(_path_of(name), len(_known_files(connection, name))) for (name,) in names]
+
+        return self._use(count)
+
+    def corpus_size(self) -> int:
+        """Return the number of embedded articles."""
+        return int(self._use(lambda c: c.execute("SELECT count(*) FROM documents WHERE url LIKE 'corpus://%'").fetchone()[0]))
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Make the tables where they are missing or of another version, and bring the articles up to date."""
+        if connection.execute("PRAGMA user_version").fetchone() != (SCHEMA_VERSION,):
+            for name in ("words", "documents", "folders", "corpus", "origins"):
+                connection.execute(f"DROP TABLE IF EXISTS {name}")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION:d}")
+            listed = self._list.read_text("utf-8").splitlines() if self._list and self._list.is_file() else []
+            self._to_restore = [Path(name) for name in listed if Path(name).is_dir()]
+        stamp, documents = read_corpus(self._corpus or files("ipy_websearch.corpus"))
+        if connection.execute("SELECT stamp FROM corpus").fetchone() != (stamp,):
+            old = connection.execute("SELECT url FROM documents WHERE url LIKE 'corpus://%'").fetchall()
+            connection.execute("DELETE FROM corpus")
+            connection.execute("INSERT INTO corpus VALUES (?)", (stamp,))
+            _put(connection, ((*document, 0, 0) for document in documents), [url for (url,) in old])
+
+    def _keep_list(self) -> None:
+        """Write down the folders, from which the index can be made again."""
+        if self._list and not self._database.in_memory:
+            self._list.write_text("".join(f"{path}\n" for path, _ in self.folders()), "utf-8")
+
+    def _use(self, work: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T:
+        """Do `work` on the database (`write`: in one transaction), its errors translated; an index that was begun anew gets its
+        folders back first."""
+        try:
+            self._database.read(lambda connection: None)
+            while self._to_restore:
+                folder = self._to_restore.pop()
+                self.add_folder(folder)
+                self.warnings.append(f"the folder {folder} was read again, since the local search index was made anew")
+            return self._database.write(work) if write else self._database.read(work)
+        except sqlite3.Error as exc:
+            reason = f"the index failed ({exc})"
+            if "no such module" in str(exc):
+                reason = "this Python's SQLite was built without FTS5; use a Python that has it, or another engine"
+            raise ProviderError(f"local search: {reason}", provider="local", reason="server") from exc
 
 
-def _result(hit: Hit, query: str) -> SearchResult:
-    document = hit.document
-    description, further = best_passages(document.body, parse_question(query))
-    return SearchResult(
-        title=document.title,
-        url=document.url,
-        description=description,
-        published_date=moment(document.date),
-        extra_snippets=further,
-        score=round(hit.score, 6),
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def _put(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], gone: Iterable[str] = ()) -> None:
+    """Store documents, each with the time (ns) and size of its file, in place of those of the same address; drop `gone`."""
+    _drop(connection, gone)
+    insert = "INSERT INTO documents (url, title, body, date, site, changed, size) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    for row in rows:
+        _drop(connection, row[:1])
+        at = connection.execute(insert, row).lastrowid
+        connection.execute("INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)", (at, *map(_index_form, row[1:3])))
+
+
+def _drop(connection: sqlite3.Connection, urls: Iterable[str]) -> None:
+    """Take documents out of the index. The full-text table keeps no text, so it needs the very words that were put in."""
+    for url in urls:
+        for at, title, body in connection.execute("SELECT id, title, body FROM documents WHERE url = ?", (url,)).fetchall():
+            words = (at, _index_form(title), _index_form(body))
+            connection.execute("INSERT INTO words (words, rowid, title, body) VALUES ('delete', ?, ?, ?)", words)
+            connection.execute("DELETE FROM documents WHERE id = ?", (at,))
+
+
+def _claim_root(connection: sqlite3.Connection, folder: str) -> str:
+    """Return the folder in the list that holds `folder`: one around it that was added before, or from now on itself."""
+    names = [str(name) for (name,) in connection.execute("SELECT name FROM folders")]
+    if around := [name for name in names if f"{folder}/".startswith(f"{name}/")]:
+        return around[0]
+    connection.execute("INSERT INTO folders VALUES (?)", (folder,))
+    for name in names:
+        if name.startswith(f"{folder}/"):  # its files are read again: a domain filter knows them by the outer folder now
+            connection.execute("DELETE FROM folders WHERE name = ?", (name,))
+            connection.execute(f"UPDATE documents SET changed = -1 WHERE {_BELOW}", {"folder": name})
+    return folder
+
+
+def _known_files(connection: sqlite3.Connection, folder: str) -> dict[str, tuple[int, int]]:
+    """Return the (time, size) of every document below a folder, by address."""
+    rows = connection.execute(f"SELECT url, changed, size FROM documents WHERE {_BELOW}", {"folder": folder})
+    return {url: (changed, size) for url, changed, size in rows}
+
+
+def _condition(request: SearchRequest) -> tuple[str, list[str]]:
+    """Return the SQL that keeps a search to the request's days and sites, and its values."""
+    parts, values = [], []
+    if days := parsing.date_range(request.freshness):
+        parts.append("date BETWEEN ? AND ?")
+        values += [day.isoformat() for day in days]
+    for names, sense in ((request.allowed_domains, ""), (request.blocked_domains, "NOT ")):
+        if names:
+            parts.append(f"{sense}({' OR '.join(['instr(site, ?) > 0'] * len(names))})")
+            values += [f"/{name}/" for name in names]
+    return f"AND rowid IN (SELECT id FROM documents WHERE {' AND '.join(parts)})" if parts else "", values
+
+
+def _find(
+    connection: sqlite3.Connection, terms: Sequence[str], count: int, narrowed: str, values: Sequence[str]
+) -> list[tuple[Document, float]]:
+    """Return the best documents with their scores: those with all the words, else with enough of them, else with words that
+    begin alike."""
+    quoted = [_quoted(term) for term in terms]
+    select = (
+        f"SELECT rowid, -bm25(words, 8.0, 1.0) AS score FROM words WHERE words MATCH ? {narrowed} ORDER BY score DESC LIMIT ?"
     )
 
+    def ranked(expression: str, most: int) -> list[tuple[int, float]]:
+        return connection.execute(select, (expression, *values, most)).fetchall() if expression else []
 
-def _period(freshness: str | None) -> tuple[str, str]:
-    """Return the first and last day that `freshness` lets in, "" for no bound; the past day begins yesterday (UTC)."""
-    if freshness is None:
-        return "", ""
-    if days := _DAYS.get(freshness):
-        return (datetime.now(UTC).date() - timedelta(days=days)).isoformat(), ""
-    since, until = freshness.split("to")
-    return since, until
+    found = ranked(" AND ".join(quoted), count)
+    if len(found) < count and len(terms) > 1:
+        some = ranked(" OR ".join(quoted), max(CANDIDATES, 2 * count))
+        covered = _coverage(connection, quoted, [at for at, _ in some])
+        found = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE][:count]
+    elif not found:
+        found = ranked(" OR ".join(f"{term}*" for term in quoted if len(term) > 4), count)
+    select = "SELECT url, title, body, date, site FROM documents WHERE id = ?"
+    return [(Document(*connection.execute(select, (at,)).fetchone()), score) for at, score in found]
+
+
+def _coverage(connection: sqlite3.Connection, quoted: Sequence[str], numbers: Sequence[int]) -> dict[int, float]:
+    """Return the share of the words that each document holds; one in the title is enough for 1."""
+    held = dict.fromkeys(numbers, 0.0)
+    weights = {expression: 1 / len(quoted) for expression in quoted} | {f"title : ({' OR '.join(quoted)})": 1.0}
+    listed = ",".join(map(str, numbers))
+    for expression, weight in weights.items():
+        for (at,) in connection.execute(f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({listed})", (expression,)):
+            held[at] += weight
+    return held
+
+
+# --- queries and passages ---------------------------------------------------------------------------------------------
+
+
+def _index_form(text: str) -> str:
+    """Return `text` as it is indexed: C++ and C# as words, and each character of an unspaced script by itself."""
+    return _with_symbols(text if text.isascii() else _CJK_CHARACTER.sub(r" \1 ", text))
+
+
+def _with_symbols(text: str) -> str:
+    return re.sub(r"\b([A-Za-z])\+\+", r"\1plusplus", re.sub(r"\b([A-Za-z])#", r"\1sharp", text))
+
+
+def query_terms(query: str) -> tuple[str, ...]:
+    """Return the words of a query that say what it is about, each once; all of them when it has only function words.
+
+    >>> query_terms("How many moons does Mars have?")
+    ('moons', 'mars')
+    """
+    words = _WORD.findall(_with_symbols(re.sub(r"['\u2019](?:s|t|re|ve|ll|d|m)\b", "", query.lower())))
+    telling = dict.fromkeys(word for word in words if word not in _STOP) or dict.fromkeys(words)
+    return tuple(telling)[:MAX_TERMS]
+
+
+def _quoted(term: str) -> str:
+    """Return a term as an FTS5 string; an unspaced run of Chinese, Japanese or Korean becomes a phrase of its characters."""
+    return '"' + _CJK_CHARACTER.sub(r"\1 ", term).strip() + '"'
+
+
+def paragraphs(body: str) -> list[str]:
+    """Return the paragraphs of a Markdown text: prose as one line with its heading in front, code in its own lines."""
+    found: list[str] = []
+    heading = ""
+    for number, part in enumerate(re.split(r"^ *(?:```|~~~).*$", body, flags=re.MULTILINE)):
+        for block in re.split(r"\n\s*\n", part):
+            if number % 2:
+                found.append(visible(block).strip("\n")[:PARAGRAPH_CHARS])
+                continue
+            head, text = re.fullmatch(r"\s*((?:#+ .*(?:\n|$))*)(.*)", block, re.DOTALL).groups()  # type: ignore[union-attr]
+            heading = plain(head.replace("#", " ")) or heading
+            if text := plain(text):
+                found += textwrap.wrap(f"{heading}: {text}" if heading else text, PARAGRAPH_CHARS)
+                heading = ""
+    return [text for text in found if text.strip()] or [heading]
+
+
+def best_passages(body: str, query: str) -> tuple[str, tuple[str, ...]]:
+    """Return (description, further passages): the best words for the query, then up to four paragraphs in full.
+
+    When the best paragraph is longer than a description may be, it comes first among the passages: nothing is lost.
+    """
+    stems = set(map(_stem, query_terms(query)))
+    texts = paragraphs(body)
+    # The opening says what the document is about, so it wins where others are as good.
+    best = sorted(range(len(texts)), key=lambda at: (-_score(texts[at], stems) - 0.2 * (at == 0), at))
+    description = texts[best[0]]
+    if len(description) > DESCRIPTION_CHARS:
+        sentences = _SENTENCE_END.split(description)
+        start = max(range(len(sentences)), key=lambda at: (_score(sentences[at], stems), -at))
+        description = shorten(" ".join(sentences[start:]), DESCRIPTION_CHARS)
+    return description, tuple(texts[at] for at in best if texts[at] != description)[:EXTRA_SNIPPETS]
+
+
+def _stem(word: str) -> str:
+    """Return a rough stem, enough to see that "moons" and "moon", "discovered" and "discovery" belong together."""
+    return word if len(word) <= 3 or word.isdigit() else re.sub(r"(?:ations?|ings?|ers?|ied|ies|ed|es|[sye])$", "", word)
+
+
+def _score(text: str, stems: set[str]) -> float:
+    """Return one for each of the stems that a text holds, and a little for holding them often."""
+    words = list(map(_stem, _WORD.findall(_with_symbols(text.lower()))))
+    held = stems & set(words) | {stem for stem in stems if _CJK_CHARACTER.match(stem) and stem in text}
+    return len(held) + 0.05 * min(6, sum(word in stems for word in words))
+
+
+# --- reading documents ------------------------------------------------------------------------------------------------
+
+
+class _UnreadableError(Exception):
+    """A file cannot be read as a document; the text is the reason. Never leaves this module."""
+
+
+def read_corpus(folder: Traversable) -> tuple[str, list[Document]]:
+    """Return (stamp, documents) of the articles in the `*.md` files of `folder`; the stamp changes when any file does."""
+    digest, documents = hashlib.sha256(), list[Document]()
+    for file in sorted((f for f in folder.iterdir() if f.name.endswith(".md")), key=lambda f: f.name):
+        data = file.read_bytes()
+        digest.update(file.name.encode() + b"\0" + data)
+        text = data.decode("utf-8").replace("\r\n", "\n")
+        heads = list(_ARTICLE.finditer(text))
+        for head, end in zip(heads, [*(later.start() for later in heads[1:]), len(text)], strict=True):
+            title, url, day = head.groups()
+            body = text[head.end() : end].strip()
+            documents.append(Document(url, title.strip(), body, day or "", f"/{urlsplit(url).netloc}/"))
+    return digest.hexdigest(), documents
+
+
+def _changed_files(
+    folder: Path, root: Path, known: dict[str, tuple[int, int]], unchanged: set[str], skipped: list[tuple[Path, str]]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each new or changed file below `folder`; the addresses of others go to `unchanged` or `skipped`.
+
+    Hidden files and folders, SKIPPED_FOLDERS and linked folders are passed over in silence.
+    """
+    for parent, names, found in os.walk(folder):
+        names[:] = sorted(name for name in names if not name.startswith(".") and name not in SKIPPED_FOLDERS)
+        for path in (Path(parent, name) for name in sorted(found) if not name.startswith(".")):
+            try:
+                stamp = _readable(path, folder)
+                if known.get(path.as_uri()) == stamp:
+                    unchanged.add(path.as_uri())
+                else:
+                    yield (*_read_file(path, root), *stamp)
+            except (_UnreadableError, OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13
+                skipped.append((path, getattr(exc, "strerror", None) or str(exc)))
+
+
+def _readable(path: Path, folder: Path) -> tuple[int, int]:
+    """Return the (time, size) of a file that can be a document; raise with the reason for any other."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise _UnreadableError(f"not a kind of file that is read ({path.suffix})")
+    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+        raise _UnreadableError("a link that leads out of the folder")
+    status, most = path.stat(), MAX_PDF_BYTES if path.suffix.lower() == ".pdf" else MAX_FILE_BYTES
+    if not path.is_file():
+        raise _UnreadableError("not a regular file")
+    if status.st_size > most:
+        raise _UnreadableError(f"{status.st_size:,} bytes; files up to {most:,} are read")
+    return status.st_mtime_ns, status.st_size
+
+
+def _read_file(path: Path, root: Path) -> Document:
+    """Return a file as a document; its date is the one it states, else that of its last change."""
+    data, suffix = path.read_bytes(), path.suffix.lower()
+    if suffix in PAGE_TYPES:
+        title, stated, body = _read_page(data, path, PAGE_TYPES[suffix])
+    elif suffix == ".ipynb":
+        title, stated, body = _read_text(_notebook_text(_decoded(data)))
+    elif suffix == ".py":
+        title, stated, body = path.name, "", f"```python\n{_decoded(data)}\n```" * bool(data.strip())
+    else:
+        title, stated, body = _read_text(_decoded(data))
+    if not body.strip():
+        raise _UnreadableError("there is no text in it")
+    changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+    title = plain(title) or plain(path.stem) or "untitled"
+    return Document(path.as_uri(), title, body.strip(), stated or changed, _site(path.parent, root))
+
+
+@lru_cache(maxsize=64)
+def _site(folder: Path, root: Path) -> str:
+    """Return the names of `root` and the folders below it down to `folder`, in the form that domain filters have."""
+    names = []
+    for name in (root.name, *folder.relative_to(root).parts):
+        try:
+            names.append(clean_domain(re.sub(r"\s+", "-", name.strip())))
+        except ConfigError:
+            continue
+    return f"/{'/'.join(names)}/"
+
+
+def _path_of(uri: str) -> Path:
+    """Return the path of a `file:` address that `Path.as_uri` made."""
+    path = os.fsdecode(unquote_to_bytes(uri.removeprefix("file://")))
+    return Path(path.removeprefix("/") if os.name == "nt" else path)
+
+
+def _decoded(data: bytes) -> str:
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    if encoding == "utf-8-sig" and b"\0" in data:
+        raise _UnreadableError("it is binary")
+    try:
+        return visible(data.decode(encoding))
+    except UnicodeDecodeError:
+        return visible(data.decode("cp1252", errors="replace"))
+
+
+def _read_text(text: str) -> tuple[str, str, str]:
+    """Return (title, date, text) of Markdown or plain text: from its front matter, else its first heading."""
+    front = _FRONT_MATTER.match(text)
+    fields = dict(re.findall(r"^(title|date): *[\"']?(.*?)[\"']? *$", front[1], re.MULTILINE)) if front else {}
+    text = text[front.end() :] if front else text
+    prose = "".join(text.split("```")[::2])  # a comment in code is no heading
+    heading = re.search(r"^#{1,3} +(.+?) *#*$", prose, re.MULTILINE)
+    stated = fields.get("date", "")[:10]
+    return fields.get("title") or (heading[1] if heading else ""), stated if parsing.moment(stated) else "", text
+
+
+def _notebook_text(text: str) -> str:
+    """Return what people wrote into a notebook: its Markdown and its code; outputs are left out."""
+    try:
+        content = json.loads(text)
+        cells = [cell for sheet in content.get("worksheets") or [content] for cell in sheet.get("cells", ())]
+        parts = [(cell.get("cell_type"), cell.get("source", cell.get("input", ""))) for cell in cells]
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise _UnreadableError("it is not a notebook that can be read") from None
+    texts = [(kind, "".join(source) if isinstance(source, list) else str(source)) for kind, source in parts]
+    return visible("\n\n".join(f"```\n{part}\n```" if kind == "code" else part for kind, part in texts if part.strip()))
+
+
+def _read_page(data: bytes, path: Path, content_type: str) -> tuple[str, str, str]:
+    """Return (title, date, Markdown) of an HTML page or a PDF file."""
+    from ipy_websearch.extract.page import extract
+
+    try:
+        page = extract(data, url=path.as_uri(), content_type=content_type)
+    except FetchError as exc:
+        raise _UnreadableError(str(exc)) from exc
+    return page.title, page.published_date.date().isoformat() if page.published_date else "", page.markdown

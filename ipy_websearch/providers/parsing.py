@@ -1,15 +1,17 @@
 """From an engine's JSON to our fields: text, addresses, numbers and dates. Pure; nothing here raises on odd input.
 
-Whatever an engine sends may be missing, null, of the wrong type or hostile: what cannot be read becomes "", None or (),
-never a guess. Text is made plain, dates become aware UTC, relative dates ("3 days ago") are not dates.
+Whatever an engine sends may be missing, null, of the wrong type or hostile: what cannot be read becomes "", None or (), never
+a guess. Text is made plain (no tags, entities decoded), dates become aware UTC, relative dates ("3 days ago") are not dates.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,13 +24,19 @@ DESCRIPTION_WIDTH = 2_000
 
 MAX_SNIPPETS = 5
 
+MAX_AMOUNT = 100_000
+"""The most credits or dollars that an answer is believed to have cost."""
+
+PERIODS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
+"""The periods of `SearchRequest.freshness` in the words that several engines take."""
+
 _RFC_DATE = re.compile(r"[A-Za-z]{3}, \d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(:\d{2})?( .{1,5})?")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?")
 _LEADING_DATE = re.compile(r"([A-Z][a-z]{2}) (\d{1,2}), (\d{4})\b")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNSAFE_IN_URL = re.compile(r"[\s<>\"\\^`{|}\x00-\x20\x7f-\x9f]")
-_PLAIN_URL = re.compile(r"https?://[a-z0-9][a-z0-9.-]*(?:[/?#][!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]*)?")  # needs no mending
 _DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 365}
+_RANGE = re.compile(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})")
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -68,12 +76,16 @@ def number(value: Any) -> float | None:
         return None
 
 
+def amount(value: Any) -> Decimal | None:
+    """Return what an answer says it cost, in credits or dollars; None when it does not say, or nothing believable."""
+    found = number(value)
+    return None if found is None or not 0 <= found <= MAX_AMOUNT else Decimal(str(found)).normalize() + 0
+
+
 def address(value: Any) -> str:
     """Return an http or https address with a host, blanks and brackets escaped; "" for anything else."""
     if not isinstance(value, str):
         return ""
-    if _PLAIN_URL.fullmatch(value):
-        return value
     url = _UNSAFE_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), visible(value.strip()))
     try:
         parts = urlsplit(url)
@@ -82,47 +94,28 @@ def address(value: Any) -> str:
         return ""
 
 
-def iso_date(value: Any) -> datetime | None:
-    """Return an ISO 8601 date or time as aware UTC (without a zone it is taken as UTC), None for anything else."""
-    if not isinstance(value, str) or not _ISO_DATE.fullmatch(value.strip()):
-        return None
-    try:
-        return _utc(datetime.fromisoformat(value.strip()))
-    except ValueError:
-        return None
+def moment(*values: Any) -> datetime | None:
+    """Return the first of the values that is a date, as aware UTC; None when none is.
 
-
-def rfc_date(value: Any) -> datetime | None:
-    """Return an RFC 1123 date ("Tue, 11 Mar 2025 10:00:00 GMT") as aware UTC, None for anything else."""
-    if not isinstance(value, str) or not _RFC_DATE.fullmatch(value.strip()):
-        return None
-    try:
-        return _utc(parsedate_to_datetime(value.strip()))
-    except (ValueError, TypeError, IndexError):
-        return None
-
-
-def leading_date(value: Any) -> datetime | None:
-    """Return the day at the beginning of a text such as "Jun 24, 2024 ... ", None when it does not begin with one."""
-    found = _LEADING_DATE.match(value) if isinstance(value, str) else None
-    if found is None or found[1] not in _MONTHS:
-        return None
-    try:
-        return _utc(datetime(int(found[3]), _MONTHS.index(found[1]) + 1, int(found[2])))
-    except ValueError:
-        return None
-
-
-def _utc(when: datetime) -> datetime | None:
-    """Return aware UTC; None for years that no web page was published in (null dates such as 0001-01-01)."""
-    if not 1700 <= when.year <= 2200:
-        return None
-    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
-
-
-def first_date(*dates: datetime | None) -> datetime | None:
-    """Return the first date that there is."""
-    return next((when for when in dates if when is not None), None)
+    Understood are ISO 8601 (without a zone it is UTC), RFC 1123 ("Tue, 11 Mar 2025 10:00:00 GMT"), and a text that begins with
+    its day as Google's snippets do ("Jun 24, 2024 ... "). Years in which no web page was published are no dates.
+    """
+    for value in values:
+        words = value.strip() if isinstance(value, str) else ""
+        try:
+            if _ISO_DATE.fullmatch(words):
+                when = datetime.fromisoformat(words)
+            elif _RFC_DATE.fullmatch(words):
+                when = parsedate_to_datetime(words)
+            elif found := _LEADING_DATE.match(words):
+                when = datetime(int(found[3]), _MONTHS.index(found[1]) + 1, int(found[2]))
+            else:
+                continue
+            if 1700 <= when.year <= 2200:
+                return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+        except (ValueError, TypeError, IndexError):
+            continue
+    return None
 
 
 def hit(
@@ -142,33 +135,21 @@ def hit(
     return SearchResult(text(title, 500), where, words, published_date, more, number(score))
 
 
-def hits(found: Iterable[SearchResult | None]) -> list[SearchResult]:
-    """Return those that are results."""
-    return [result for result in found if result is not None]
-
-
 def clip_query(query: str, max_chars: int, max_words: int | None = None) -> str:
-    """Return the query cut at a word to what an engine takes; a single longer word is cut inside."""
-    words = query.split()
-    if len(query) <= max_chars and (max_words is None or len(words) <= max_words):
+    """Return the query cut at a word to the length that an engine takes; a single longer word is cut inside."""
+    if len(query) <= max_chars and (max_words is None or len(query.split()) <= max_words):
         return query
-    clipped = " ".join(words[:max_words])
-    if len(clipped) > max_chars:
-        cut = clipped[: max_chars + 1].rfind(" ")
-        clipped = clipped[:cut] if cut > 0 else clipped[:max_chars]
-    return clipped
+    return textwrap.shorten(" ".join(query.split()[:max_words]), max_chars, placeholder="") or query.split()[0][:max_chars]
 
 
 def date_range(freshness: str | None, today: date | None = None) -> tuple[date, date] | None:
     """Return first and last day of a `SearchRequest.freshness`, None without one or with days that do not exist."""
-    if not freshness:
-        return None
     if freshness in _DAYS:
         end = today or datetime.now(UTC).date()
         return end - timedelta(days=_DAYS[freshness]), end
-    start_text, _, end_text = freshness.partition("to")
+    found = _RANGE.fullmatch(freshness or "")
     try:
-        return date.fromisoformat(start_text), date.fromisoformat(end_text)
+        return (date.fromisoformat(found[1]), date.fromisoformat(found[2])) if found else None
     except ValueError:
         return None
 
@@ -186,3 +167,21 @@ def host_matches(url: str, domains: Iterable[str]) -> bool:
     """Say whether the address is on one of the domains (as `host_of` gives them) or a subdomain of one."""
     host = host_of(url)
     return any(host == domain or host.endswith("." + domain) for domain in domains)
+
+
+_COUNTRIES = """
+ar argentina, at austria, au australia, be belgium, bg bulgaria, br brazil, ca canada, ch switzerland, cl chile, cn china,
+co colombia, cr costa rica, cz czech republic, de germany, dk denmark, dz algeria, ec ecuador, ee estonia, eg egypt, es spain,
+fi finland, fr france, gb united kingdom, gr greece, hr croatia, hu hungary, id indonesia, ie ireland, il israel, in india,
+ir iran, is iceland, it italy, jp japan, ke kenya, kr south korea, lt lithuania, lu luxembourg, lv latvia, ma morocco,
+mx mexico, my malaysia, ng nigeria, nl netherlands, no norway, nz new zealand, pe peru, ph philippines, pk pakistan,
+pl poland, pt portugal, ro romania, rs serbia, ru russia, sa saudi arabia, se sweden, sg singapore, si slovenia, sk slovakia,
+th thailand, tn tunisia, tr turkey, tw taiwan, ua ukraine, us united states, uy uruguay, ve venezuela, vn vietnam,
+za south africa
+"""
+_COUNTRY_NAMES = dict(entry.strip().split(" ", 1) for entry in _COUNTRIES.split(","))
+
+
+def country_name(code: str) -> str:
+    """Return the small-letter English name of a country code, "" for one that is not in the list."""
+    return _COUNTRY_NAMES.get(code.lower(), "")

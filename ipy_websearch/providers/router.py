@@ -1,72 +1,117 @@
 """Sends a search to the engine asked for, or down the chain of engines until one answers.
 
-The chain is: engines whose keys are set (in the registry's order), SearXNG if addressed, Wikipedia, the local index. A
-failing engine hands on to the next and is named in `attempts` and `notices`; one that could not be reached at all is left
-out for five minutes. No hits are an answer: a dead end is not tried again with ever more engines. The one exception is
-Wikipedia, an encyclopaedia only, behind which the local index is tried.
+The chain is: engines whose keys are set (in the registry's order), plug-ins, SearXNG if addressed, Wikipedia, the local index.
+`plan` resolves the engine and looks into the cache once; `run` asks. What holds:
 
-What is billed: a paid search that went out and came back unusable, or not at all (a time-out, a lost connection), counts at the
-price expected, as `lost`; a refusal (4xx, 5xx) and what never left cost nothing. Where another engine stands in, its answer
-carries both.
-
-The cache, and the sharing of equal searches in flight, work per engine: an answer that came from a stand-in is never given
-out as that of the engine that failed, and a search by name is served by what the chain has already paid for.
+- A failing engine hands on to the next engine of the web. The search fails when none of them gives a hit: no stand-in's empty
+  answer hides an engine's failure. No hits from an engine that works are an answer, and no other engine is paid for it.
+- The chain asks the local index only where no engine has a key or an address of the user's, and Wikipedia is out of reach.
+- A failure is remembered for a while (`OUTAGES_S`), and the chain passes the engine over without sending anything. An engine
+  asked for by name is always asked.
+- A paid search that went out and came back unusable, or not at all, counts at the price expected, as `lost`; a refusal (4xx,
+  5xx) and what never left cost nothing. Where another engine stands in, its answer carries both.
+- Cache and sharing of equal searches in flight work per engine, address and options.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from decimal import Decimal
+from typing import Any, Generic, TypeVar
 
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.money.prices import charges_cost
-from ipy_websearch.providers.attempts import all_failed, with_attempts
-from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest
-from ipy_websearch.providers.billed import free, price_of
-from ipy_websearch.providers.chosen import engine_of
-from ipy_websearch.providers.engine import permitted
-from ipy_websearch.providers.flights import Flights
-from ipy_websearch.providers.registry import (
+from ipy_websearch.providers.base import (
     PROVIDERS,
-    availability,
+    Provider,
+    ProviderContext,
+    ProviderInfo,
+    SearchRequest,
     create,
+    permitted,
     plugin_warnings,
     provider_info,
     provider_infos,
 )
-from ipy_websearch.providers.stored import from_json, request_key, to_json
-from ipy_websearch.results import Attempt, SearchResults
+from ipy_websearch.results import Attempt, SearchResult, SearchResults
+from ipy_websearch.text import fold
 from ipy_websearch.usage import Charge, lost
 
-DOWN_S = 300.0
-"""Seconds for which an engine that could not be reached is left out of the chain."""
+OUTAGES_S = {"key": 300.0, "credit": 300.0, "quota": 300.0, "unreachable": 60.0, "server": 30.0}
+"""Seconds for which a failure is remembered, by its reason; a quota until its reset, which asks again once an hour."""
 
-_DOWN = "it could not be reached"
+LONGEST_OUTAGE_S = 3_600.0
+LOCAL = "local"  # not cached: it is quicker than the cache, and its folders may have changed since
 _KIND = "search"
-_LOCAL = "local"  # not cached: it is quicker than the cache, and its folders may have changed since
+_OPERATORS = ("OR", "AND", "NOT")
 _encode = json.JSONEncoder(default=str).encode
+
 NamedTools = Mapping[str, Mapping[str, Any]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """An engine as it is asked: under its own name, or as a named search tool with parameters."""
+class Target:
+    """An engine as it is asked: under its own name, or as a named search tool with options."""
 
     name: str
     info: ProviderInfo
     options: Mapping[str, Any]
+    engine: Provider
+
+    def price(self, count: int) -> tuple[Charge, ...]:
+        """Return what a search for `count` results is expected to be billed."""
+        if (price_for := getattr(self.engine, "price_for", None)) is not None:
+            return tuple(price_for(count))
+        return tuple(getattr(self.engine, "price", (Charge(self.info.name),)))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """A search with its engine resolved; `SearchRouter.run` sends it.
+
+    `expected_charges` are those of the engine asked first, () when its answer is in the cache (`cached`). `named` engines have
+    no stand-in; `passed_over` are engines of the chain that are known to be out of order.
+    """
+
+    request: SearchRequest
+    target: Target | None
+    named: bool
+    fresh: bool
+    cached: SearchResults | None = None
+    passed_over: tuple[Attempt, ...] = ()
+
+    @property
+    def provider(self) -> str:
+        """The name of the engine that is asked first, "" when none can be."""
+        return self.target.name if self.target else ""
+
+    @property
+    def expected_charges(self) -> tuple[Charge, ...]:
+        """What the search is expected to be billed, to be reserved before it is sent."""
+        return () if self.cached is not None or self.target is None else self.target.price(self.request.count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outage:
+    """A failure that is remembered; `state` is what the user can change about it: the keys and the address."""
+
+    attempt: Attempt
+    until: float
+    state: int
 
 
 class SearchRouter:
     """Searches through the engines of a session.
 
     `cache` keeps answers for `cache_ttl_s` seconds (None: nothing is kept). `search_tools` gives the named engines with
-    parameters, `{"my-tavily": {"provider": "tavily", "search_depth": "advanced"}}`. `clock` is monotonic, in seconds.
+    options, `{"my-tavily": {"provider": "tavily", "search_depth": "advanced"}}`. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -83,83 +128,79 @@ class SearchRouter:
         self._ttl_s = cache_ttl_s if callable(cache_ttl_s) else lambda: cache_ttl_s
         self._clock = clock
         self._search_tools = search_tools
-        self._engines: dict[str, Provider] = {}
-        self._made_for: dict[str, _Asked] = {}
-        self._down_until: dict[str, float] = {}
-        self._back_at: dict[str, str] = {}
-        self._flights: Flights[SearchResults] = Flights()
+        self._targets: dict[str, Target] = {}
+        self._outages: dict[str, _Outage] = {}
+        self._flights: SingleFlight[SearchResults] = SingleFlight()
 
-    async def search(
-        self, request: SearchRequest, *, provider: str | None = None, fresh: bool = False, held: bool = False
-    ) -> SearchResults:
-        """Return the results of one search.
+    async def search(self, request: SearchRequest, *, provider: str | None = None, fresh: bool = False) -> SearchResults:
+        """Return the results of one search: `run(plan(…))`, with the errors of both."""
+        return await self.run(self.plan(request, provider, fresh=fresh))
 
-        `provider` names one engine (None or "": the chain). `fresh` asks again even if the cache has an answer. With `held`,
-        the answer may wait a moment before it is written to the cache's file (see `Cache.hold`).
+    def plan(self, request: SearchRequest, provider: str | None = None, *, fresh: bool = False) -> SearchPlan:
+        """Return the search with the engine that is asked first, its price and its cached answer; nothing is sent.
+
+        `provider` names one engine or search tool (None or "": the chain). `fresh` asks again even if the cache has an answer.
 
         Raises:
             MissingKeyError: the engine asked for by name has no key.
-            ConfigError: there is no such engine, or it has no address, or the request is faulty.
-            ProviderError: the engine asked for by name failed, or every engine of the chain did; its `charges` are those
-                that may be billed all the same.
+            ConfigError: there is no such engine, or it has no address, a wrong one, or no such option.
         """
-        if provider:
-            return await self._ask(self._by_name(provider), request, fresh, held)
-        attempts: list[Attempt] = []
-        charges: list[Charge] = []
-        empty: SearchResults | None = None
-        for engine in self._available():
-            if not self._is_up(engine):
-                attempts.append(
-                    Attempt(engine.name, f"{engine.name} is not asked again before {self._back(engine.name)}: {_DOWN}")
-                )
-                continue
+        passed_over: list[Attempt] = []
+        target = self._named(provider) if provider else next(self._usable(passed_over), None)
+        cached = None if target is None or fresh else self._read(target, request)
+        return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over))
+
+    async def run(self, plan: SearchPlan) -> SearchResults:
+        """Return the results of a planned search.
+
+        Raises:
+            ProviderError: the engine asked for by name failed, or an engine of the chain did and no other found anything; its
+                `charges` are those that may be billed all the same. Nothing else was spent.
+        """
+        if plan.cached is not None and not plan.passed_over:
+            return plan.cached
+        if plan.named and plan.target is not None:
+            return await self._share(plan.target, plan.request)
+        attempts, charges = list(plan.passed_over), list[Charge]()
+        for target in self._chain_from(plan.target, attempts):
             try:
-                results = await self._ask(engine, request, fresh, held)
+                results = plan.cached if target is plan.target or plan.fresh else self._read(target, plan.request)
+                if results is None:
+                    results = await self._share(target, plan.request)
             except ProviderError as exc:
-                attempts.append(Attempt(engine.name, str(exc), exc.status))
+                outage = self._outage(target.info)
+                attempts.append(outage.attempt if outage else Attempt(target.name, str(exc), exc.status, exc.reason))
                 charges += exc.charges
                 continue
-            if not results and engine.name == "wikipedia":
-                empty = results
-                continue
-            if results and empty is not None:
-                results = replace(results, notices=(f"{empty.provider} found nothing", *results.notices))
-            return with_attempts(results if results or empty is None else empty, attempts, charges)
-        if empty is None:
-            raise all_failed(attempts, charges)
-        return with_attempts(empty, attempts, charges)
+            if results or not attempts:
+                return _standing_in(results, attempts, charges)
+            attempts.append(Attempt(target.name, f"{target.name} found nothing"))
+            charges += results.charges
+        raise _all_failed(attempts, charges)
 
     def chain(self) -> list[tuple[str, bool, str]]:
         """Return (name, whether it can be used, why) for every engine in the order of the chain."""
         rows = []
         for name, info in provider_infos().items():
-            available, why = availability(info, self._context.keys)
-            if available and self._down_for(name) > 0:
-                why = f"could not be reached; not asked again before {self._back(name)}"
-            rows.append((name, available, why))
+            why = info.hindrance(self._context.keys)
+            outage = None if why else self._outage(info)
+            said = outage.attempt.error if outage else "; ".join(filter(None, (_KEYS_SET[bool(info.keys)], info.note)))
+            rows.append((name, not why, why or said))
         return rows + [(warning, False, "broken plug-in") for warning in plugin_warnings()]
 
     def check(self, provider: str | None) -> None:
         """Check that an engine can be asked, with its options and at its address; nothing is sent. None: the chain's first.
 
         Raises:
-            MissingKeyError: it has no key.
-            ConfigError: there is no such engine, or it has no address, a wrong one, or no such option.
+            MissingKeyError, ConfigError: as for `plan`.
         """
-        engine = self._by_name(provider) if provider else next(filter(self._is_up, self._available()), None)
-        if engine is not None:
-            engine.info.address(self._context.keys)
-            self._engine(engine)
+        target = self._named(provider) if provider else next(self._usable([]), None)
+        if target is not None:
+            target.info.address(self._context.keys)
 
     def first(self) -> str:
-        """Return the name of the engine that a search goes to first, "" when none can be used."""
-        down = ""
-        for engine in self._available():
-            if self._is_up(engine):
-                return engine.name
-            down = down or engine.name
-        return down
+        """Return the name of the engine that a search of the chain goes to first, "" when none can be used."""
+        return next((target.name for target in self._usable([])), "")
 
     def provider(self, name: str) -> Provider:
         """Return the engine of that name, whether or not its key is set.
@@ -167,119 +208,309 @@ class SearchRouter:
         Raises:
             ConfigError: there is no such engine.
         """
-        return self._engine(_Asked(provider_info(name).name, provider_info(name), {}))
+        return self._target(provider_info(name).name, provider_info(name), {}).engine
 
-    def expected_charges(self, provider: str | None = None) -> tuple[Charge, ...]:
-        """Return what a search is expected to be billed, for a ceiling to be checked before it is sent.
+    def expected_charges(self, provider: str | None = None, count: int = 5, *, worst: bool = False) -> tuple[Charge, ...]:
+        """Return what a search is expected to be billed before its query is known; `worst`: by the dearest of those that may
+        stand in.
 
         Raises:
-            ConfigError: there is no such engine, or it cannot be used.
+            MissingKeyError, ConfigError: as for `plan`.
         """
-        engine = self._by_name(provider) if provider else None
-        name = engine.info.name if engine else self.first()
-        if not name:
-            return ()
-        return price_of(self._engine(engine) if engine else self.provider(name))
-
-    def has(self, request: SearchRequest, provider: str | None = None) -> bool:
-        """Say whether the engine that would be asked first has its answer in the cache, where it costs nothing."""
-        engine = self._by_name(provider) if provider else next(self._available(), None)
-        return engine is not None and self._read(self._key(engine, request)) is not None
+        targets = [self._named(provider)] if provider else [*self._usable([])] if worst else [*self._usable([])][:1]
+        return max((target.price(count) for target in targets), key=_worst_cost, default=())
 
     def forget_failures(self) -> None:
-        """Ask engines again that could not be reached, without waiting."""
-        self._down_until.clear()
+        """Ask engines again that have failed, without waiting."""
+        self._outages.clear()
 
-    def _available(self) -> Iterator[_Asked]:
-        """Yield the engines that can be used, one by one: looking for a key that is nowhere takes its time."""
-        for info in provider_infos().values():
-            if availability(info, self._context.keys)[0]:
-                yield _Asked(info.name, info, {})
+    # --- which engine -----------------------------------------------------------------------------------------------
 
-    def _by_name(self, provider: str) -> _Asked:
-        """Return the engine of that name, or the named search tool."""
+    def _named(self, provider: str) -> Target:
+        """Return the engine of that name, or the named search tool; see `plan` for the errors."""
         tool = self._search_tools().get(provider)
-        if tool is None:
-            info = provider_info(provider)
-            engine = _Asked(info.name, info, {})
-        else:
-            info = provider_info(engine_of(provider, tool))
-            engine = _Asked(provider, info, {name: value for name, value in tool.items() if name != "provider"})
-        available, why = availability(engine.info, self._context.keys)
-        if not available:
-            for key in engine.info.keys:
+        info = provider_info(provider if tool is None else _tool_engine(provider, tool))
+        options = {name: value for name, value in (tool or {}).items() if name != "provider"}
+        if why := info.hindrance(self._context.keys):
+            for key in info.keys:
                 self._context.keys.require(key)
-            raise ConfigError(f"{engine.info.label} cannot be used: {why}")
-        return engine
+            raise ConfigError(f"{info.label} cannot be used: {why}")
+        return self._target(info.name if tool is None else provider, info, options)
 
-    async def _ask(self, engine: _Asked, request: SearchRequest, fresh: bool, held: bool) -> SearchResults:
-        """Return one engine's answer: from the cache, from the same search in flight, or by asking."""
-        key = self._key(engine, request)
-        if not fresh and engine.info.name != _LOCAL and (stored := self._read(key)) is not None:
-            return stored
+    def _usable(self, passed_over: list[Attempt], after: str = "") -> Iterator[Target]:
+        """Yield the engines that can be used, those of the chain behind `after`; one that is out of order is added to
+        `passed_over` instead. They are looked up one by one: looking for a key takes its time."""
+        infos = list(provider_infos().values())
+        names = [info.name for info in infos]
+        for info in infos[names.index(after) + 1 if after in names else 0 :]:
+            if info.hindrance(self._context.keys):
+                continue
+            if (outage := self._outage(info)) is not None:
+                passed_over.append(outage.attempt)
+            elif info.name != LOCAL or _index_may_answer(passed_over):
+                yield self._target(info.name, info, {})
+
+    def _chain_from(self, first: Target | None, attempts: list[Attempt]) -> Iterator[Target]:
+        """Yield the engines to ask in turn; `attempts` are those that have failed so far."""
+        if first is not None:
+            yield first
+            yield from self._usable(attempts, after=first.name)
+
+    def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:
+        """Return an engine, made once for the same options."""
+        kept = self._targets.get(name)
+        if kept is None or kept.info != info or kept.options != options:
+            context = replace(self._context, options=options)
+            kept = self._targets[name] = Target(name, info, options, create(info.name, context))
+        return kept
+
+    # --- failures ---------------------------------------------------------------------------------------------------
+
+    def _outage(self, info: ProviderInfo) -> _Outage | None:
+        """Return the failure that an engine is passed over for; a new key or address ends it."""
+        outage = self._outages.get(info.name)
+        if outage is not None and (outage.until <= self._clock() or outage.state != self._state(info)):
+            self._outages.pop(info.name, None)
+            outage = None
+        return outage
+
+    def _state(self, info: ProviderInfo) -> int:
+        return hash((info.address(self._context.keys), *map(self._context.keys.get, info.keys)))
+
+    def _remember(self, target: Target, failure: ProviderError) -> None:
+        """Note an outage, with the time of day until which the engine is passed over: always the same text, said once."""
+        seconds = OUTAGES_S.get(failure.reason, 0.0)
+        if failure.reason == "quota" and failure.retry_after:
+            seconds = min(failure.retry_after, LONGEST_OUTAGE_S)
+        if not seconds or target.info.name == LOCAL:
+            return
+        back = f"{datetime.now() + timedelta(seconds=seconds):%H:%M:%S}"
+        said = f"{failure}; not asked again before {back}"
+        attempt = Attempt(target.info.name, said, failure.status, failure.reason)
+        self._outages[target.info.name] = _Outage(attempt, self._clock() + seconds, self._state(target.info))
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    async def _share(self, target: Target, request: SearchRequest) -> SearchResults:
+        """Return one engine's answer, shared with whoever asks the same meanwhile; one of them pays."""
+        key = self._key(target, request)
         try:
-            results, paid = await self._flights.share(key, lambda: self._send(engine, request, key, held))
+            results, paid = await self._flights.share(key, lambda: self._send(target, request, key))
         except ProviderError as exc:
             if not exc.charges:
                 raise
-            # One error goes to all who waited for it, and one of them bears the cost.
-            own = ProviderError(str(exc), provider=exc.provider, status=exc.status, retry_after=exc.retry_after, lost=True)
+            # One error goes to all who waited for it, and the first to see it bears the cost.
+            own = ProviderError(str(exc), provider=exc.provider, status=exc.status, lost=True, reason=exc.reason)
             own.charges, exc.charges = exc.charges, ()
             raise own from exc.__cause__
-        return results if paid else free(results)
+        return results if paid else _as_cached(results)
 
-    async def _send(self, engine: _Asked, request: SearchRequest, key: str, held: bool) -> SearchResults:
+    async def _send(self, target: Target, request: SearchRequest, key: str) -> SearchResults:
+        own = target.info.name in PROVIDERS
         try:
-            results = await self._engine(engine).search(request)
+            results = await target.engine.search(request)
         except ProviderError as exc:
-            if exc.status is None and engine.info.base_variable:
-                self._down_until[engine.name] = self._clock() + DOWN_S
-                self._back_at[engine.name] = f"{datetime.now() + timedelta(seconds=DOWN_S):%H:%M:%S}"
+            self._remember(target, exc)
             if exc.lost:
-                exc.charges = lost(price_of(self._engine(engine)))
+                exc.charges = lost(target.price(request.count))
             raise
         except Exception as exc:
-            if isinstance(exc, WebSearchError) or engine.info.name in PROVIDERS:
+            if isinstance(exc, WebSearchError) or own:
                 raise
-            raise ProviderError(f"{engine.name} failed: {type(exc).__name__}: {exc}", provider=engine.name) from exc
-        self._down_until.pop(engine.name, None)
-        if engine.info.name not in PROVIDERS:  # an engine of another package may not have kept to the domain lists
+            text = f"{target.name} failed: {type(exc).__name__}: {exc}"
+            raise ProviderError(text, provider=target.name, reason="server") from exc
+        self._outages.pop(target.info.name, None)
+        if not own:  # an engine of another package may not have kept to the domain lists
             results = replace(results, results=tuple(permitted(results, request)))
-        if self._cache is not None and self._ttl_s() > 0 and engine.info.name != _LOCAL:
+        if self._cache is not None and self._ttl_s() > 0 and target.info.name != LOCAL:
             self._cache.put(_KIND, key, to_json(results))
         return replace(results, cost_usd=charges_cost(results.charges))
 
-    def _engine(self, engine: _Asked) -> Provider:
-        """Return an engine, made once for the same options.
+    def _key(self, target: Target, request: SearchRequest) -> str:
+        """Return what the cache keeps an engine's answer under."""
+        return _encode([target.name, target.info.address(self._context.keys), target.options, request_key(request)])
 
-        Raises:
-            ConfigError: its code cannot be loaded, or it has no such option.
-        """
-        if engine.name not in self._engines or self._made_for.get(engine.name, engine) != engine:
-            made = create(engine.info.name, replace(self._context, options=engine.options))
-            if engine.options and (checked := getattr(made, "chosen_options", None)):  # engines of others may not have it
-                checked()
-            self._engines[engine.name], self._made_for[engine.name] = made, engine
-        return self._engines[engine.name]
-
-    def _read(self, key: str) -> SearchResults | None:
-        found = self._cache.get(_KIND, key, self._ttl_s()) if self._cache is not None else None
+    def _read(self, target: Target, request: SearchRequest) -> SearchResults | None:
+        if self._cache is None or target.info.name == LOCAL:
+            return None
+        found = self._cache.get(_KIND, self._key(target, request), self._ttl_s())
         stored = from_json(found[0]) if found is not None else None
         if found is None or stored is None:
             return None
-        return free(replace(stored, extra={**stored.extra, "cache_age_s": found[1]}))
+        return _as_cached(replace(stored, extra={**stored.extra, "cache_age_s": found[1]}))
 
-    def _is_up(self, engine: _Asked) -> bool:
-        return self._down_for(engine.name) <= 0
 
-    def _down_for(self, name: str) -> float:
-        """Return for how many more seconds an engine is left out (0 or less: it is not)."""
-        return self._down_until.get(name, self._clock()) - self._clock()
+_KEYS_SET = {True: "key set", False: "no key needed"}
 
-    def _key(self, engine: _Asked, request: SearchRequest) -> str:
-        """Return what an engine's answer is kept under."""
-        return _encode([engine.name, engine.info.address(self._context.keys), engine.options, request_key(request)])
 
-    def _back(self, name: str) -> str:
-        """Return the time of day until which an engine is left out; the same text each time, so that it is said once."""
-        return self._back_at.get(name, "")
+def provider_to_ask(asked: str | None, configured: str, search_tools: NamedTools) -> tuple[str | None, tuple[str, ...]]:
+    """Return the name of the engine or named search tool to ask (None: the chain), and notices for the reader.
+
+    `asked` was typed for this call and is returned as it is: if it does not exist, asking it is an error. `configured` is the
+    setting: if it does not exist, the first available engine is asked, and a notice says so. With neither, the first of
+    `search_tools` is asked (seed 004, "Search Provider Selection").
+    """
+    if asked or not configured:
+        return asked or next(iter(search_tools), None), ()
+    tool = search_tools.get(configured)
+    try:
+        provider_info(configured if tool is None else _tool_engine(configured, tool))
+    except ConfigError as exc:
+        return None, (f"WebSearch.provider is {configured!r}, but {exc}; the first available engine was asked instead",)
+    return configured, ()
+
+
+def _tool_engine(name: str, tool: Any) -> str:
+    """Return the name of the engine that a named search tool asks.
+
+    Raises:
+        ConfigError: the tool is no table, or names no engine.
+    """
+    engine = tool.get("provider") if isinstance(tool, Mapping) else None
+    if not isinstance(engine, str) or not engine.strip():
+        said = "names no engine" if isinstance(tool, Mapping) else f"is {tool!r}"
+        raise ConfigError(f"search_tools: {name!r} {said}; write it as {{'{name}': {{'provider': 'brave'}}}}")
+    return engine
+
+
+# --- what failed, and what it costs -----------------------------------------------------------------------------------
+
+
+def stood_in(attempt: Attempt, provider: str) -> str:
+    """Return the notice that `provider` was asked instead of an engine that did not answer."""
+    return f"{attempt.error}; {provider} was asked instead"
+
+
+def _index_may_answer(attempts: Sequence[Attempt]) -> bool:
+    """Say whether the local index may answer for those that did not: for Wikipedia alone, where there is no network."""
+    return all(attempt.provider == "wikipedia" and attempt.reason == "unreachable" for attempt in attempts)
+
+
+def _standing_in(results: SearchResults, attempts: Sequence[Attempt], charges: Sequence[Charge]) -> SearchResults:
+    """Return the answer of an engine that stood in for those that failed, with their notices and charges."""
+    if not attempts:
+        return results
+    notices = (stood_in(attempt, results.provider) for attempt in attempts)
+    results = replace(results, attempts=tuple(attempts), notices=(*notices, *results.notices))
+    return also_charged(results, charges)
+
+
+def _all_failed(attempts: Sequence[Attempt], charges: Sequence[Charge]) -> ProviderError:
+    """Return the error for a chain in which nothing was found: the first engine's failure, then what the others said."""
+    said = "; ".join(attempt.error for attempt in attempts) or "no search engine can be used"
+    first = attempts[0] if attempts else Attempt("", "")
+    error = ProviderError(
+        f"the search failed: {said}", provider=first.provider, status=first.status, reason=first.reason or "unreachable"
+    )
+    error.others_may_answer = any(attempt.reason not in ("key", "credit", "quota") for attempt in attempts)
+    error.charges = tuple(charges)
+    return error
+
+
+def _worst_cost(charges: Sequence[Charge]) -> Decimal:
+    """Return the sum, an unknown price as more than any known one: it must not be overlooked."""
+    cost = charges_cost(charges)
+    return Decimal("Infinity") if cost is None else cost
+
+
+def also_charged(results: SearchResults, charges: Sequence[Charge]) -> SearchResults:
+    """Return results with the charges of other searches on top, whose answers were lost or empty."""
+    charges = (*charges, *results.charges)
+    return replace(results, charges=charges, cost_usd=charges_cost(charges))
+
+
+def _as_cached(results: SearchResults) -> SearchResults:
+    """Return results that have been paid for already."""
+    charges = tuple(replace(charge, cached=True) for charge in results.charges)
+    return replace(results, cached=True, cost_usd=Decimal(0), charges=charges)
+
+
+# --- equal searches ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Flight(Generic[T]):
+    task: asyncio.Task[T]
+    waiters: int = 0
+    claimed: bool = False
+
+
+class SingleFlight(Generic[T]):
+    """Shares equal pieces of work within one event loop while they run.
+
+    Cancelling one who waits does not disturb the others; when nobody waits any more, the work itself is cancelled. An error
+    goes to everybody who waits.
+    """
+
+    def __init__(self) -> None:
+        self._flights: dict[tuple[asyncio.AbstractEventLoop, str], _Flight[T]] = {}
+
+    async def share(self, key: str, start: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, bool]:
+        """Return the result of `start` (or of the equal work under way), and True for exactly one of those who waited for
+        it: the one who is charged."""
+        loop = asyncio.get_running_loop()
+        place = (loop, key)
+        flight = self._flights.get(place)
+        if flight is None or flight.task.done():
+            flight = self._flights[place] = _Flight(loop.create_task(start()))
+        flight.waiters += 1
+        try:
+            result = await asyncio.shield(flight.task)
+        finally:
+            flight.waiters -= 1
+            if not flight.waiters and self._flights.get(place) is flight:
+                del self._flights[place]
+                flight.task.cancel()  # nothing happens to one that is done
+        first, flight.claimed = not flight.claimed, True
+        return result, first
+
+
+def request_key(request: SearchRequest) -> tuple[Any, ...]:
+    """Return what makes two requests the same: the folded query and every filter, domains in any order."""
+    query = " ".join(word if word in _OPERATORS else fold(word) for word in request.query.split())
+    place = request.place
+    return (
+        *(query, request.count, request.freshness, request.country.lower(), request.language.lower(), request.safe_search),
+        *(sorted(set(domains)) for domains in (request.allowed_domains, request.blocked_domains)),
+        *(request.goggles, (place.city, place.region, place.timezone)),
+    )
+
+
+def to_json(results: SearchResults) -> dict[str, Any]:
+    """Return the results as JSON for the cache; what belongs to one call alone (attempts, cost, cached) is left out."""
+    # The engine's answer is kept as the text that it came as: to write it anew would take longer than all the rest.
+    body = results.body.decode(errors="replace") if isinstance(results.body, bytes) else None
+    return {
+        "query": results.query,
+        "provider": results.provider,
+        "results": [
+            [r.title, r.url, r.description, r.published_date and r.published_date.isoformat(), r.extra_snippets, r.score]
+            for r in results
+        ],
+        "charges": [[c.provider, c.kind, str(c.units), c.unit, None if c.usd is None else str(c.usd)] for c in results.charges],
+        "notices": results.notices,
+        "extra": dict(results.extra),
+        **({"raw": results.body} if body is None else {"body": body}),
+    }
+
+
+def from_json(value: Any) -> SearchResults | None:
+    """Return results that `to_json` made, None for anything else (an entry of another version)."""
+    try:
+        return SearchResults(
+            results=tuple(
+                SearchResult(title, url, words, date and datetime.fromisoformat(date), tuple(more), score)
+                for title, url, words, date, more, score in value["results"]
+            ),
+            query=value["query"],
+            provider=value["provider"],
+            extra=value["extra"],
+            charges=tuple(
+                Charge(provider, kind, Decimal(units), unit, None if usd is None else Decimal(usd))
+                for provider, kind, units, unit, usd in value["charges"]
+            ),
+            notices=tuple(value["notices"]),
+            body=value["body"].encode() if "body" in value else value["raw"],
+        )
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
+        return None

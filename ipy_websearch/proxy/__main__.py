@@ -118,13 +118,13 @@ def _check(session: Session, options: argparse.Namespace) -> None:
     Raises:
         ConfigError: a setting is wrong, or the engine that it names cannot be asked.
     """
-    from ipy_websearch.providers.chosen import engine_to_ask
+    from ipy_websearch.providers.router import provider_to_ask
 
     settings = session.settings
     if options.platform:
         settings.platform = options.platform
     if not (options.provider or options.search_tool):
-        engine, notes = engine_to_ask(None, settings.provider, settings.search_tools)
+        engine, notes = provider_to_ask(None, settings.provider, settings.search_tools)
         session.router.check(engine)
         for note in notes:
             print(f"ipy_websearch.proxy: {note}", file=sys.stderr)

@@ -32,8 +32,7 @@ from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.names import model_id
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import RunBudget
-from ipy_websearch.providers.chosen import engine_to_ask
-from ipy_websearch.providers.router import SearchRouter
+from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Panels
 from ipy_websearch.session import AskRun, Session, paid_sleep
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -105,7 +104,7 @@ class Asker:
         """Take note of model, keys and engines as they are set now; see the class for the errors."""
         session, settings = self.session, self.session.settings
         self._client, self._model = self._model_to_ask()
-        self._engine = engine_to_ask(self._wishes.provider, settings.provider, settings.search_tools)[0]
+        self._engine = provider_to_ask(self._wishes.provider, settings.provider, settings.search_tools)[0]
         if self._engine:
             session.router.check(self._engine)
         self._searching = bool(self._engine) or self._client.offline or self._has_keyed_engine()

@@ -20,7 +20,7 @@ from typing import Any
 
 from ipy_websearch import background
 from ipy_websearch.enrichment.report import alike
-from ipy_websearch.providers.flights import Flights
+from ipy_websearch.providers.router import SingleFlight
 from ipy_websearch.sql.interrupts import KEPT_S, WATCH, Place
 from ipy_websearch.text import shorten
 
@@ -65,7 +65,7 @@ class Desk:
         self._find = find
         self._concurrency = concurrency
         self._slots = asyncio.Semaphore(concurrency)
-        self._flights: Flights[Outcome] = Flights()
+        self._flights: SingleFlight[Outcome] = SingleFlight()
         self._recent: dict[Row, tuple[Place, Outcome]] = {}
         self._stopped: Place | None = None
         self._lock = threading.Lock()

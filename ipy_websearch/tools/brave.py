@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field
 
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.providers.base import SafeSearch, SearchRequest
-from ipy_websearch.providers.goggle_catalogue import resolve
+from ipy_websearch.providers.goggles import resolve
 from ipy_websearch.results import SearchResults
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.inputs import Bounded, Optional, ToolInput

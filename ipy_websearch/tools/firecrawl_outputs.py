@@ -14,7 +14,7 @@ from typing import Any
 from ipy_websearch.errors import FetchError
 from ipy_websearch.http.address import shown
 from ipy_websearch.providers import parsing
-from ipy_websearch.providers.firecrawl_pages import ScrapedPage, SiteLink, SiteMap
+from ipy_websearch.providers.firecrawl import ScrapedPage, SiteLink, SiteMap
 from ipy_websearch.results import SearchResults
 from ipy_websearch.text import shorten, visible
 from ipy_websearch.tools.base import Passage, ToolOutput

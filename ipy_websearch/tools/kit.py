@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.http.cache import Cache
-from ipy_websearch.money.prices import charges_cost
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.results import SearchResults
@@ -89,7 +87,7 @@ class Kit:
 
         engine = self.router.provider("brave")
         assert isinstance(engine, BraveProvider)
-        return brave_llm_context_tool(engine, self.defaults, self._keeper(engine.info.address(engine.keys)))
+        return brave_llm_context_tool(engine, self.defaults, self._keeper(engine.info.address(engine.context.keys)))
 
     def _firecrawl(self, maker: str) -> Tool:
         from ipy_websearch.providers.firecrawl import FirecrawlProvider
@@ -97,7 +95,7 @@ class Kit:
 
         engine = self.router.provider("firecrawl")
         assert isinstance(engine, FirecrawlProvider)
-        tool: Tool = getattr(firecrawl, maker)(engine, self.defaults, self._keeper(engine.info.address(engine.keys)))
+        tool: Tool = getattr(firecrawl, maker)(engine, self.defaults, self._keeper(engine.info.address(engine.context.keys)))
         return replace(tool, price=tuple(_for_results(charge, self.defaults.count) for charge in tool.price))
 
     def _keeper(self, address: str) -> Keeper:
@@ -107,7 +105,7 @@ class Kit:
 
     def _search(self, provider: str | None) -> Any:
         async def search(request: SearchRequest) -> SearchResults:
-            return await self.router.search(request, provider=provider, fresh=self.fresh, held=True)
+            return await self.router.search(request, provider=provider, fresh=self.fresh)
 
         return search
 
@@ -120,12 +118,7 @@ def search_price(router: SearchRouter, provider: str | None, count: int, *, wors
     Raises:
         ConfigError: there is no such provider, or it cannot be used.
     """
-    charges = router.expected_charges(provider)
-    if worst and not provider:
-        names = [name for name, available, _ in router.chain() if available]
-        prices = [charges, *(getattr(router.provider(name), "price", (Charge(name),)) for name in names)]
-        charges = max(prices, key=_dearest)
-    return tuple(_for_results(charge, count) for charge in charges)
+    return router.expected_charges(provider, count, worst=worst)
 
 
 def _for_results(charge: Charge, count: int) -> Charge:
@@ -133,9 +126,3 @@ def _for_results(charge: Charge, count: int) -> Charge:
     if step is None or charge.kind != "search" or count <= _INCLUDED_RESULTS or charge.usd is not None:
         return charge
     return replace(charge, units=charge.units * (1 + -(-(count - _INCLUDED_RESULTS) // step)))
-
-
-def _dearest(charges: tuple[Charge, ...]) -> Decimal:
-    """Return the sum, an unknown price as more than any known one: it must not be overlooked."""
-    cost = charges_cost(charges)
-    return Decimal("Infinity") if cost is None else cost

@@ -13,8 +13,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from ipy_websearch.errors import ConfigError, ProviderError
-from ipy_websearch.providers.base import SearchRequest, clean_domain
-from ipy_websearch.providers.engine import permitted
+from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
 from ipy_websearch.results import SearchResults
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.inputs import ToolInput

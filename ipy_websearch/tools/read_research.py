@@ -15,9 +15,7 @@ from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
-from ipy_websearch.providers.documents import Document, Documents, Failure
-from ipy_websearch.providers.folder import Folder
-from ipy_websearch.providers.github import PREFIX, GitHubFolder
+from ipy_websearch.providers.research import Document, Failure, documents_at
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.addresses import addresses_in
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
@@ -48,16 +46,6 @@ class ReadResearchInput(BaseModel):
             }
         ),
     ]
-
-
-def documents_at(root: str, http: HttpClient, keys: Keys, *, base: Path | None = None) -> Documents:
-    """Return the documents that `research_root` names: a folder (relative to `base`), or `github:owner/repo/path@ref`.
-
-    Raises:
-        ConfigError: there is no such folder, or the name of the repository is malformed.
-    """
-    root = root.strip()
-    return GitHubFolder(root, http, keys) if root.startswith(PREFIX) else Folder(root, base)
 
 
 def read_research_tool(root: str, http: HttpClient, keys: Keys, *, base: Path | None = None) -> Tool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ipy_websearch.providers.documents import Failure
+from ipy_websearch.providers.research import Failure
 
 MAX_PATH = 200
 _BLANKS = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))

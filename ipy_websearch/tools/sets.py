@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.keys import Keys
-from ipy_websearch.providers.registry import availability, provider_info
+from ipy_websearch.providers.base import provider_info
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.tools.base import Tool
 
@@ -103,8 +103,8 @@ def _hindrance(name: str, keys: Keys, by_name: bool) -> str:
     if by_name:
         for key in info.keys:
             keys.require(key)
-    available, why = availability(info, keys)
-    return "" if available else f"{why} (%websearch key {info.name})"
+    why = info.hindrance(keys)
+    return f"{why} (%websearch key {info.name})" if why else ""
 
 
 def _listed(names: Sequence[str]) -> str:

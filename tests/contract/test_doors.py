@@ -153,12 +153,12 @@ def test_a_recorded_lesson_replays_the_same_answer_at_no_cost(
     assert isinstance(other.error, web.WebSearchError) and "\n" not in str(other.error)
 
 
-def test_a_broken_file_is_set_aside_and_the_work_goes_on(shell: Any, tmp_path: Path) -> None:
+def test_a_broken_file_is_set_aside_and_the_work_goes_on(wikipedia_api: Any, shell: Any, tmp_path: Path) -> None:
     home = tmp_path / "websearch"
     home.mkdir(exist_ok=True)
     for name in ("ledger.sqlite", "cache.sqlite"):
         (home / name).write_bytes(b"this is no database " * 100)
-    assert shell.run("%search --provider local moons of Mars").ok and shell.run("%cost").ok
+    assert shell.run("%search --provider wikipedia moons of Mars").ok and shell.run("%cost").ok
     assert len(list(home.glob("*.broken-*"))) == 2
 
 

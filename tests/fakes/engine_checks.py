@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
-from ipy_websearch.providers.base import Provider, ProviderContext, SearchRequest
-from ipy_websearch.providers.registry import create
+from ipy_websearch.providers.base import Provider, ProviderContext, SearchRequest, create
 from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
 from tests.fakes.shapes import words

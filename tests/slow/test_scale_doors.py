@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 from ipy_websearch.errors import ConfigError
-from tests.test_completion import offered
 
 pytest.importorskip("dask.dataframe")
 pytestmark = pytest.mark.filterwarnings(
@@ -164,14 +163,5 @@ def test_the_magic_hands_a_dask_frame_in_as_a_batch(messages_api: Any, shell: An
     assert [line for line in messages_api.batches.log if line.startswith("POST")] == ["POST "]
 
 
-def test_help_and_completion_know_the_new_options(shell: Any) -> None:
-    """`--cluster` offers the variables that hold a cluster, `--mode` its two words; Dask frames are frames."""
-
-    class Mine:
-        scheduler_address = "tcp://127.0.0.1:9"
-
-    shell.ns.update(frame_of_mine=planets(), cluster_of_mine=Mine(), cluster_size=3)
-    assert offered(shell, "%%enrich frame_of_mine --cluster clu") == ["%%enrich frame_of_mine --cluster cluster_of_mine"]
-    assert offered(shell, "%%enrich frame_of_mine --mode b") == ["%%enrich frame_of_mine --mode batch"]
-    assert "%%enrich frame_of_mine" in offered(shell, "%%enrich fra")
+def test_the_help_knows_the_option_for_a_cluster(shell: Any) -> None:
     assert "--cluster NAME" in shell.run("%enrich --help").stdout

@@ -1,0 +1,243 @@
+"""The calls of one engine alone: Brave's rich results and LLM Context, Firecrawl's pages and maps, Wikipedia's questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, cast
+
+import pytest
+
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.providers.base import Place, SearchRequest, create
+from ipy_websearch.providers.brave import BraveProvider
+from ipy_websearch.providers.firecrawl import FirecrawlProvider
+from ipy_websearch.providers.wikipedia import search_words
+from ipy_websearch.results import SearchResults
+from ipy_websearch.usage import Charge
+from tests.fakes.engine_checks import EVERY_FILTER, context, run, search
+from tests.fakes.scripted import Scripted
+from tests.fakes.server import Received
+from tests.providers.conftest import recorded
+from tests.providers.test_engines import FIRECRAWL
+
+WEB, RICH = "/res/v1/web/search", "/res/v1/web/rich"
+Served = Callable[[str], Scripted]
+
+
+def brave(method: str, *args: Any, **options: Any) -> Any:
+    """Return the result of one of Brave's calls."""
+    made = context()
+    return run(getattr(cast(BraveProvider, create("brave", made)), method)(*args, **options), made)
+
+
+def llm_context(fields: dict[str, Any] | None = None, **options: Any) -> SearchResults:
+    """Return the result of an LLM Context call."""
+    found: SearchResults = brave("llm_context", SearchRequest("a b", **{"count": 20, **(fields or {})}), **options)
+    return found
+
+
+def firecrawl(method: str, *args: Any, **options: Any) -> Any:
+    """Return the result of one of Firecrawl's calls."""
+    made = context()
+    return run(getattr(cast(FirecrawlProvider, create("firecrawl", made)), method)(*args, **options), made)
+
+
+# --- Brave ------------------------------------------------------------------------------------------------------------
+
+
+def test_rich_data_are_fetched_along(served: Served) -> None:
+    """The callback key is followed; the data are in `extra` and beside the raw answer, and cost nothing more."""
+    server = served("brave")
+    rich = {"type": "rich", "results": [{"type": "rich", "subtype": "weather"}]}
+    server.answer({"web": {}, "rich": {"hint": {"callback_key": "86d06a"}}, "query": {"altered": "oslo"}}, path=WEB)
+    server.answer(rich, path=RICH)
+    results = search("brave", "weather in Oslo")
+    assert server.requests[1].params == {"callback_key": "86d06a"}
+    assert results.extra["rich"] == rich and results.raw["rich_results"] == rich
+    assert results.charges == (Charge("brave"),) and results.notices == ("brave searched for 'oslo'",)
+
+
+def test_a_rich_call_that_fails_does_not_fail_the_search(served: Served) -> None:
+    """It is said, and not repeated."""
+    server = served("brave")
+    server.answer({"web": {"results": [{"url": "https://a.example/"}]}, "rich": {"hint": {"callback_key": "old"}}}, path=WEB)
+    server.answer({}, status=500, path=RICH)
+    results = search("brave", "weather in Oslo")
+    assert len(results) == 1 and "rich" not in results.extra and "could not be had" in results.notices[0]
+    assert len(server.requests) == 2
+
+
+def test_long_goggles_are_posted_and_a_place_goes_into_headers(served: Served) -> None:
+    """Hundreds of domains go as a JSON body; header values are ASCII."""
+    server = served("brave")
+    server.answer({}, path=WEB)
+    place = Place("São Paulo", "SP", "America/Sao_Paulo")
+    search("brave", country="br", place=place, blocked_domains=tuple(f"spam{n}.example" for n in range(300)))
+    sent = server.requests[0]
+    assert (sent.method, sent.params, sent.body["goggles"][0].count("\n")) == ("POST", {}, 299)
+    assert (sent.headers["x-loc-city"], sent.headers["x-loc-state"], sent.headers["x-loc-country"]) == ("Sao Paulo", "SP", "BR")
+
+
+def test_an_llm_context_call_takes_every_filter(engine: Callable[[str], Any]) -> None:
+    """What the design fixes is fixed, the rest is the caller's."""
+    fake = engine("brave")
+    for fields in EVERY_FILTER:
+        llm_context(fields, maximum_number_of_tokens=2048, context_threshold_mode="strict")
+    fixed = {"maximum_number_of_urls": "20", "maximum_number_of_tokens_per_url": "4096", "maximum_number_of_tokens": "2048"}
+    assert fixed.items() <= fake.requests[0].params.items()
+
+
+def test_passages_come_whole(served: Served) -> None:
+    """Lines stay, the dates are the ISO ones, places are pages too, and one context call is booked."""
+    server = served("brave")
+    server.answer(recorded("brave/docs_llm_context_standard"))
+    results = llm_context()
+    assert results[0].extra_snippets == ("Another relevant passage from the same page...",)
+    assert results[0].published_date == datetime(2025, 1, 15, tzinfo=UTC)
+    assert results.charges == (Charge("brave", "context"),)
+    server.forget()
+    server.answer(recorded("brave/docs_llm_context_local"))
+    assert [result.url for result in llm_context()] == ["https://business.com", "https://place.com"]
+    server.forget()
+    table = '{"@type": "Table",\n "rows": [1, 2]}'
+    page = {"url": "https://a.example/", "snippets": ["x" * 5_000, f"{table}\x1b[31m", {"text": "object"}, None]}
+    server.answer({"grounding": {"generic": [page]}})
+    assert (len(llm_context()[0].description), llm_context()[0].extra_snippets) == (5_000, (table, "object"))
+
+
+@pytest.mark.parametrize("options", [{"maximum_number_of_tokens": 100}, {"context_threshold_mode": "all"}])
+def test_values_that_brave_does_not_take_are_refused_before_anything_is_sent(served: Served, options: Any) -> None:
+    server = served("brave")
+    with pytest.raises(ConfigError, match="must be"):
+        llm_context(**options)
+    assert server.requests == []
+
+
+# --- Firecrawl --------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_with_pages_reads_them(served: Served) -> None:
+    """Results of every source, and the Markdown of those pages that could be read."""
+    server = served("firecrawl")
+    server.answer(FIRECRAWL)
+    request = SearchRequest("a b", count=3)
+    results, pages = firecrawl("search_pages", request, sources=("web", "news"), tbs="qdr:d", location="Germany")
+    body = server.requests[0].body
+    assert body["scrapeOptions"] == {"formats": ["markdown", "links"], "onlyMainContent": True}
+    assert (body["sources"], body["tbs"], body["location"]) == (["web", "news"], "qdr:d", "Germany")
+    assert len(results) == 2 and [(page.url, page.markdown) for page in pages] == [("https://a.example/", "# A\n\nText")]
+
+
+def test_a_recorded_page_is_read(served: Served) -> None:
+    """Markdown as it is, the address that answered, one credit."""
+    server = served("firecrawl")
+    server.answer(recorded("firecrawl/crewai_scrape_website_0"))
+    page = firecrawl("scrape", "https://firecrawl.dev", location={"country": "DE"})
+    assert (page.title, page.url, page.status) == ("Firecrawl - The Web Data API for AI", "https://www.firecrawl.dev/", 200)
+    assert page.charges == (Charge("firecrawl", "fetch", Decimal(1), "credit"),)
+    assert server.requests[0].body["location"] == {"country": "DE"} and server.requests[0].body["onlyMainContent"] is True
+
+
+def test_a_page_that_refuses_is_billed_and_marked(served: Served) -> None:
+    """Firecrawl answers 200 for a page whose own server answered 403."""
+    metadata = {"statusCode": 403, "creditsUsed": 5, "title": ["One", "Two"], "article:published_time": "2026-01-02T00:00:00Z"}
+    served("firecrawl").answer({"success": True, "data": {"markdown": "Forbidden\x1b[31m", "metadata": metadata}})
+    page = firecrawl("scrape", "https://a.example/x")
+    assert (page.error, page.title, page.markdown) == ("the page's server answered 403", "One", "Forbidden")
+    assert page.published_date == datetime(2026, 1, 2, tzinfo=UTC) and page.charges[0].units == 5
+
+
+def test_a_site_map_is_read(served: Served) -> None:
+    """Objects and plain addresses, each once and in order, no more than asked for, one credit."""
+    server = served("firecrawl")
+    first = {"url": "https://a.example/1", "title": "One", "description": "<b>first</b>"}
+    links = [first, "https://a.example/2", {"url": "https://a.example/1"}, {"url": "javascript:x"}, "https://a.example/3"]
+    server.answer({"success": True, "links": links})
+    found = firecrawl("map", "https://a.example", limit=2, search="docs")
+    assert server.requests[0].body.items() >= {"limit": 2, "includeSubdomains": False, "search": "docs"}.items()
+    assert [(link.url, link.description) for link in found.links] == [
+        ("https://a.example/1", "first"),
+        ("https://a.example/2", ""),
+    ]
+    assert found.charges == (Charge("firecrawl", "map", Decimal(1), "credit"),)
+
+
+# --- Wikipedia --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("Who is the CEO of OpenAI?", "CEO OpenAI"),
+        ("What's the boiling point of water at 3,000 m?", "boiling point water 3 000 m"),
+        ("how many moons does jupiter have", "moons jupiter"),
+        ("Who is in The Who?", "The Who"),
+        ("What is IT?", "IT"),
+        ("What was the US population in 2020?", "US population 2020"),
+        ("US population 2020", "US population 2020"),
+        ("The Who band", "The Who band"),
+        ("IT companies in India", "IT companies in India"),
+        ("us population 2020", "us population 2020"),
+        ("Will Smith movies", "Will Smith movies"),
+        ("Who Framed Roger Rabbit", "Who Framed Roger Rabbit"),
+        ("WHO IS THE CEO OF OPENAI?", "CEO OPENAI"),
+        ("AT&T, C++ and C#", "AT&T C++ and C#"),
+        ('"exact phrase" of mine?', '"exact phrase" of mine?'),
+        ("jaguar -car", "jaguar -car"),
+        ("???", "???"),
+    ],
+)
+def test_a_question_is_searched_by_its_words_of_meaning(question: str, words: str) -> None:
+    """Names that look like filler stay, and so does all of a query that is no question."""
+    assert search_words(question, "en") == words
+    assert search_words("Wer ist der Präsident?", "de") == "Wer ist der Präsident"
+
+
+def test_introductions_come_in_one_more_request(served: Served) -> None:
+    """The language chooses the Wikipedia; another MediaWiki says where its pages are."""
+    server = served("wikipedia")
+    found = {"query": {"search": [{"title": "Größe & Maß", "pageid": 7, "snippet": "<span>words</span>"}]}}
+    server.answer(found)
+    server.answer({"query": {"pages": [{"pageid": 7, "extract": "One.\nTwo.", "fullurl": "https://wiki.example/x"}]}})
+    results = search("wikipedia", "Größe", language="pt-BR")
+    assert results[0].extra_snippets == ("One.", "Two.") and results[0].url == "https://wiki.example/x"
+    assert server.requests[1].params["pageids"] == "7"
+    server.forget()
+    server.answer(found)
+    server.answer(b"", status=404)
+    results = search("wikipedia", "Größe")
+    assert len(results) == 1 and "introductions could not be had" in results.notices[0]
+
+
+def test_articles_with_some_of_the_words_are_better_than_none(served: Served) -> None:
+    """Which is said."""
+    server = served("wikipedia")
+
+    def answer(received: Received) -> Any:
+        hits = [{"title": "Keyboard", "pageid": 1}] if "OR" in received.params.get("srsearch", "") else []
+        return {"query": {"search": hits}}
+
+    server.answer(answer)
+    results = search("wikipedia", "Which laptop has the best keyboard?")
+    assert [request.params.get("srsearch") for request in server.requests][:2] == [
+        "laptop best keyboard",
+        "laptop OR best OR keyboard",
+    ]
+    assert len(results) == 1 and "these have some of them" in results.notices[0]
+
+
+def test_at_most_three_requests_are_under_way_at_once(served: Served) -> None:
+    """Wikipedia's etiquette, kept over all searches."""
+    server = served("wikipedia")
+    server.answer({"query": {"search": [{"title": "A", "pageid": 1}]}}, delay_s=0.03)
+    made = context()
+
+    async def many() -> None:
+        engine = create("wikipedia", made)
+        await asyncio.gather(*(engine.search(SearchRequest(f"query {n}")) for n in range(8)))
+
+    run(many(), made)
+    assert server.most_active == 3 and len(server.requests) == 16

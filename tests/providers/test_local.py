@@ -1,0 +1,283 @@
+"""The local index: what it finds, how it reads folders, and that it can always be made again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipy_websearch.errors import ConfigError, ProviderError
+from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.providers.local import LocalIndex, LocalProvider
+from ipy_websearch.results import SearchResults
+from tests.fakes.engine_checks import context
+
+
+def ask(folder: Path, query: str, **options: Any) -> SearchResults:
+    """Return the engine's answer to one query."""
+    return asyncio.run(LocalProvider(context(folder)).search(SearchRequest(query, **options)))
+
+
+def titles(index: LocalIndex, query: str, **options: Any) -> list[str]:
+    """Return the titles that a query finds."""
+    return [document.title for document, _ in index.search(SearchRequest(query, **options))]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an index of the embedded corpus."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> LocalIndex:
+    """An empty index: a corpus folder without articles."""
+    (tmp_path / "no-corpus").mkdir()
+    return LocalIndex(tmp_path / "home" / "index.sqlite", corpus=tmp_path / "no-corpus")
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """A folder with a file of each kind that is read."""
+    folder = tmp_path / "My Notes"
+    folder.mkdir()
+    (folder / "plan.md").write_text("---\ntitle: The plan\ndate: 2024-05-06\n---\n\nWe shall brew zweigelt wine.\n")
+    (folder / "README").write_text("quince, medlar and sorb apples")
+    (folder / "page.html").write_text("<title>A page</title><script>secretword</script><h2>Lichens</h2><p>Xanthoria grows.</p>")
+    (folder / "tool.py").write_text("# comment\n\ndef neapheight(x):\n    return x")
+    cells = [
+        {"cell_type": "markdown", "source": ["# Tide tables\n", "Spring tides in Brest."]},
+        {"cell_type": "code", "source": "# not a title\nx = 3", "outputs": [{"text": "outputword"}]},
+    ]
+    (folder / "tides.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [
+        ("How many moons does Mars have?", "Mars"),
+        ("what is the capital of France", "France"),
+        ("Who created Python?", "Python"),
+        ("atomic number of iron", "Iron"),
+        ("who discovered phosphorus", "Phosphorus"),
+        ("C++", "C++"),
+        ("R language", "R"),
+        ("Brasilia", "Brazil"),
+        ("phosph", "Phosphorus"),
+        ("melting point of mercury", "Mercury (element)"),
+        ('title:"iron" NEAR(atomic* number)', "Iron"),
+    ],
+)
+def test_a_question_finds_its_subject_first(home: Path, query: str, title: str) -> None:
+    """Function words, plurals, accents and signs do not hide the right article, and operators are only words."""
+    assert ask(home, query)[0].title == title
+
+
+def test_an_answer_is_free_and_holds_the_passage_that_fits(home: Path) -> None:
+    """The description is cut at a word, further paragraphs come in full; scores fall from hit to hit."""
+    results = ask(home, "who discovered phosphorus")
+    hit = results[0]
+    assert "Brand" in hit.description and len(hit.description) <= 300 and hit.url == "corpus://elements/phosphorus"
+    assert 1 <= len(hit.extra_snippets) <= 4 and hit.published_date is not None and hit.published_date.tzinfo is UTC
+    assert (results.provider, results.cost_usd, results.charges[0].usd) == ("local", Decimal(0), Decimal(0))
+    assert ask(home, "mercury", goggles=("$discard",)).notices == ("local cannot apply goggles; ignored",)
+    scores = [hit.score for hit in ask(home, "moons", count=7)]
+    assert len(scores) == 7 and scores == sorted(scores, key=lambda score: -(score or 0))
+
+
+def test_a_question_about_something_else_finds_nothing(home: Path) -> None:
+    """A document that shares one word of many with the question is not an answer to it."""
+    for query in ("Which laptop under $500 has the best keyboard in 2026?", "Current stock price AAPL", "zxqv blorp"):
+        assert len(ask(home, query)) == 0
+
+
+def test_domain_filters_match_the_part_after_corpus(home: Path) -> None:
+    assert {r.url.split("/")[2] for r in ask(home, "mercury", allowed_domains=("planets",))} == {"planets"}
+    assert "planets" not in {r.url.split("/")[2] for r in ask(home, "mercury", blocked_domains=("planets",))}
+
+
+@settings(max_examples=60)
+@given(query=st.text(min_size=2) | st.lists(st.sampled_from("\"*^:(){}+-#'\0 NEAR AND OR NOT c++ a"), min_size=2).map("".join))
+def test_no_text_is_a_syntax_error(home: Path, query: str) -> None:
+    """Whatever a query holds, it is searched for and never obeyed."""
+    if len(query.strip()) > 1:
+        assert len(LocalIndex(home / "index.sqlite").search(SearchRequest(query, count=3))) <= 3
+
+
+def test_a_whole_document_can_be_read(home: Path) -> None:
+    """With its heading and date; an unknown address gives None."""
+    index = LocalIndex(home / "index.sqlite")
+    found = index.document("corpus://planets/mars#moons")
+    assert found is not None and found[0] == "Mars" and found[1].startswith("# Mars\n\n") and "Phobos" in found[1]
+    assert index.document("corpus://planets/vulcan") is None
+
+
+def test_a_changed_corpus_is_read_again_and_freshness_is_a_filter(tmp_path: Path) -> None:
+    """What was taken out is gone, what is new is found, nothing is doubled; what has no date is never fresh."""
+    corpus, path = tmp_path / "corpus", tmp_path / "index.sqlite"
+    corpus.mkdir()
+    (corpus / "a.md").write_text(
+        "# One\nid: corpus://t/one\ndate: 2026-01-01\n\nalpha common\n\n# Two\nid: corpus://t/two\n\nbeta"
+    )
+    first = LocalIndex(path, corpus=corpus)
+    assert titles(first, "alpha") == ["One"] and titles(first, "beta") == ["Two"]
+    first.close()
+    day = datetime.now(UTC) - timedelta(days=3)
+    (corpus / "a.md").write_text(
+        f"# One\nid: corpus://t/one\ndate: {day:%Y-%m-%d}\n\ngamma\n\n# Old\nid: corpus://t/old\n\ngamma"
+    )
+    second = LocalIndex(path, corpus=corpus)
+    assert titles(second, "alpha") == titles(second, "beta") == [] and second.corpus_size() == 2
+    assert titles(second, "gamma", freshness="pw") == ["One"] and titles(second, "gamma", freshness="pd") == []
+
+
+def test_a_folder_of_every_kind_of_file_is_found(index: LocalIndex, notes: Path) -> None:
+    """Scripts and outputs are not read; code keeps its lines; the folder's name serves as a domain."""
+    report = index.add_folder(notes)
+    assert (report.added, report.updated, report.removed, report.skipped) == (5, 0, 0, [])
+    words = {"zweigelt": "The plan", "medlar": "README", "xanthoria": "A page", "brest": "Tide tables", "neapheight": "tool.py"}
+    assert {word: titles(index, word) for word in words} == {word: [title] for word, title in words.items()}
+    assert not any(titles(index, word) for word in ("secretword", "outputword"))
+    assert titles(index, "quince", allowed_domains=("my-notes",)) and not titles(index, "quince", blocked_domains=("my-notes",))
+    found = index.document((notes / "tool.py").as_uri())
+    assert found is not None and "def neapheight(x):\n    return x" in found[1]
+    (plan, _), *_ = index.search(SearchRequest("zweigelt"))
+    assert (plan.url, plan.date) == ((notes / "plan.md").as_uri(), "2024-05-06")
+
+
+def test_code_in_a_passage_keeps_its_line_breaks(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("# Use\n\nCall\nit:\n\n```python\nfor x in zweigelt:\n    go(x)\n```\n")
+    LocalIndex(tmp_path / "index.sqlite").add_folder(tmp_path / "notes")
+    hit = ask(tmp_path, "zweigelt")[0]
+    assert hit.description == "for x in zweigelt:\n    go(x)" and "Use: Call it:" in hit.extra_snippets
+
+
+def test_adding_a_folder_again_takes_in_what_changed(index: LocalIndex, notes: Path) -> None:
+    """Only new and changed files are read, vanished ones leave; a run without changes does nothing."""
+    index.add_folder(notes)
+    assert index.add_folder(notes) == index.add_folder(notes) and index.add_folder(notes).added == 0
+    (notes / "README").write_text("nothing but rhubarb")
+    (notes / "new.md").write_text("# New\n\nloquat")
+    (notes / "page.html").unlink()
+    report = index.add_folder(notes)
+    assert (report.added, report.updated, report.removed) == (1, 1, 1) and index.folders() == [(notes, 5)]
+    assert titles(index, "medlar") == titles(index, "xanthoria") == [] and titles(index, "rhubarb") and titles(index, "loquat")
+    with pytest.raises(ConfigError, match="My Notes"):
+        index.remove_folder(notes.parent)
+    assert index.remove_folder(notes) == 5 and index.folders() == [] and titles(index, "rhubarb") == []
+    with pytest.raises(ConfigError, match="nowhere"):
+        index.add_folder(notes / "nowhere")
+
+
+def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_path: Path) -> None:
+    """Big, binary, broken, empty and foreign files and links out of the folder are skipped, hidden ones in silence."""
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    for part in (folder, outside, folder / ".git", folder / "node_modules"):
+        part.mkdir()
+        (part / "inside.md").write_text("verboten")
+    (folder / "inside.md").unlink()
+    (folder / "big.txt").write_text("x " * 1_000_001)
+    (folder / "binary.txt").write_bytes(b"a\0b")
+    (folder / "broken.ipynb").write_text('{"cells": 3}')
+    (folder / "empty.md").write_text(" \n")
+    (folder / "image.png").write_bytes(b"\x89PNG")
+    (folder / "out.md").symlink_to(outside / "inside.md")
+    (folder / "linked").symlink_to(outside, target_is_directory=True)
+    (folder / "loop.md").symlink_to(folder / "loop.md")
+    (folder / "latin.txt").write_bytes("caf\u00e9 crème".encode("latin-1"))
+    (folder / "cjk.txt").write_text("東京は日本の首都です。", encoding="utf-8")
+    reasons = {path.name: reason for path, reason in index.add_folder(folder).skipped}
+    assert set(reasons) == {"big.txt", "binary.txt", "broken.ipynb", "empty.md", "image.png", "out.md", "loop.md"}
+    assert "2,000,000" in reasons["big.txt"] and "link" in reasons["out.md"] and "binary" in reasons["binary.txt"]
+    assert titles(index, "café creme") == ["latin"] and titles(index, "日本の首都") == ["cjk"] and not titles(index, "verboten")
+
+
+def test_folders_inside_each_other_share_their_documents(index: LocalIndex, notes: Path) -> None:
+    """A folder around one that was added takes it over; one inside is brought up to date there."""
+    (notes / "inner").mkdir()
+    (notes / "inner" / "a.txt").write_text("sassafras")
+    index.add_folder(notes / "inner")
+    index.add_folder(notes)
+    (notes / "inner" / "b.txt").write_text("sassafras too")
+    assert index.add_folder(notes / "inner").added == 1 and index.folders() == [(notes, 7)]
+    assert len(titles(index, "sassafras", allowed_domains=("my-notes",))) == 2
+
+
+def overwritten(path: Path) -> None:
+    """Overwrite all pages of a database but the first."""
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xa5" * (len(data) - 4096))
+
+
+def another_version(path: Path) -> None:
+    """Give a database another version's number."""
+    other = sqlite3.connect(path)
+    other.execute("PRAGMA user_version = 999")
+    other.close()
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"no database " * 500), overwritten, another_version])
+def test_a_damaged_index_is_made_again_with_its_folders(index: LocalIndex, notes: Path, tmp_path: Path, damage: Any) -> None:
+    """Which is said in a line; nothing has to be added again."""
+    index.add_folder(notes)
+    index.close()
+    damage(tmp_path / "home" / "index.sqlite")
+    again = LocalIndex(tmp_path / "home" / "index.sqlite", corpus=tmp_path / "no-corpus")
+    titles(again, "zweigelt")
+    assert titles(again, "zweigelt") == ["The plan"] and any("read again" in warning for warning in again.warnings)
+
+
+def test_where_nothing_can_be_written_the_index_is_in_memory(tmp_path: Path) -> None:
+    """A home that is no folder costs a notice, said once, not the search."""
+    (tmp_path / "nofolder").write_text("a file where a folder should be")
+    provider = LocalProvider(context(tmp_path / "nofolder"))
+    first, second = (asyncio.run(provider.search(SearchRequest("moons of Mars"))) for _ in range(2))
+    assert first[0].title == "Mars" and "memory" in first.notices[0] and second.notices == ()
+
+
+def test_sqlite_without_full_text_search_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names FTS5; it is the engine's error, so that the chain can go on."""
+
+    class Plain(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            if "fts5" in sql:
+                raise sqlite3.OperationalError("no such module: fts5")
+            return super().execute(sql, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, **kwargs, factory=Plain))
+    with pytest.raises(ProviderError, match="FTS5") as caught:
+        ask(tmp_path, "moons of Mars")
+    assert caught.value.provider == "local"
+
+
+def test_several_kernels_may_build_the_index_at_once(tmp_path: Path) -> None:
+    """Processes that start together in one fresh home all find the same."""
+    code = (
+        "import sys; from pathlib import Path; from ipy_websearch.providers.base import SearchRequest as R\n"
+        "from ipy_websearch.providers.local import LocalIndex\n"
+        "index = LocalIndex(Path(sys.argv[1]) / 'index.sqlite'); index.add_folder(Path(sys.argv[1]) / 'notes')\n"
+        "print(index.search(R('moons of Mars'))[0][0].title, len(index.search(R('sassafras', count=9))), index.warnings)"
+    )
+    (tmp_path / "notes").mkdir()
+    for n in range(3):
+        (tmp_path / "notes" / f"{n}.txt").write_text("sassafras")
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    root = str(Path(__file__).parent.parent.parent)
+    kernels = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}, text=True) for _ in range(3)
+    ]
+    assert [kernel.communicate(timeout=60)[0].strip() for kernel in kernels] == ["Mars 3 []"] * 3

@@ -1,0 +1,426 @@
+"""The chain of engines: which is asked, which may stand in, what is remembered, kept and shared, and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, RateLimitedError
+from ipy_websearch.http.cache import Cache
+from ipy_websearch.providers import base
+from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.providers.router import SearchRouter, from_json, provider_to_ask, to_json
+from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.usage import Charge
+from tests.fakes.engine_checks import context, run
+from tests.fakes.scripted import Scripted
+
+ARTICLE = {"query": {"search": [{"title": "Article", "pageid": 1, "snippet": "words"}]}}
+NOTHING: dict[str, Any] = {"query": {"search": []}}
+QUOTA = {"error": {"code": "RATE_LIMITED", "meta": {"quota_limit": 2000, "quota_current": 2000}}}
+
+
+@pytest.fixture
+def wikipedia(served: Callable[[str], Scripted]) -> Scripted:
+    """Wikipedia's stand-in, which knows one article."""
+    server = served("wikipedia")
+    server.answer(ARTICLE)
+    return server
+
+
+@pytest.fixture
+def brave(served: Callable[[str], Scripted], wikipedia: Scripted) -> Scripted:
+    """Brave's stand-in, with a key; Wikipedia is behind it."""
+    return served("brave")
+
+
+def page(title: str = "T") -> dict[str, Any]:
+    """Return a web answer of Brave's with one result."""
+    return {
+        "web": {
+            "results": [{"title": title, "url": "https://a.example/", "description": "D", "page_age": "2026-01-02T03:04:05"}]
+        }
+    }
+
+
+class Use:
+    """A router with its context and a clock in the test's hand; connections are closed after each piece of work."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.now = 100.0
+        self.cache: Cache = Cache(folder / "cache.sqlite")
+        self.context = context(folder)
+        self.router = SearchRouter(
+            self.context, **{"cache": self.cache, "cache_ttl_s": 900, "clock": lambda: self.now} | settings
+        )
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return run(work, self.context)
+
+    def search(
+        self, query: str = "duckdb release", provider: str | None = None, fresh: bool = False, **fields: Any
+    ) -> SearchResults:
+        found: SearchResults = self.run(self.router.search(SearchRequest(query, **fields), provider=provider, fresh=fresh))
+        return found
+
+
+# --- the chain --------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_with_a_key_comes_before_the_free_ones(brave: Scripted, wikipedia: Scripted, tmp_path: Path) -> None:
+    brave.answer(page())
+    results = Use(tmp_path).search()
+    assert (results.provider, results.cost_usd, results.cached, results.attempts) == ("brave", Decimal("0.005"), False, ())
+    assert wikipedia.requests == []
+
+
+def test_without_any_key_wikipedia_answers_and_nothing_found_is_an_answer(wikipedia: Scripted, tmp_path: Path) -> None:
+    results = Use(tmp_path).search()
+    assert (results.provider, results.cost_usd, results[0].title) == ("wikipedia", 0, "Article")
+    wikipedia.forget()
+    wikipedia.answer(NOTHING)
+    empty = Use(tmp_path).search("planets of the solar system")
+    assert (empty.provider, len(empty), empty.attempts) == ("wikipedia", 0, ())
+
+
+def test_without_a_key_and_a_network_the_local_index_answers(tmp_path: Path, offline: list[str]) -> None:
+    """The notice says that Wikipedia was tried, and why it did not answer; where the index has nothing, the search failed."""
+    use = Use(tmp_path)
+    results = use.search("planets of the solar system")
+    assert results.provider == "local" and results.cost_usd == 0
+    assert "could not be reached" in results.notices[0] and "local was asked instead" in results.notices[0]
+    with pytest.raises(ProviderError, match="wikipedia could not be reached"):
+        use.search("Which laptop under $500 has the best keyboard?")
+
+
+@pytest.mark.parametrize("status", [429, 401, 403, 422])
+def test_a_failing_engine_hands_on_to_the_next_engine_of_the_web(brave: Scripted, tmp_path: Path, status: int) -> None:
+    """The results say which engine failed, and how."""
+    brave.answer({"error": {"detail": "no more"}}, status=status)
+    results = Use(tmp_path).search()
+    assert results.provider == "wikipedia" and len(brave.requests) == 1
+    assert [(attempt.provider, attempt.status) for attempt in results.attempts] == [("brave", status)]
+    assert results.notices[0].startswith(f"brave answered {status}") and results.notices[0].endswith(
+        "wikipedia was asked instead"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "wiki", "reason", "permanent"),
+    [(401, NOTHING, "key", False), (401, None, "key", False), (503, NOTHING, "server", False)],
+)
+def test_the_index_never_stands_in_for_a_keyed_engine(
+    brave: Scripted, wikipedia: Scripted, tmp_path: Path, status: int, wiki: Any, reason: str, permanent: bool
+) -> None:
+    """Where no other engine of the web has a hit, the search is an error with the engine's reason."""
+    brave.answer({}, status=status)
+    wikipedia.forget()
+    wikipedia.answer(*([wiki] if wiki else [b""]), status=200 if wiki else 503)
+    with pytest.raises(ProviderError, match=f"the search failed: brave answered {status}.*; wikipedia") as caught:
+        Use(tmp_path).search("planets of the solar system")
+    assert (caught.value.provider, caught.value.reason, caught.value.permanent) == ("brave", reason, permanent)
+
+
+def test_no_results_are_no_reason_to_pay_another_engine(brave: Scripted, wikipedia: Scripted, tmp_path: Path) -> None:
+    brave.answer({"web": {"results": []}})
+    results = Use(tmp_path).search()
+    assert (results.provider, len(results), wikipedia.requests) == ("brave", 0, [])
+
+
+@pytest.mark.parametrize(
+    ("script", "tries", "seconds"),
+    [
+        ({"body": {"error": {"code": "SUBSCRIPTION_TOKEN_INVALID"}}, "status": 422}, 1, 300),
+        ({"body": QUOTA, "status": 429, "headers": {"X-RateLimit-Reset": "1, 900"}}, 1, 900),
+        ({"body": {}, "status": 503}, 3, 30),
+    ],
+)
+def test_a_failure_is_remembered_and_not_asked_for_again(
+    brave: Scripted, tmp_path: Path, script: dict[str, Any], tries: int, seconds: int
+) -> None:
+    """The chain passes the engine over with the same words each time, and asks it again when the time is over."""
+    brave.answer(**script)
+    brave.answer(page()) if tries == 1 else [brave.answer(**script), brave.answer(**script), brave.answer(page())]
+    use = Use(tmp_path)
+    first, second, third = use.search("first one"), use.search("second one"), use.search("third one")
+    assert len(brave.requests) == tries and {r.provider for r in (first, second, third)} == {"wikipedia"}
+    assert first.notices == second.notices == third.notices and first.attempts == second.attempts
+    assert "; not asked again before" in first.notices[0] and first.attempts[0].status == script["status"]
+    assert "not asked again before" in {name: why for name, _, why in use.router.chain()}["brave"]
+    assert use.router.first() == "wikipedia" and use.router.plan(SearchRequest("fourth one")).provider == "wikipedia"
+    use.now += seconds + 1
+    assert use.search("fourth one").provider == "brave"
+
+
+def test_a_new_key_ends_an_outage_and_an_engine_by_name_is_always_asked(
+    brave: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brave.answer({}, status=401)
+    brave.answer(page())
+    use = Use(tmp_path)
+    assert use.search().provider == "wikipedia"
+    assert use.search("by name", provider="brave").provider == "brave"
+    brave.forget()
+    brave.answer({}, status=401)
+    brave.answer(page())
+    assert use.search("another query").provider == "wikipedia"
+    monkeypatch.setenv("BRAVE_API_KEY", "another-fake-key-0000")
+    assert use.search("one more query").provider == "brave"
+
+
+def test_a_short_429_is_forgotten_at_once(brave: Scripted, tmp_path: Path) -> None:
+    """And the stand-in's answer is not served as the engine's."""
+    brave.answer({}, status=429)
+    brave.answer(page())
+    use = Use(tmp_path)
+    assert [use.search().provider, use.search().provider, use.search().cached] == ["wikipedia", "brave", True]
+
+
+# --- by name ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_asked_by_name_has_no_stand_in(brave: Scripted, wikipedia: Scripted, tmp_path: Path) -> None:
+    brave.answer({}, status=429, headers={"X-RateLimit-Reset": "1, 5"})
+    with pytest.raises(RateLimitedError) as caught:
+        Use(tmp_path).search(provider="Brave")
+    assert caught.value.retry_after == 1 and wikipedia.requests == []
+
+
+def test_an_engine_that_cannot_be_asked_is_a_setting_to_correct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use = Use(tmp_path)
+    with pytest.raises(MissingKeyError, match="BRAVE_API_KEY is not set: run `%websearch key brave`"):
+        use.search(provider="brave")
+    with pytest.raises(ConfigError, match="SEARXNG_BASE_URL is not set"):
+        use.router.check("searxng")
+    with pytest.raises(ConfigError, match=r"no search engine 'wikipdia'; did you mean 'wikipedia'\?; there are: brave"):
+        use.search(provider="wikipdia")
+    monkeypatch.setenv("WIKIPEDIA_BASE_URL", "en.wikipedia.org")
+    with pytest.raises(ConfigError, match="WIKIPEDIA_BASE_URL is 'en.wikipedia.org'"):
+        use.router.check(None)
+
+
+def test_a_named_tool_is_an_engine_with_options(brave: Scripted, tmp_path: Path) -> None:
+    """Its answers are kept apart from the plain engine's."""
+    tools: Mapping[str, Any] = {"metric": {"provider": "brave", "units": "metric"}, "odd": {"provider": "nobody"}, "none": 5}
+    brave.answer(page())
+    use = Use(tmp_path, search_tools=lambda: tools)
+    use.search(provider="metric")
+    assert brave.requests[0].params["units"] == "metric"
+    assert not use.search(provider="brave").cached and use.search(provider="metric").cached
+    for name, words in (("odd", "nobody"), ("none", "search_tools: 'none' is 5; write it as")):
+        with pytest.raises(ConfigError, match=words):
+            use.search(provider=name)
+
+
+def test_a_typed_name_goes_before_the_setting_and_the_setting_before_the_first_tool() -> None:
+    """A setting that names nothing leaves the chain, with a notice; a typed one is an error where it is asked."""
+    tools = {"my-tavily": {"provider": "tavily"}}
+    assert provider_to_ask("exa", "brave", tools) == ("exa", ())
+    assert provider_to_ask(None, "brave", tools) == ("brave", ())
+    assert provider_to_ask("", "", tools) == ("my-tavily", ()) and provider_to_ask(None, "", {}) == (None, ())
+    asked, notices = provider_to_ask(None, "my-tavly", {"my-tavly": {"provider": "tavly"}})
+    assert asked is None and notices[0].startswith("WebSearch.provider is 'my-tavly', but there is no search engine 'tavly'")
+
+
+def test_named_tools_reach_the_magic(engine: Callable[[str], Any], shell: Any) -> None:
+    """`--provider` takes the name, and without one the first tool is asked; the dearer depth is booked."""
+    tavily = engine("tavily")
+    assert shell.run("%config WebSearch.search_tools = {'mine': {'provider': 'tavily', 'depth': 'advanced'}}").ok
+    for line in ("%search --provider mine window functions", "%search window frames"):
+        ran = shell.run(line)
+        assert ran.ok and ran.value.search.provider == "tavily" and float(ran.value.search.cost_usd) == 0.016
+    assert [request.body["search_depth"] for request in tavily.requests] == ["advanced"] * 2
+
+
+# --- plans, costs, cache ----------------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_what_a_search_will_cost(brave: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing, once the answer is in the cache; the worst is that of the dearest engine that may stand in."""
+    monkeypatch.setenv("EXA_API_KEY", "fake-exa-key-0000")
+    brave.answer(page())
+    use, request = Use(tmp_path), SearchRequest("duckdb release", count=20)
+    plan = use.router.plan(request)
+    assert (plan.provider, plan.expected_charges, plan.cached) == ("brave", (Charge("brave"),), None)
+    assert use.router.expected_charges(count=20, worst=True) == (Charge("exa", units=Decimal(3)),)
+    use.run(use.router.run(plan))
+    again = use.router.plan(request)
+    assert again.expected_charges == () and again.cached is not None and again.cached.cached
+    assert use.router.plan(request, fresh=True).expected_charges == (Charge("brave"),)
+
+
+def test_an_answer_that_was_lost_is_charged_with_the_stand_ins(brave: Scripted, tmp_path: Path) -> None:
+    """It went out and may be billed."""
+    brave.answer(b"<html>", headers={"content-type": "text/html"})
+    results = Use(tmp_path).search()
+    assert results.provider == "wikipedia" and results.cost_usd == Decimal("0.005")
+    assert results.charges[0] == Charge("brave", lost=True)
+
+
+def test_the_same_search_is_paid_for_once(brave: Scripted, tmp_path: Path) -> None:
+    """Within the cache's time it comes back whole, marked, with its age, for nothing, for the chain and by name."""
+    brave.answer(page() | {"query": {"altered": "other"}})
+    first = Use(tmp_path).search("DuckDB  Release")
+    again = Use(tmp_path).search("duckdb release", provider="brave")
+    assert len(brave.requests) == 1 and again.cached and again.cost_usd == 0
+    assert again.charges == (Charge("brave", cached=True),) and 0 <= again.extra["cache_age_s"] < 60
+    assert again.results == first.results and again.notices == first.notices and again.raw == first.raw
+    assert again[0].published_date == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_another_filter_address_or_freshness_is_another_search(
+    brave: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brave.answer(page())
+    use = Use(tmp_path)
+    domains = ("a.example", "b.example")
+    different: list[dict[str, Any]] = [
+        *({}, {"count": 6}, {"freshness": "pd"}, {"country": "de"}, {"language": "de"}, {"safe_search": "off"}),
+        *({"allowed_domains": domains}, {"blocked_domains": domains}, {"goggles": ("$discard",)}),
+    ]
+    assert not any(use.search(**fields).cached for fields in different)
+    assert all(use.search(**fields).cached for fields in different)
+    assert use.search(allowed_domains=domains[::-1]).cached and not use.search(fresh=True).cached
+    assert not use.search("duckdb OR release").cached and not use.search("duckdb or release").cached
+    monkeypatch.setenv("BRAVE_BASE_URL", brave.url + "/proxy")
+    assert not use.search().cached
+    bare = Use(tmp_path / "bare", cache_ttl_s=lambda: 0)
+    assert not bare.search().cached and not bare.search().cached
+
+
+texts = st.text(max_size=10)
+moments = st.none() | st.datetimes(min_value=datetime(1700, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC))
+found = st.builds(
+    SearchResult, texts, texts, texts, moments, st.lists(texts, max_size=3).map(tuple), st.none() | st.floats(0, 1)
+)
+charges = st.builds(Charge, texts, st.sampled_from(["search", "fetch"]), st.decimals(0, 9, places=3), texts)
+
+
+@given(
+    results=st.builds(SearchResults, st.lists(found, max_size=3).map(tuple), texts, texts, charges=st.lists(charges).map(tuple))
+)
+def test_results_come_out_of_the_cache_as_they_went_in(results: SearchResults) -> None:
+    """Dates, tuples and money survive; what another version has written is not trusted."""
+    cache = Cache(None)
+    cache.put("search", "k", to_json(results))
+    stored = cache.get("search", "k", 900)
+    cache.close()
+    assert stored is not None and from_json(stored[0]) == results
+    assert from_json({"results": [["only", "three", "fields"]]}) is None
+
+
+# --- in flight ----------------------------------------------------------------------------------------------------------
+
+
+def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Scripted, tmp_path: Path) -> None:
+    """Also when the one who asked first leaves."""
+    brave.answer(page(), delay_s=0.1)
+    use = Use(tmp_path)
+
+    async def four() -> list[SearchResults]:
+        first = asyncio.create_task(use.router.search(SearchRequest("a b")))
+        others = [asyncio.create_task(use.router.search(SearchRequest(query))) for query in ("A b", "a  b", "a B")]
+        while not brave.requests:
+            await asyncio.sleep(0.01)
+        first.cancel()
+        return await asyncio.gather(*others)
+
+    results = use.run(four())
+    assert len(brave.requests) == 1 and [r.cached for r in results].count(False) == 1
+    assert sum(r.cost_usd for r in results) == Decimal("0.005")
+
+
+def test_when_all_have_left_the_search_is_stopped(brave: Scripted, tmp_path: Path) -> None:
+    """Nothing goes on behind the back of an interrupt, and the next search begins anew."""
+    brave.answer(page(), delay_s=30)
+    brave.answer(page("new"))
+    use = Use(tmp_path)
+
+    async def leave() -> SearchResults:
+        tasks = [asyncio.create_task(use.router.search(SearchRequest("a b"))) for _ in range(2)]
+        while not brave.requests:
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return await use.router.search(SearchRequest("a b"))
+
+    assert use.run(leave())[0].title == "new"
+
+
+def test_a_failure_is_shared_too(brave: Scripted, wikipedia: Scripted, tmp_path: Path) -> None:
+    """One failing request sends everybody on, to one request of the next engine."""
+    brave.answer({}, status=403, delay_s=0.05)
+    use = Use(tmp_path)
+
+    async def three() -> list[SearchResults]:
+        return await asyncio.gather(*(use.router.search(SearchRequest("a b")) for _ in range(3)))
+
+    assert {r.provider for r in use.run(three())} == {"wikipedia"} and len(brave.requests) == 1
+    assert len([r for r in wikipedia.requests if r.params.get("list") == "search"]) == 1
+
+
+# --- engines of other packages ------------------------------------------------------------------------------------------
+
+PLUGIN = """
+from decimal import Decimal
+from ipy_websearch.providers.base import ProviderInfo
+from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.usage import Charge
+
+class Engine:
+    name = "mine"
+    def __init__(self, context): pass
+    async def search(self, request):
+        if "broken" in request.query:
+            raise KeyError("oops")
+        hits = tuple(SearchResult(u, f"https://{u}/") for u in ("a.example", "b.example"))
+        return SearchResults(hits, request.query, "mine", charges=(Charge("mine", usd=Decimal("0.25")),))
+
+MINE = ProviderInfo("mine", "My engine", "their_engine:Engine")
+LOST = ProviderInfo("lost", "Lost engine", "no_such_module:Engine", keys=("LOST_API_KEY",))
+TAKEN = ProviderInfo("brave", "Not Brave", "their_engine:Engine")
+NONSENSE = "x"
+"""
+POINTS = "\n".join(
+    ["[ipy_websearch.providers]", *(f"{n} = their_engine:{n}" for n in ("MINE", "LOST", "TAKEN", "NONSENSE", "GONE"))]
+)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package with an engine, as pip would install it."""
+    info = tmp_path / "site" / "their_engine-1.0.dist-info"
+    info.mkdir(parents=True)
+    (tmp_path / "site" / "their_engine.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    base.plugins.cache_clear()
+    yield
+    base.plugins.cache_clear()
+    sys.modules.pop("their_engine", None)
+
+
+def test_another_package_can_bring_an_engine(plugin: None, wikipedia: Scripted, tmp_path: Path, monkeypatch: Any) -> None:
+    """It is asked before the free ones, held to the domain lists, and may report its price; broken ones stop nothing."""
+    use = Use(tmp_path)
+    results = use.search(blocked_domains=("b.example",))
+    assert (results.provider, results.cost_usd, [r.url for r in results]) == ("mine", Decimal("0.25"), ["https://a.example/"])
+    assert use.search("a broken query").provider == "wikipedia"
+    with pytest.raises(ProviderError, match="mine failed: KeyError"):
+        use.search("a broken query", provider="MINE")
+    warnings = [name for name, available, why in use.router.chain() if why == "broken plug-in" and not available]
+    assert len(warnings) == 3 and any("'brave', which is taken" in warning for warning in warnings)
+    monkeypatch.setenv("LOST_API_KEY", "fake-lost-key-0000")
+    with pytest.raises(ConfigError, match="'lost' cannot be loaded from no_such_module"):
+        use.search(provider="lost")
