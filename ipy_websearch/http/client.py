@@ -16,18 +16,16 @@ Importing this module imports no HTTP library: that happens at the first request
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from json import dumps
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
+from ipy_websearch.background import close_with
 from ipy_websearch.errors import ProviderError, RateLimitedError
 from ipy_websearch.http.response import Explain, HttpResponse, JsonObject, Reason, explain_any
 from ipy_websearch.keys import SHORTEST_SECRET
@@ -47,7 +45,7 @@ _USER_INFO = re.compile(r"//[^/@\s]+@")
 _SECRET_HEADERS = ("authorization", "x-subscription-token", "x-api-key", "api-key")
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 _ENVIRONMENT = (*_PROXIES, "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
-_sending: ContextVar[bool] = ContextVar("sending", default=False)
+_KEY_PARAMETER = re.compile(r"(?<=[?&]key=)[^&]*")
 
 
 @dataclass(slots=True)
@@ -63,10 +61,6 @@ class _Call:
     max_bytes: int
     head: HttpResponse | None = None
     lost: bool = False
-
-    @property
-    def host(self) -> str:
-        return _place(self.url)
 
 
 class HttpClient:
@@ -117,11 +111,13 @@ class HttpClient:
             ConfigError: the environment names a proxy or certificates that cannot be used.
         """
         sent = {"User-Agent": self.user_agent, "Accept": "application/json", "Accept-Encoding": "gzip", **(headers or {})}
+        body = None
         if json is not None:
             sent["Content-Type"] = "application/json"
+            body = dumps(json, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         # Shorter than the deadline: a request that passes that one has been sent, and may be billed.
         connect_s = min(connect_timeout_s, timeout_s * 0.8)
-        call = _Call(provider, method, _with_query(url, params), sent, _json_bytes(json), connect_s, max_bytes)
+        call = _Call(provider, method, _with_query(url, params), sent, body, connect_s, max_bytes)
         response: HttpResponse | None = None
         tries = 0
         try:
@@ -135,7 +131,7 @@ class HttpClient:
             if response is None and call.head is not None and call.head.status >= 300:
                 response = call.head  # a refusal counts although the rest of it never came
             if response is None:
-                text = f"{provider} did not answer within {timeout_s:g} s ({call.host})"
+                text = f"{provider} did not answer within {timeout_s:g} s ({_place(call.url)})"
                 raise self.error(provider, text, lost=True) from None
         if 200 <= response.status < 300:
             return response
@@ -161,9 +157,8 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close all connections; the client may be used again afterwards."""
-        client, loop = self._client, (self._made_under or (None,))[0]
-        self._client, self._made_under = None, ()
-        if client is not None and loop is asyncio.get_running_loop():
+        client, self._client = self._client, None
+        if client is not None and self._made_under[0] is asyncio.get_running_loop():
             await client.aclose()
 
     def error(
@@ -210,27 +205,18 @@ class HttpClient:
 
     async def _exchange(self, call: _Call) -> HttpResponse:
         """Send the request and read its answer. The body of a refusal is cut at `max_bytes`, or left out when it is broken."""
-        import httpx
+        from ipy_websearch.http.wire import is_failure, plain_request, read_body
 
-        from ipy_websearch.http.wire import is_failure, read_body
-
-        # Not the client's own way to build requests: that would send cookies back.
-        timeout = {"connect": call.connect_timeout_s, "pool": call.connect_timeout_s}
-        request = httpx.Request(call.method, call.url, headers=call.headers, content=call.body, extensions={"timeout": timeout})
-        client = self._open()
-        sending = _sending.set(True)
-        try:
-            response = await client.send(request, stream=True, follow_redirects=False)
-        finally:
-            _sending.reset(sending)
+        request = plain_request(call.method, call.url, call.headers, call.body, call.connect_timeout_s)
+        response = await self._open().send(request, stream=True, follow_redirects=False)
         headers = {**response.headers, "location": response.extensions["location"]}
         call.head = HttpResponse(response.status_code, headers, b"", call_address(call.url))
+        body, is_cut = b"", False
         try:
             body, is_cut = await read_body(response, call.max_bytes)
         except Exception as exc:
             if call.head.status < 300 or not is_failure(exc):
                 raise
-            body, is_cut = b"", False
         finally:
             await response.aclose()
         if is_cut and call.head.status < 300:
@@ -247,14 +233,13 @@ class HttpClient:
         Raises:
             ConfigError: the environment names a proxy or certificates that cannot be used.
         """
-        loop = asyncio.get_running_loop()
-        made_under = (loop, *map(os.environ.get, _ENVIRONMENT))
+        made_under = (asyncio.get_running_loop(), *map(os.environ.get, _ENVIRONMENT))
         if self._client is None or made_under != self._made_under:
             from ipy_websearch.http.wire import engine_client
 
-            logging.getLogger("httpx").addFilter(_without_query)
+            logging.getLogger("httpx").addFilter(_without_key)
             self._client, self._made_under = engine_client(self._transport), made_under
-            weakref.finalize(self, _close, self._client, loop)
+            close_with(self, self._client.aclose)  # aiohttp prints about what nobody closes
         return self._client
 
     # --- what is said ----------------------------------------------------------------------------------------------------
@@ -269,7 +254,9 @@ class HttpClient:
             return self.error(call.provider, text, status=call.head.status, lost=call.lost)
         proxy = next((name for name in _PROXIES if os.environ.get(name)), "")
         through = f" (the proxy in {proxy} may be at fault)" if proxy and not call.lost else ""
-        return self.error(call.provider, f"{call.provider} could not be reached at {call.host}: {why}{through}", lost=call.lost)
+        return self.error(
+            call.provider, f"{call.provider} could not be reached at {_place(call.url)}: {why}{through}", lost=call.lost
+        )
 
     def _refusal(self, call: _Call, response: HttpResponse, explain: Explain | None, tries: int) -> ProviderError:
         reason = (explain(response) if explain else None) or explain_any(response)
@@ -288,43 +275,20 @@ def call_address(url: str) -> str:
     return _USER_INFO.sub("//", url.split("?", 1)[0].split("#", 1)[0])
 
 
-def _close(client: httpx.AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
-    """Close what nobody has closed, since aiohttp would print about it."""
-    closing = client.aclose()
-    if loop.is_running():
-        asyncio.run_coroutine_threadsafe(closing, loop)
-    else:  # nothing is left to wait for
-        with suppress(StopIteration, RuntimeError):
-            closing.send(None)
-        closing.close()
-
-
 def _with_query(url: str, params: Params | None) -> str:
     pairs = params.items() if isinstance(params, Mapping) else params or ()
-    query = urlencode([(name, _written(value)) for name, value in pairs if value is not None], errors="replace")
+    said = [(name, str(value).lower() if isinstance(value, bool) else value) for name, value in pairs if value is not None]
+    query = urlencode(said, errors="replace")
     return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
-
-
-def _written(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _json_bytes(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _place(url: str) -> str:
     """Return host and port of an address, "" when there is none in it."""
-    try:
-        return urlsplit(url).netloc.rpartition("@")[2]
-    except ValueError:
-        return ""
+    return url.partition("//")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
 
 
-def _without_query(record: logging.LogRecord) -> bool:
-    """Take the query out of httpx's log of our requests: one engine takes its key there."""
-    if _sending.get() and isinstance(record.args, tuple):
-        record.args = tuple(call_address(str(arg)) if type(arg).__name__ == "URL" else arg for arg in record.args)
+def _without_key(record: logging.LogRecord) -> bool:
+    """Take the key out of an address in httpx's log: Google has it in the query."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(_KEY_PARAMETER.sub("***", str(arg)) if type(arg).__name__ == "URL" else arg for arg in record.args)
     return True

@@ -10,10 +10,9 @@ travels along: a server learns the URL, a User-Agent and what we can read. Proxi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -25,7 +24,7 @@ from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.http.address import TO_OPEN, SafeUrl, check_url, shown
 from ipy_websearch.http.guard import guarded_transport
 from ipy_websearch.http.response import retry_after
-from ipy_websearch.http.wire import failure_words, keep_location, read_body
+from ipy_websearch.http.wire import failure_words, keep_location, plain_request, read_body
 from ipy_websearch.text import plain, shorten
 
 Admission = Callable[[SafeUrl], Awaitable[None]]
@@ -88,14 +87,19 @@ async def download(
     try:
         async with asyncio.timeout(timeout_s), httpx.AsyncClient(**options) as client:
             for _ in range(max_redirects + 1):
-                with _named_redirect(url, location):
-                    target = check_url(location, allow=allow) if location else target
-                    if admit is not None:
-                        await admit(target)
-                    answer = await _hop(client, url, target, headers, max_bytes, cut)
+                target = check_url(location, allow=allow) if location else target
+                if admit is not None:
+                    await admit(target)
+                answer = await _hop(client, url, target, headers, max_bytes, cut)
                 if isinstance(answer, Download):
                     return answer
                 location = answer
+    except BlockedAddressError as exc:
+        if not location:
+            raise
+        reason = str(exc).partition(TO_OPEN)[0]  # no advice to open what that page chose
+        refusal = f"the page redirects to an address that may not be fetched: {shown(url)} ({reason})"
+        raise BlockedAddressError(refusal) from None
     except TimeoutError as exc:
         raise FetchError(f"Connection timeout: no complete answer within {timeout_s:g} s from {shown(url)}") from exc
     raise FetchError(f"more than {max_redirects} redirects from {shown(url)}", status=HTTPStatus.FOUND)
@@ -119,15 +123,11 @@ async def _hop(
     client: httpx.AsyncClient, asked: str, target: SafeUrl, headers: Mapping[str, str], max_bytes: int, cut: bool
 ) -> Download | str:
     """Return the download, or the address of a redirect that is still to be judged."""
-    # Not the client's own way to build requests: that would send cookies back.
-    extensions = {"timeout": httpx.Timeout(None).as_dict()}
     try:
-        request = httpx.Request("GET", target.url, headers=headers, extensions=extensions)
-        response = await client.send(request, stream=True, follow_redirects=False)
+        response = await client.send(plain_request("GET", target.url, headers, None, None), stream=True, follow_redirects=False)
         try:
-            if response.status_code in _REDIRECTS:
+            if not 200 <= response.status_code < 300:
                 return _location(target, response)
-            _judge_status(target, response)
             content_type, charset = _media_type(response.headers.get("content-type", ""))
             if _UNREADABLE.match(content_type):
                 raise FetchError(f"the page is {content_type}, which has no text to read: {shown(target.url)}")
@@ -146,42 +146,19 @@ async def _hop(
     return Download(asked, target.url, response.status_code, content_type, charset, body, shown_headers)
 
 
-@contextlib.contextmanager
-def _named_redirect(url: str, location: str) -> Iterator[None]:
-    """Name the page that redirects to a refused address, and give no advice to open what that page chose."""
-    try:
-        yield
-    except BlockedAddressError as exc:
-        if not location:
-            raise
-        reason = str(exc).partition(TO_OPEN)[0]
-        raise BlockedAddressError(
-            f"the page redirects to an address that may not be fetched: {shown(url)} ({reason})"
-        ) from None
-
-
 def _location(target: SafeUrl, response: httpx.Response) -> str:
+    """Return where a redirect leads to; any other status is an error, told in the standard's words, not in the server's."""
+    status = f"{response.status_code} {httpx.codes.get_reason_phrase(response.status_code)}".strip()
+    if response.status_code not in _REDIRECTS:
+        seconds = retry_after(response.headers)
+        status += f" (retry after {seconds:.0f} s)" if seconds is not None else ""
+        raise FetchError(f"the page answered {status}: {shown(target.url)}", status=response.status_code)
     location = str(response.extensions["location"]).strip()
     if not location:
-        raise FetchError(
-            f"the page answered {_status(response)} without saying where to: {shown(target.url)}", status=response.status_code
-        )
-    if re.search(r"[\x00-\x1f\x7f]", location):  # urljoin would drop some of these, and judge another address
-        return location
-    return urljoin(target.url, location)
-
-
-def _judge_status(target: SafeUrl, response: httpx.Response) -> None:
-    if 200 <= response.status_code < 300:
-        return
-    seconds = retry_after(response.headers)
-    wait = f" (retry after {seconds:.0f} s)" if seconds is not None else ""
-    raise FetchError(f"the page answered {_status(response)}{wait}: {shown(target.url)}", status=response.status_code)
-
-
-def _status(response: httpx.Response) -> str:
-    """Return the status in the standard's words, not in those that the server chose."""
-    return f"{response.status_code} {httpx.codes.get_reason_phrase(response.status_code)}".strip()
+        where = f"without saying where to: {shown(target.url)}"
+        raise FetchError(f"the page answered {status} {where}", status=response.status_code)
+    # urljoin would drop some control characters, and another address would be judged.
+    return location if re.search(r"[\x00-\x1f\x7f]", location) else urljoin(target.url, location)
 
 
 def _media_type(header: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from ipy_websearch.errors import BlockedAddressError, ConfigError
+from ipy_websearch.errors import BlockedAddressError
 from ipy_websearch.http.address import ALLOW_VARIABLE, TO_OPEN, host_key, ip_rule
 from ipy_websearch.http.wire import bad_proxy, tls_context
 
@@ -81,7 +81,7 @@ def guarded_transport(allow: frozenset[str], proxy: str | None = None) -> httpx.
         try:
             return httpx.AsyncHTTPTransport(verify=context, trust_env=False, proxy=proxy)
         except (ValueError, ImportError, httpx.InvalidURL):
-            raise ConfigError(bad_proxy("fetch_proxy", proxy)) from None
+            raise bad_proxy("fetch_proxy", proxy) from None
     transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
     # httpx has no parameter for the network backend (0.28); httpcore's pool has.
     transport._pool = httpcore.AsyncConnectionPool(ssl_context=context, network_backend=GuardedBackend(allow))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -55,16 +55,10 @@ class HttpResponse:
         """
         try:
             value = json.loads(self.body)
+            if _is_deeper(value, MAX_DEPTH):
+                raise RecursionError
         except RecursionError:
             raise ValueError("nested too deeply") from None
-        level = [value]
-        for _ in range(MAX_DEPTH):
-            if not level:
-                break
-            parents = [node.values() if isinstance(node, dict) else node for node in level if isinstance(node, dict | list)]
-            level = [child for children in parents for child in children]
-        if level:
-            raise ValueError("nested too deeply")
         if _SURROGATE.search(self.body):  # text that cannot be encoded would fail wherever it is shown or stored
             value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
         return value
@@ -100,32 +94,33 @@ def explain_any(response: HttpResponse) -> Reason:
 def service_message(response: HttpResponse) -> str:
     """Return what the service itself says about its error, one line of plain text, "" when it says nothing."""
     try:
-        return plain(_message(response.json(), depth=0))
+        return plain(_message(response.json()))
     except ValueError:
-        text = response.text
-    if text.lstrip()[:1] == "<":
-        found = _TITLE.search(text[:20_000])
+        text = response.text[:20_000]
+    if text.lstrip().startswith("<"):
+        found = _TITLE.search(text)
         return plain(found[1]) if found else ""
     return plain(text[:2_000])
 
 
-def _message(node: Any, depth: int) -> str:
+def _message(node: Any) -> str:
     """Return the first text in an error object, looking where services put it; lists give their first item."""
-    if isinstance(node, str):
-        return node
-    if depth > 4 or not node:
-        return ""
-    if isinstance(node, list):
-        return _message(node[0], depth + 1)
-    if isinstance(node, dict):
+    match node:
+        case str():
+            return node
+        case [first, *_]:
+            return _message(first)
         # An "error" object goes first: beside it, "message" and "code" tend to repeat the HTTP status.
-        nested = node.get("error")
-        if isinstance(nested, dict | list) and (text := _message(nested, depth + 1)):
+        case {"error": dict() | list() as inner} if text := _message(inner):
             return text
-        for key in _MESSAGE_KEYS:
-            if text := _message(node.get(key), depth + 1):
-                return text
+        case dict():
+            return next(filter(None, (_message(node.get(key)) for key in _MESSAGE_KEYS)), "")
     return ""
+
+
+def _is_deeper(node: Any, levels: int) -> bool:
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return levels < 0 or any(_is_deeper(child, levels - 1) for child in inner)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -138,8 +133,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if seconds := _SECONDS.match(value):
             return float(seconds[1]) * scale
     try:
-        then = parsedate_to_datetime(value)
-        then = then if then.tzinfo else then.replace(tzinfo=UTC)
-        return max(0.0, (then - datetime.now(UTC)).total_seconds())
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):
         return None

@@ -11,8 +11,7 @@ instead, at most `AT_ONCE` pages of a host are read at the same time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -67,12 +66,9 @@ class RobotsFiles:
         if not _rules(text).can_fetch(target.url, self._token):
             raise FetchError(f"{shown(target.url)} is not read in bulk: {origin}/robots.txt forbids it")
 
-    @asynccontextmanager
-    async def turn(self, host: str) -> AsyncIterator[None]:
-        """Wait until fewer than `AT_ONCE` pages of the host are being read."""
-        turn = self._turns.setdefault(host, asyncio.Semaphore(AT_ONCE))
-        async with turn:
-            yield
+    def turn(self, host: str) -> asyncio.Semaphore:
+        """Return what to hold while a page of the host is read: at most `AT_ONCE` readers have it."""
+        return self._turns.setdefault(host, asyncio.Semaphore(AT_ONCE))
 
     async def _file(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
         """Return the text of a host's file, and why nothing of the host may be read ("" when the file could be had)."""

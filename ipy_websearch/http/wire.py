@@ -10,8 +10,8 @@ import os
 import re
 import socket
 import ssl
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import httpx
 
@@ -47,9 +47,17 @@ async def read_body(response: httpx.Response, max_bytes: int) -> tuple[bytes, bo
     return bytes(body), False
 
 
-def bad_proxy(name: str, value: str) -> str:
-    """Return the message for a setting that holds no usable proxy, without the password in it."""
-    return f"{name} is {value.rpartition('@')[2]!r}, which cannot be used as a proxy; write http://host:port"
+def plain_request(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, connect_s: float | None
+) -> httpx.Request:
+    """Return a request; unlike those that a client of httpx builds, it sends no cookies back."""
+    timeout = {"connect": connect_s, "pool": connect_s}  # aiohttp counts the resolver's time to the pool
+    return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": timeout})
+
+
+def bad_proxy(name: str, value: str) -> ConfigError:
+    """Return the error for a setting that holds no usable proxy, without the password in it."""
+    return ConfigError(f"{name} is {value.rpartition('@')[2]!r}, which cannot be used as a proxy; write http://host:port")
 
 
 def tls_context() -> ssl.SSLContext:
@@ -76,9 +84,8 @@ def engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClie
     Raises:
         ConfigError: the environment names a proxy or certificates that cannot be used.
     """
-    hooks: list[Any] = [keep_location]
     if transport is not None:
-        return httpx.AsyncClient(transport=transport, event_hooks={"response": hooks})
+        return httpx.AsyncClient(transport=transport, event_hooks={"response": [keep_location]})
     from httpx_aiohttp import AiohttpTransport
 
     direct = AiohttpTransport(verify=tls_context(), limits=httpx.Limits(max_connections=0, keepalive_expiry=KEPT_S))
@@ -93,11 +100,10 @@ def engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClie
         return httpx.AsyncClient(
             mounts=dict.fromkeys(patterns, direct),
             verify=tls_context(),
-            event_hooks={"response": [*hooks, forget_cookies]},
+            event_hooks={"response": [keep_location, forget_cookies]},
         )
     except (ValueError, ImportError, httpx.InvalidURL):
-        named = next(((name, value) for name in PROXIES if (value := os.environ.get(name))), ("the proxy", ""))
-        raise ConfigError(bad_proxy(*named)) from None
+        raise bad_proxy(*next((name, os.environ[name]) for name in PROXIES if os.environ.get(name))) from None
 
 
 def is_failure(exc: Exception) -> bool:

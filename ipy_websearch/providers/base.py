@@ -9,6 +9,7 @@ imported when the engine is first asked.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,6 +33,9 @@ ENTRY_POINT_GROUP = "ipy_websearch.providers"
 
 _DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9-]{1,63}")
 _FRESHNESS = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
+
+WIKIPEDIA_AT_ONCE = 3
+"""Requests that Wikipedia takes at once from one asker (its rate-limit announcement of 2026-03)."""
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
@@ -139,12 +143,16 @@ def clean_domain(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProviderContext:
-    """What the session lends to an engine: the HTTP client, the keys, the folder for its data, and a named tool's options."""
+    """What the session lends to an engine: the HTTP client, the keys, the folder for its data, and a named tool's options.
+
+    `wikipedia_turns` is held for each request to Wikipedia; a worker of a cluster makes one at a time.
+    """
 
     http: HttpClient
     keys: Keys
     data_dir: Path
     options: Mapping[str, Any] = field(default_factory=dict)
+    wikipedia_turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(WIKIPEDIA_AT_ONCE))
 
 
 @runtime_checkable

@@ -17,8 +17,6 @@ from typing import Any
 from urllib.parse import quote
 
 from ipy_websearch.errors import ProviderError
-from ipy_websearch.http.loops import PerLoop
-from ipy_websearch.http.places import Places
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, SearchRequest
 from ipy_websearch.results import SearchResult, SearchResults
@@ -42,13 +40,6 @@ _FILLER = re.compile(
 )
 _OPERATOR = re.compile(r'"|\b(?:OR|AND|NOT)\b|\b[a-z]+:\S|(?:^|\s)-\w')
 _PUNCTUATION = re.compile(r"[^\w\s'’&+#./-]|[./-](?=\s|$)|(?<=\s)['’](?=\s)")
-
-_places: PerLoop[Places] = PerLoop(lambda: Places(AT_ONCE))
-
-
-def places() -> Places:
-    """Return the semaphore of the running loop; a process that shares the limit with others gives it another size."""
-    return _places.get()
 
 
 class WikipediaProvider(Engine):
@@ -104,7 +95,7 @@ class WikipediaProvider(Engine):
 
     async def _get(self, params: Mapping[str, Any], language: str) -> dict[str, Any]:
         params = {"action": "query", "format": "json", "formatversion": 2, **params}
-        async with places():
+        async with self.context.wikipedia_turns:
             raw = await self.ask("GET", "/w/api.php", params=params, language=language, connect_timeout_s=CONNECT_TIMEOUT_S)
         if "error" in raw:  # MediaWiki reports its errors with status 200
             error = parsing.mapping(raw["error"])

@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from ipy_websearch.enrichment.clusters.allotment import Allotment
 from ipy_websearch.enrichment.outcome import Cell, Status
-from ipy_websearch.providers.wikipedia import AT_ONCE
 
 _NOTHING = Decimal(0)
 
@@ -50,7 +48,6 @@ class Word:
 
     `spent` and `held` are dollars since it began, `need` how many more it could use, `least` the fewest that would help.
     `floor_s` is the `retry-after` that it was given, `sent` its requests so far, `scale` what rows cost by what was expected.
-    `places` are the requests to Wikipedia that it may have under way, `sought` how many it could.
     """
 
     task: str
@@ -64,15 +61,11 @@ class Word:
     floor_s: float = 0.0
     sent: int = 0
     scale: Decimal = Decimal(1)
-    places: int = 0
-    sought: int = 0
 
 
 @dataclass(slots=True)
 class Order:
     """What a task is told: further rows, how many requests at once, what it may have spent in all (None: no limit).
-
-    `places` are the requests to Wikipedia that it may have under way.
 
     `kept` are the ids of results that are on the kernel's disk now. `dry`: no money is left, nor can any come back. `over`:
     there is nothing more for it to do. `stop`: cut off what is under way. `more`: there are rows that nobody has yet.
@@ -88,7 +81,6 @@ class Order:
     over: bool = False
     stop: bool = False
     more: bool = False
-    places: int = 0
 
 
 @dataclass(slots=True)
@@ -133,7 +125,6 @@ class Desk:
         self._floor_at = 0.0
         self._finished: dict[str, tuple[str, Finished]] = {}
         self._stop = False
-        self._wikipedia = Allotment(AT_ONCE)
 
     def add(self, rows: Sequence[Row]) -> None:
         """Put rows into the queue."""
@@ -147,7 +138,6 @@ class Desk:
         self._lost += max(task.lease - task.spent, _NOTHING)
         self._sent_before += task.sent
         self._tasks[name] = _Task(run)
-        self._wikipedia.lost(name)
 
     def exchange(self, word: Word) -> Order:
         """Take what a task has to say, and tell it what to do."""
@@ -165,16 +155,11 @@ class Desk:
         lease, dry = self._lease(task, word)
         kept, task.kept = task.kept, []
         order = Order(rows, self._permits(word.task), lease, self._floor(word), self._scale, kept, dry, task.over, self._stop)
-        order.more, order.places = bool(self._queue), self._places(task, word)
+        order.more = bool(self._queue)
         return order
 
-    def collect(self, kept: Sequence[str], stop: bool, drop: bool, ended: Sequence[str] = ()) -> Collection:
-        """Take note of what is on the kernel's disk by now, and return what is not; `drop` ends the queue, `stop` the run.
-
-        `ended` are tasks that have returned.
-        """
-        for name in ended:
-            self._wikipedia.ended(name)
+    def collect(self, kept: Sequence[str], stop: bool, drop: bool) -> Collection:
+        """Take note of what is on the kernel's disk by now, and return what is not; `drop` ends the queue, `stop` the run."""
         for id in kept:
             if (entry := self._finished.pop(id, None)) is not None:
                 self._tasks[entry[0]].kept.append(id)
@@ -213,14 +198,6 @@ class Desk:
         busy = [other for other, task in self._tasks.items() if not task.over or other == name]
         share, rest = divmod(self._concurrency, len(busy))
         return max(share + (busy.index(name) < rest), 1)
-
-    def _places(self, task: _Task, word: Word) -> int:
-        """Return how many requests to Wikipedia a task may have under way; with those of all others never more than three."""
-        if task.over and not word.sought:
-            self._wikipedia.ended(word.task)
-            return 0
-        busy = sum(not other.over for other in self._tasks.values())
-        return self._wikipedia.ask(word.task, word.places, word.sought, busy)
 
     def _floor(self, word: Word) -> float:
         """Return for how many seconds nothing may be sent by any task, because one of them was told so."""

@@ -20,11 +20,9 @@ from ipy_websearch.enrichment.bench import Bench
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.http.places import Places
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.money.budget import Budget
-from ipy_websearch.providers import wikipedia
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.settings import data_dir, settings_dir
@@ -82,21 +80,7 @@ class Equipment(WorkerPlugin):
         os.environ.update(self._passed.variables)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._clients: dict[Any, tuple[ModelClient, SearchRouter, HttpClient]] = {}
-        self._places: dict[str, int] = {}
         self.lost_desks: set[str] = set()
-
-    def share_places(self, run: str, number: int | None) -> Places:
-        """Return the worker's places at Wikipedia, of which a task's run has so many now (None: it has ended).
-
-        To be called in `loop`.
-        """
-        if number is None:
-            self._places.pop(run, None)
-        else:
-            self._places[run] = number
-        places = wikipedia.places()
-        places.resize(sum(self._places.values()))
-        return places
 
     def teardown(self, worker: Any) -> None:
         """Forget keys and connections."""
@@ -157,7 +141,7 @@ class Equipment(WorkerPlugin):
             redact=_redacting(keys),
         )
         router = SearchRouter(
-            ProviderContext(http, keys, data_dir()),
+            ProviderContext(http, keys, data_dir(), wikipedia_turns=asyncio.Semaphore(1)),
             cache=Cache(None),
             cache_ttl_s=lambda: job.cache_ttl_s,
             search_tools=lambda: dict(job.search_tools),

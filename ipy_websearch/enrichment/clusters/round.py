@@ -104,13 +104,12 @@ class Round:
         self._news.clear()
 
     async def _visit(self) -> None:
-        """Collect at the desk what is new, and say which tasks have ended. Without an answer, the desk is lost."""
+        """Collect at the desk what is new. Without an answer, the desk is lost."""
         assert self._found is not None
         kept = [finished.id for finished in self._found.finished]
-        ended = [name for name, task in self._tasks.items() if task.done()]
         try:
             # Not awaited: an actor's future hangs in another event loop than Dask's own.
-            call = partial(_collected, self._cluster.client, self._desk.actor, kept, self._cut, self._dropped, ended)
+            call = partial(_collected, self._cluster.client, self._desk.actor, kept, self._cut, self._dropped)
             found = self._found = await asyncio.to_thread(call)
         except Exception as exc:  # whatever the loss of a worker looks like
             self._found, self.trouble = None, f"{type(exc).__name__}: {exc}"
@@ -174,11 +173,11 @@ class Round:
             raise EnrichmentError(f"a task on the Dask cluster failed: {type(exc).__name__}: {exc}") from exc
 
 
-def _collected(client: Any, desk: Any, kept: Sequence[str], stop: bool, drop: bool, ended: Sequence[str]) -> Collection:
+def _collected(client: Any, desk: Any, kept: Sequence[str], stop: bool, drop: bool) -> Collection:
     """Return what the desk has; a desk that is slow is asked again, one whose worker Dask knows to be lost is not."""
     for _ in range(TRIES):
         with suppress(TimeoutError), client.as_current():
-            found: Collection = desk.collect(kept, stop, drop, ended).result(timeout=1.0 if stop else ANSWER_S)
+            found: Collection = desk.collect(kept, stop, drop).result(timeout=1.0 if stop else ANSWER_S)
             return found
         if stop:
             break

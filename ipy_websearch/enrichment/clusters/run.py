@@ -31,7 +31,7 @@ from ipy_websearch.events import Money
 from ipy_websearch.keys import Keys
 from ipy_websearch.money.budget import RUN_S
 from ipy_websearch.money.ledger import LEASE_S, Refused, Reservation
-from ipy_websearch.providers.wikipedia import AT_ONCE
+from ipy_websearch.providers.base import WIKIPEDIA_AT_ONCE
 from ipy_websearch.settings import WebSearch
 from ipy_websearch.usage import Usage
 
@@ -179,7 +179,7 @@ class ClusterEnrichment(Enrichment):
         most = min(rows, self._options.concurrency)
         searches = self._options.max_searches > 0
         first = self._bench.provider or self._bench.router.first()
-        return min(most, AT_ONCE) if searches and first == WIKIPEDIA else most
+        return min(most, WIKIPEDIA_AT_ONCE) if searches and first == WIKIPEDIA else most
 
     def _row_of(self, n: int) -> Row:
         inputs, stored = self.plan.inputs[n], self._stored.get(n, {})

@@ -30,9 +30,6 @@ waiting for the desk's answer whether it was told that the desk is lost."""
 LOST_S = 8.0
 """Seconds after which a desk that does not answer is given up."""
 
-STUCK_S = 8.0
-"""Seconds after that for which rows that only wait for a place are not given up yet: others may still be under way."""
-
 
 def work(packed: bytes, job: Job, task: str) -> list[Finished] | None:
     """Ask for rows until the desk has none; return what could not be handed to it any more, None when it was lost already.
@@ -66,14 +63,13 @@ class Shift:
         self._asking: dict[asyncio.Task[None], Row] = {}
         self._finished: dict[str, Finished] = {}  # not on the kernel's disk yet
         self._told: set[str] = set()
-        self._permits = self._places = 0
+        self._permits = 0
         self._more = True
         self._serial = count()
 
     async def work(self) -> list[Finished]:
         """Go on until there is nothing more to do; return the results that nobody has confirmed."""
         self._urgent = asyncio.Event()
-        self._wikipedia = self._equipment.share_places(self._run, 0)
         self._funds = LeasedFunds(self._job.model, self._job.limit is not None, self._urgent.set)
         self._gate = Gate(1)
         sender = Sender(self._bench.client, self._gate, self._funds, self._job.timeout_s)
@@ -87,7 +83,6 @@ class Shift:
                 await self._until_next()
         finally:
             await self._end()
-            self._equipment.share_places(self._run, None)
         return list(self._finished.values())
 
     async def _until_next(self) -> None:
@@ -107,8 +102,6 @@ class Shift:
         word.spent, word.held = self._funds.spent, self._funds.held
         word.need, word.least = self._funds.needed(self._permits if self._backlog or word.wants else 0)
         word.floor_s = self._gate.floor_s
-        over = max(self._wikipedia.taken - self._wikipedia.number, 0)  # there were more, and requests are still under way
-        word.places, word.sought = self._places + over, self._wikipedia.sought
         try:
             # Not awaited: an actor's future is tied to the worker's own event loop, and would hang in this one.
             order: Order = await asyncio.to_thread(lambda: _answer(self._desk.exchange(word), self._desk, self._equipment))
@@ -122,8 +115,6 @@ class Shift:
         self._permits, self._more = order.permits, order.more
         self._gate.resize(order.permits)
         self._gate.hold(order.floor_s)
-        self._places = order.places
-        self._equipment.share_places(self._run, order.places)
         self._funds.take(order.lease, order.dry, order.scale)
         self._backlog.extend(order.rows)
         return not order.stop and not (order.over and not self._asking and not self._backlog)
@@ -131,15 +122,13 @@ class Shift:
     async def _see_through(self) -> None:
         """Wait for what is under way, for as long as one request may take.
 
-        Not waited for are rows that wait for a place at Wikipedia, which no desk gives any more, or for a far time at which the
-        API may be asked again.
+        Not waited for are rows that wait for a far time at which the API may be asked again.
         """
         start = time.monotonic()
         while self._asking and (waited := time.monotonic() - start) < self._job.timeout_s:
             await asyncio.wait(self._asking, timeout=EXCHANGE_S)
-            stuck = not self._wikipedia.number and not self._wikipedia.taken and self._wikipedia.sought
             idle = not self._gate.in_flight and self._gate.floor_s > self._job.timeout_s - waited
-            if idle or (stuck and waited > STUCK_S):
+            if idle:
                 return
 
     def _wants(self) -> int:
