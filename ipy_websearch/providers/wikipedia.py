@@ -25,8 +25,6 @@ from ipy_websearch.usage import Charge
 
 CONNECT_TIMEOUT_S = 3.0
 MAX_EXTRACTS = 20
-AT_ONCE = 3
-"""How many requests Wikipedia takes at once from one client."""
 
 _ASKS = re.compile(
     r"(?:am|are|can|could|did|do|does|give|had|has|have|how|is|please|should|show|tell|was|were|what|when|where|which|who|whom|"
