@@ -22,6 +22,7 @@ USAGE = """\
 %websearch key --forget NAME    forget a key
 %websearch index FOLDER         add a folder of Markdown, text, HTML or notebooks to the local index
 %websearch index --remove FOLDER   remove it again; without a folder: list the folders
+%websearch cache [clear]        what is in the cache; empty it
 %websearch store                what enrichments have found; store clear [COLUMN] forgets it, store cancel ends batches
 %websearch prices [--update]    what models and providers charge; fetch newer prices of models
 %websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
@@ -46,6 +47,7 @@ COMMANDS: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "status": (0, 0, ()),
     "key": (1, 1, ("--save", "--forget")),
     "index": (0, 99, ("--remove",)),
+    "cache": (0, 1, ()),
     "store": (0, 2, ()),
     "prices": (0, 0, ("--update",)),
     "goggles": (0, 9, ()),
@@ -149,6 +151,11 @@ class WebSearchMagics(WebMagics):
             if len(report.skipped) > 10:
                 lines.append(f"  … and {len(report.skipped) - 10} more")
         return lines
+
+    def _cache(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        if names == ["clear"]:
+            return [f"{session.cache.clear()} entries were removed from the cache."]
+        return [f"{name}: {value}" for name, value in session.cache.stats().items()]
 
     def _store(self, session: Any, names: list[str], flags: list[str]) -> Any:
         from ipy_websearch import background
