@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.names import context_window
-from ipy_websearch.model.requests import prompt_tokens, text_tokens
+from ipy_websearch.model.platforms import context_window
+from ipy_websearch.model.tokens import prompt_tokens, text_tokens
 from ipy_websearch.money.estimate import COMMON_SHARE
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def context(session: Session, question: str, **options: Any) -> Context:
         raise ConfigError("there is no conversation yet; write a question: %ask --context How many moons does Mars have?")
     options["follow"] = options.get("follow") or not question.strip()
     loop = session.rehearsed(question if question.strip() else _NO_QUESTION, **options)
-    body = loop.means.body(list(loop.messages))
+    body = loop.request(final=False)
     most = prompt_tokens(body)
     parts = [ContextPart(role, what, _usual(text_tokens(text)), text) for role, what, text in _parts(body)]
     rest = max(_usual(most) - sum(part.tokens for part in parts), 0)

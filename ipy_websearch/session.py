@@ -10,7 +10,7 @@ import asyncio
 import os
 import queue
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -25,15 +25,14 @@ from ipy_websearch.events import Event, Finished, Money, Notice
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
+from ipy_websearch.loop.ask import AnswerLoop, Job
 from ipy_websearch.loop.history import trimmed
-from ipy_websearch.loop.job import Job
 from ipy_websearch.loop.offer import native_searches, offered
 from ipy_websearch.loop.prompts import system_prompt
-from ipy_websearch.loop.run import AnswerLoop
 from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.names import context_window, model_id, unknown_note
-from ipy_websearch.model.requests import estimate_tokens, prompt_tokens
+from ipy_websearch.model.platforms import context_window, model_id, unknown_note
+from ipy_websearch.model.tokens import estimate_tokens, prompt_tokens
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import Budgets, RunBudget
 from ipy_websearch.money.estimate import Estimate, FirstRequest, estimate
@@ -282,14 +281,14 @@ class Session:
             ConfigError: an option is wrong. MissingKeyError: a provider was named without a key; a model needs none here.
         """
         loop = self.rehearsed(question, **options)
-        job, body = loop.job, loop.means.body(list(loop.messages))
+        job, body = loop.job, loop.request(final=False)
         first = FirstRequest(
             model=job.model,
             prompt_tokens=prompt_tokens(body),
             input_tokens=estimate_tokens(body),
             max_tokens=job.max_tokens,
             limits=job.limits,
-            has_tools=bool(loop.means.tools or job.server_tools),
+            has_tools=bool(body.get("tools")),
             native_uses=sum(int(tool.get("max_uses", 0)) for tool in job.server_tools),
             searching=next((tool.price for tool in job.tools if tool.counts_as_search), ()),
         )
@@ -332,8 +331,7 @@ class Session:
         booking.budget.server_searches = native_searches(offer.server_tools)
         named = "" if client.platform.other_models else unknown_note(name)
         notices = [*filter(None, [named]), *fallback, *offer.notices, *forgotten]
-        sleep = paid_sleep(booking.budget)
-        loop = AnswerLoop(client, job, self.panels, booking.budget, sleep=sleep, notices=notices)
+        loop = AnswerLoop(client, job, self.panels, booking.budget, notices=notices)
         if asked.follow:
             loop.follow(self.answers[-1])
         return AskRun(loop, booking, self._keep)
@@ -554,21 +552,6 @@ class Session:
 
 
 Keep = Callable[[Booking, Answer | None], Answer | None]
-
-
-def paid_sleep(budget: RunBudget) -> Callable[[float], Awaitable[None]]:
-    """Return the wait before a failed request is sent again: its worst case is reserved once more first.
-
-    Raises (when awaited):
-        BudgetExceededError: there is not enough money to send it again.
-    """
-
-    async def sleep(seconds: float) -> None:
-        if problem := budget.grant_again():
-            raise BudgetExceededError(f"the model did not answer, and {problem}")
-        await asyncio.sleep(seconds)
-
-    return sleep
 
 
 class AskRun:

@@ -38,7 +38,7 @@ from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.offline.brain import Reply, reply_to
+from ipy_websearch.model.offline.server import Reply, reply_to
 from ipy_websearch.model.opening import open_in_process
 from ipy_websearch.model.platforms import ANTHROPIC, Platform
 from ipy_websearch.money.ledger import Ledger
@@ -199,8 +199,10 @@ class _Model(ModelClient):
     def platform(self) -> Platform:
         return replace(ANTHROPIC, server_tools=False)
 
-    async def _client(self) -> Any:
-        return self._clients.newest((), lambda: open_in_process(reply=self._web.answer))
+    def _client(self) -> Any:
+        if () not in self._clients:
+            self._clients[()] = open_in_process(reply=self._web.answer)
+        return self._clients[()]
 
 
 class _NoNetwork(HttpClient):

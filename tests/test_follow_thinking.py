@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ipy_websearch.model.names import forces_tools
+from ipy_websearch.model.platforms import forces_tools
 from tests.fakes.replies import text, thinking, tool_use
 
 

@@ -14,7 +14,7 @@ import pytest
 from ipy_websearch import api
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.interception import intercept
-from ipy_websearch.model.requests import estimate_tokens, prompt_tokens
+from ipy_websearch.model.tokens import estimate_tokens, prompt_tokens
 from ipy_websearch.money.prices import model_cost, worst_case
 from ipy_websearch.usage import Terms, Usage
 from tests.fakes.clouds import REGION, Clouds

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import gzip
 import json
-import time
-import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from ipy_websearch import background
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model import batches
-from ipy_websearch.model.bounded import MAX_BYTES
 from ipy_websearch.model.client import ModelClient
-from tests.fakes.replies import delay, text
 from tests.proxy.running import Wire, raw_answer
 
 BODY: dict[str, Any] = {"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello?"}]}
@@ -43,7 +37,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, wire: Wire, *, whole: bool) -> Any
 
     async def work() -> Any:
         async with opened() as client:
-            return await client.whole(BODY) if whole else [event async for event in client.stream(BODY)]
+            return await client.message(BODY) if whole else [event async for events in client.events(BODY) for event in events]
 
     return asyncio.run(work())
 
@@ -146,42 +140,6 @@ def test_bytes_that_are_no_utf8_are_replaced_in_batches(monkeypatch: pytest.Monk
     assert name == "b\ufffd" and results == [("r1", {"type": "succeeded", "message": "caf\ufffd"})]
 
 
-@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
-@pytest.mark.parametrize("whole", [False, True], ids=["stream", "whole"])
-def test_an_answer_that_unpacks_to_too_much_is_refused(whole: bool, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it says in its headers, of errors too; it is not asked for again."""
-    packed = gzip.compress(bytes(MAX_BYTES + 1), 1)
-    with Wire(lambda line: raw_answer(packed, status, STREAM, "Content-Encoding: gzip")) as wire:
-        error = refused(monkeypatch, wire, whole=whole)
-    assert "more than 64 MB" in str(error) and "is ANTHROPIC_BASE_URL right" in str(error) and error.kind == "no_message"
-
-
-def test_the_loop_goes_on_while_an_answer_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deadline holds, however much one received piece of an answer holds."""
-    packed = gzip.compress(b"\n" * 60_000_000, 9)  # empty events by the million: slow to read, and nothing comes of them
-    turns: list[float] = []
-
-    async def tick() -> None:
-        while True:
-            turns.append(time.perf_counter())
-            await asyncio.sleep(0)
-
-    async def work() -> None:
-        async with opened() as client:
-            ticking = asyncio.create_task(tick())
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    async for _ in client.stream(BODY):
-                        pass
-            ticking.cancel()
-
-    with Wire(lambda line: raw_answer(packed, "200 OK", STREAM, "Content-Encoding: gzip")) as wire:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", wire.url)
-        start = time.perf_counter()
-        asyncio.run(work())
-    assert len(turns) > 5 and time.perf_counter() - start < 10
-
-
 def test_a_packed_answer_is_unpacked_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages come compressed from some proxies."""
     packed = gzip.compress(BAD_UTF8.replace(b"\xe9", b"e"))
@@ -200,48 +158,3 @@ def test_a_limit_says_for_how_long(header: str, said: str, monkeypatch: pytest.M
     with Wire(lambda line: answer) as wire:
         got = refused(monkeypatch, wire, whole=False)
     assert said in str(got) and got.retry_after == float(header)
-
-
-# --- clients that are replaced ---------------------------------------------------------------------------------------
-
-
-def unclosed(work: Callable[[], None]) -> list[str]:
-    """Return what is said of clients that were left open."""
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        work()
-        gc.collect()
-    return [str(one.message) for one in seen if "Unclosed client" in str(one.message)]
-
-
-def test_a_new_key_leaves_no_connection_open(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that begin at the same time after a change share one client; the old one is closed when it is idle."""
-    messages_api.behave(lambda body: [text("Hello."), delay(0.2 if "slow" in str(body) else 0.0)])
-    key = messages_api.key + "-old"
-
-    async def ask(client: ModelClient, what: str) -> Any:
-        return await client.whole({**BODY, "messages": [{"role": "user", "content": what}]})
-
-    async def work() -> None:
-        nonlocal key
-        client = ModelClient(api_key=lambda: key)
-        messages_api.key, right = key, messages_api.key
-        slow = asyncio.create_task(ask(client, "slow"))
-        await asyncio.to_thread(messages_api.wait, lambda api: len(api.requests) == 1)
-        key = messages_api.key = right
-        await asyncio.gather(*(ask(client, str(n)) for n in range(4)))
-        assert (await slow)["content"][0]["text"] == "Hello."  # under way with the old key, and not cut off
-        await client.aclose()
-
-    assert unclosed(lambda: asyncio.run(work())) == []
-
-
-def test_a_client_that_is_dropped_is_closed(messages_api: Any) -> None:
-    messages_api.behave(lambda body: [text("Hello.")])
-
-    def use_and_drop() -> None:
-        client = ModelClient(api_key=lambda: messages_api.key)
-        for _ in range(2):
-            background.run(lambda: client.whole(BODY))
-
-    assert unclosed(use_and_drop) == []

@@ -22,13 +22,13 @@ def test_a_platform_with_search_results_gets_citable_paragraphs() -> None:
 
 
 @pytest.mark.parametrize("name", ["ollama", "lmstudio", "llamacpp", "vllm"])
-def test_other_platforms_get_five_short_numbered_results(name: str) -> None:
-    """Seed 000's form: the first five, about 200 characters each, as one text."""
+def test_other_platforms_get_all_results_short_and_numbered(name: str) -> None:
+    """Seed 000's form, about 200 characters each, as one text; as many as were asked for."""
     (block,) = tool_result("toolu_1", HITS, PLATFORMS[name])["content"]
     assert block["type"] == "text" and block["text"].startswith(
         "Search Results:\n\n1. Title 0\n   https://0.example/\n   Text 0."
     )
-    assert "5. Title 4" in block["text"] and "6. " not in block["text"]
+    assert "5. Title 4" in block["text"] and f"{len(HITS.passages)}. " in block["text"]
     assert max(len(line) for line in block["text"].splitlines()) <= 203
 
 

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.model.media import IMAGE_TOKENS, without_images
-from ipy_websearch.model.requests import caches_for_an_hour, estimate_tokens, prompt_tokens, text_tokens
-from ipy_websearch.money.prices import context_window
+from ipy_websearch.model.platforms import context_window
+from ipy_websearch.model.tokens import (
+    IMAGE_TOKENS,
+    caches_for_an_hour,
+    estimate_tokens,
+    prompt_tokens,
+    text_tokens,
+)
 from ipy_websearch.usage import Terms, Usage
 from tests.fakes.replies import WIRE
 
@@ -99,20 +104,6 @@ def test_odd_iterations_count_nothing(odd: Any) -> None:
     assert Usage.from_api({"input_tokens": 3, "iterations": odd}) == Usage(3)
 
 
-def test_a_budget_reserves_for_a_compaction_that_may_come() -> None:
-    """The history is read once more then, from the size on that triggers it."""
-    edit: dict[str, Any] = {"type": "compact_20260112"}
-    body = {"model": OPUS, "messages": [{"role": "user", "content": "word " * 60_000}]}
-    tokens = estimate_tokens(body)
-
-    def with_edit(**more: Any) -> int:
-        return estimate_tokens({**body, "context_management": {"edits": [{**edit, **more}]}})
-
-    assert tokens < 150_000 and with_edit() == tokens
-    assert with_edit(trigger={"type": "input_tokens", "value": 50_000}) == 2 * tokens
-    assert with_edit(type="clear_tool_uses_20250919", trigger={"type": "input_tokens", "value": 5}) == tokens
-
-
 @pytest.mark.parametrize("block", [BY_ADDRESS, BY_ID], ids=["address", "file"])
 @pytest.mark.parametrize("inside", [False, True], ids=["plain", "in a result"])
 def test_a_document_that_is_elsewhere_counts_as_all_that_the_model_reads(block: Any, inside: bool) -> None:
@@ -121,7 +112,7 @@ def test_a_document_that_is_elsewhere_counts_as_all_that_the_model_reads(block: 
         block = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
     body = {"messages": user(block)}
     assert estimate_tokens({**body, "model": "claude-haiku-4-5"}) == context_window("claude-haiku-4-5") == 200_000
-    assert estimate_tokens({**body, "model": SONNET}) == estimate_tokens({**body, "model": "who-knows"}) == 1_000_000
+    assert estimate_tokens({**body, "model": SONNET}) == 1_000_000
     assert prompt_tokens(body) < 500
 
 
@@ -140,8 +131,6 @@ def test_an_image_counts_as_the_largest_there_is() -> None:
     nested = {"type": "document", "source": {"type": "content", "content": [PICTURE]}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": [PICTURE, named]}
     messages = user(PICTURE, nested, result)
-    stripped, images = without_images(messages)
-    assert images == 4 and len(str(stripped)) < 1_500 and PICTURE["source"]["data"]  # type: ignore[index]
     assert 4 * IMAGE_TOKENS < estimate_tokens({"model": SONNET, "messages": messages}) < 4 * IMAGE_TOKENS + 1_000
 
 

@@ -40,18 +40,22 @@ class TapedModel(ModelClient):
         recorded = self._tape.head.get("platform") if isinstance(self._tape, Player) else None
         return PLATFORMS.get(str(recorded)) or self._real.platform
 
-    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events of a reply; see `ModelClient.stream`."""
-        return self._tape.stream(body, self._real.stream, self._real._client)
-
-    async def pieces(self, body: Mapping[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        """Yield the events of a reply one by one, in lists; see `ModelClient.pieces`."""
-        async for event in self.stream(body):
+    async def events(self, body: Mapping[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
+        """Yield the events of a reply one by one, in lists; see `ModelClient.events`."""
+        async for event in self._tape.stream(body, self._one_by_one, self._ready):
             yield [event]
 
-    async def whole(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a reply as one message; see `ModelClient.whole`."""
-        return await self._tape.whole(body, self._real.whole, self._real._client)
+    async def message(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a reply as one message; see `ModelClient.message`."""
+        return await self._tape.whole(body, self._real.message, self._ready)
+
+    async def _one_by_one(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        async for events in self._real.events(body):
+            for event in events:
+                yield event
+
+    async def _ready(self) -> Any:
+        return self._real._client()
 
     async def prepare(self) -> None:
         """Import the SDK, unless a cassette plays."""
@@ -63,7 +67,7 @@ class TapedModel(ModelClient):
         if not self._tape.replaying:
             await self._real.check()
 
-    async def _client(self) -> Any:
+    def _client(self) -> Any:
         raise ConfigError(f"only single requests go onto cassettes; `%websearch stop` ends {self._tape.name} for anything else")
 
     async def aclose(self) -> None:

@@ -20,8 +20,7 @@ from ipy_websearch.cassette.redaction import Redactor
 from ipy_websearch.cassette.written import read
 from ipy_websearch.errors import ModelError, ReplayError
 from ipy_websearch.http.response import HttpResponse
-from ipy_websearch.model.client import replay_message
-from ipy_websearch.model.reply import Reply
+from ipy_websearch.model.stream import Reply, message_events
 
 if TYPE_CHECKING:
     from ipy_websearch.http.download import Download
@@ -84,7 +83,7 @@ class Player:
         exchange, again = self._find("model", str(body.get("model")), body)
         start = asyncio.get_running_loop().time()
         outcome = exchange.outcome
-        events = outcome.get("stream") or [(exchange.took_s, event) for event in replay_message(outcome.get("message") or {})]
+        events = outcome.get("stream") or [(exchange.took_s, event) for event in message_events(outcome.get("message") or {})]
         if not (outcome.get("stream") or outcome.get("message")):
             events = []
         for moment, event in events:

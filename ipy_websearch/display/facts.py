@@ -5,12 +5,13 @@ from __future__ import annotations
 from ipy_websearch.display import money
 from ipy_websearch.display.progress import AnswerView, limit_line
 from ipy_websearch.display.words import one_line
-from ipy_websearch.loop.text import no_answer
+from ipy_websearch.loop.ask import no_answer
 from ipy_websearch.results import Answer, Citation
 
-OFFLINE = (
-    "Not from Claude: composed from search results by the built-in offline model. Set a key with %websearch key anthropic."
-)
+OFFLINE = "Not from Claude: taken from search results without a model. Set a key with %websearch key anthropic."
+SAYS_SO = "No model read these"
+"""Words of the answers of the offline server that say so themselves."""
+
 _STOPPED = {
     "max_tokens": "cut off at max_tokens",
     "refusal": "the model declined to answer",
@@ -20,7 +21,7 @@ _STOPPED = {
 
 def labels(view: AnswerView, feedback: int = 1) -> list[str]:
     """Return what must be known before reading the answer: not from Claude, cut short, interrupted, broken off."""
-    found = [OFFLINE] if view.offline else []
+    found = [OFFLINE] if view.offline and not view.running and SAYS_SO not in view.text else []
     if view.state == "failed":
         found.append("The answer broke off; the error says why." if view.text else "There is no answer; the error says why.")
     elif view.state == "interrupted":

@@ -164,8 +164,6 @@ class _Terminal:
         self._mid_line = False
 
     def changed(self, items: Sequence[Item]) -> None:
-        if self._view.offline:
-            self._say_labels()
         for item in items:
             if isinstance(item, Prose):
                 self._prose(item.text)

@@ -13,8 +13,7 @@ from typing import Any
 
 from ipy_websearch.enrichment.columns import ABSENT, Column, closed_object
 from ipy_websearch.enrichment.outcome import Cell
-from ipy_websearch.model.names import forces_tools
-from ipy_websearch.model.platforms import Platform
+from ipy_websearch.model.platforms import Platform, forces_tools
 from ipy_websearch.model.requests import CACHE_CONTROL
 from ipy_websearch.text import fold, shorten, visible
 

@@ -37,7 +37,7 @@ from ipy_websearch.results import Panels
 from ipy_websearch.tools.addresses import addresses_in
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web_search import UNAVAILABLE
-from ipy_websearch.usage import Limits
+from ipy_websearch.usage import Limits, lost
 
 SEARCH_TIMEOUT_S = 900.0
 """Seconds for a row's searches, waiting for a limited engine included; each request has its own, shorter limit."""
@@ -155,7 +155,9 @@ class Chain:
                 if isinstance(event, ToolFinished):
                     account.charges(event.charges, status="error" if event.is_error else "ok")
         except asyncio.CancelledError:
-            account.charges(runner.cut_off, status="interrupted")
+            cut_off = [call for call in calls if call.id not in runner.outputs and call.name in runner.tools]
+            charges = [charge for call in cut_off for charge in lost(runner.tools[call.name].price)]
+            account.charges(charges, status="interrupted")
             raise
         finally:
             account.seconds += asyncio.get_running_loop().time() - start

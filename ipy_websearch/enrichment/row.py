@@ -17,7 +17,7 @@ from ipy_websearch.enrichment.outcome import Cell, Status
 from ipy_websearch.enrichment.searching import PoliteSearch, polite_fetch
 from ipy_websearch.enrichment.sender import Account, Sender
 from ipy_websearch.errors import WebSearchError
-from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.model.tokens import estimate_tokens
 from ipy_websearch.money.booking import Booking
 from ipy_websearch.options import EnrichOptions
 from ipy_websearch.text import plain, shorten

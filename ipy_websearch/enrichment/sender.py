@@ -17,10 +17,9 @@ from typing import Any
 from ipy_websearch.enrichment.funds import Funds, Hold
 from ipy_websearch.enrichment.schedule import Gate, Turns
 from ipy_websearch.errors import ModelError
-from ipy_websearch.loop.counting import counted
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.requests import estimate_tokens
-from ipy_websearch.model.retry import retry_wait_s
+from ipy_websearch.model.failures import retry_wait_s
+from ipy_websearch.model.tokens import counted, estimate_tokens
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.ledger import LedgerRow, Status
 from ipy_websearch.money.prices import billed_model
@@ -129,7 +128,7 @@ class Sender:
         name = str(body["model"])
         try:
             async with asyncio.timeout(self.timeout_s):
-                message = await self.client.whole(body)
+                message = await self.client.message(body)
         except ModelError as exc:
             if is_overload(exc):
                 self.gate.refused(ticket, exc.retry_after)

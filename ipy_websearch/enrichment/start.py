@@ -21,7 +21,7 @@ from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.names import model_id
+from ipy_websearch.model.platforms import model_id
 from ipy_websearch.money.budget import Budgets
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.options import EnrichOptions, money

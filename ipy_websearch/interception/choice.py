@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ipy_websearch.interception.detection import FETCH_NAME, SEARCH_NAME, Wanted
-from ipy_websearch.model.names import forces_tools
+from ipy_websearch.model.platforms import forces_tools
 
 _FORCING = ("tool", "any")
 

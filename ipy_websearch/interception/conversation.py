@@ -25,9 +25,9 @@ from ipy_websearch.interception.url_sources import found_natively
 from ipy_websearch.loop.calls import Call, CallRunner
 from ipy_websearch.loop.history import THINKING, Message, assistant_message, with_nudge, without_newest_results
 from ipy_websearch.loop.prompts import FINAL_NUDGE
-from ipy_websearch.model.containers import container_in, wanted_container, with_container
+from ipy_websearch.model.containers import wanted_container, with_container
 from ipy_websearch.model.platforms import Platform
-from ipy_websearch.model.reply import Reply
+from ipy_websearch.model.stream import Reply, container_in
 from ipy_websearch.tools.base import ToolOutput
 
 MAX_ROUNDS, MOST_ROUNDS = 10, 48

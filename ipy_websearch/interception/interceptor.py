@@ -28,7 +28,7 @@ from ipy_websearch.loop.calls import CallRunner
 from ipy_websearch.loop.history import Message
 from ipy_websearch.loop.limits import Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
-from ipy_websearch.model.requests import caches_for_an_hour, estimate_tokens, server_searches
+from ipy_websearch.model.tokens import caches_for_an_hour, estimate_tokens, server_searches
 from ipy_websearch.money.booking import add_money
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.options import at_least, texts

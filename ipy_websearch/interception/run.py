@@ -21,11 +21,10 @@ from ipy_websearch.interception.plain_results import in_text, refuses_blocks
 from ipy_websearch.interception.replay import has_native
 from ipy_websearch.interception.stream import Event, EventWriter
 from ipy_websearch.interception.thoughts import forget, refuses_thinking
-from ipy_websearch.loop.counting import counted
 from ipy_websearch.loop.history import without_thinking
 from ipy_websearch.model.platforms import Platform
-from ipy_websearch.model.reply import Reply
-from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.model.stream import Reply
+from ipy_websearch.model.tokens import counted, estimate_tokens
 from ipy_websearch.money.booking import Booking
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import billed_model

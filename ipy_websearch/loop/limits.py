@@ -59,7 +59,7 @@ class Meter:
             case "timeout":
                 return f"limit reached: timeout = {self.limits.timeout_s:g} s"
             case "budget":
-                ceiling = f" = {self.limits.budget_usd:f} USD" if self.limits.budget_usd is not None else ""
-                return f"limit reached: budget{ceiling}"
+                amount = f" = {self.limits.budget_usd:f} USD" if self.limits.budget_usd is not None else ""
+                return f"limit reached: budget{amount}"
             case "interrupted":
                 return "interrupted"

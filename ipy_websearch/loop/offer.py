@@ -10,8 +10,8 @@ from typing import Any
 from ipy_websearch.keys import Keys
 from ipy_websearch.loop.prompts import STANDARD
 from ipy_websearch.model.platforms import Platform
-from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens
-from ipy_websearch.model.server_tools import server_tools, without_native
+from ipy_websearch.model.requests import server_tools, without_native
+from ipy_websearch.model.tokens import SEARCH_RESULT_TOKENS, native_tokens
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import worst_case
 from ipy_websearch.tools.base import Tool

@@ -89,7 +89,7 @@ def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any]
         keep(rows)
         return ToolOutput(summary=f"{len(rows)} row{'' if len(rows) == 1 else 's'}", text="The rows were taken.")
 
-    return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, strict_schema=_schema(columns))
+    return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, strict_schema=_schema(columns), concludes=True)
 
 
 def _schema(columns: Mapping[str, type]) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class WebSearchMagics(WebMagics):
 
     def _prices(self, session: Any, names: list[str], flags: list[str]) -> Any:
         from ipy_websearch.frames import WebFrame
-        from ipy_websearch.model.names import model_id
+        from ipy_websearch.model.platforms import model_id
         from ipy_websearch.money.prices import price_source, price_table, tariff, update_model_prices
 
         table, source = price_table(), update_model_prices() if flags else price_source()
@@ -246,7 +246,7 @@ def status_lines(session: Any) -> list[str]:
     from ipy_websearch.display.money import usd
     from ipy_websearch.errors import ConfigError
     from ipy_websearch.keys import KEYS
-    from ipy_websearch.model.names import model_id
+    from ipy_websearch.model.platforms import model_id
     from ipy_websearch.settings import OFFLINE_MODEL, data_dir, settings_dir
 
     name, works = model_id(session.settings.model), False

@@ -6,9 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from ipy_websearch.model.bodies import excerpt, parsed
-from ipy_websearch.model.client import replay_message
-from ipy_websearch.model.frames import FrameReader
+from ipy_websearch.model.stream import FrameReader, excerpt, message_events, parse_body
 
 Event = dict[str, Any]
 
@@ -20,7 +18,7 @@ def message_in(data: bytes) -> dict[str, Any]:
         ValueError: it is none; some server in between may have answered.
     """
     try:
-        message = parsed(data)
+        message = parse_body(data)
     except ValueError:
         message = None
     if isinstance(message, dict) and isinstance(message.get("content"), list):
@@ -38,7 +36,7 @@ def arriving(response: Any) -> Iterator[list[Event]]:
     """Yield the events of a reply, as many at once as have come."""
     http, kind = response.http_response, _kind(response)
     if kind == "whole":
-        yield replay_message(message_in(http.read()))
+        yield message_events(message_in(http.read()))
     elif kind == "frames":  # only the SDK can read them
         for event in response._client._make_sse_decoder().iter_bytes(http.iter_bytes()):
             yield [json.loads(event.data)] if event.data else []
@@ -53,7 +51,7 @@ async def arriving_async(response: Any) -> AsyncIterator[list[Event]]:
     """The same for async clients."""
     http, kind = response.http_response, _kind(response)
     if kind == "whole":
-        yield replay_message(message_in(await http.aread()))
+        yield message_events(message_in(await http.aread()))
     elif kind == "frames":
         async for event in response._client._make_sse_decoder().aiter_bytes(http.aiter_bytes()):
             yield [json.loads(event.data)] if event.data else []

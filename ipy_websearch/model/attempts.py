@@ -14,7 +14,7 @@ import anthropic
 import httpx2
 
 from ipy_websearch.errors import ModelError
-from ipy_websearch.model.retry import MAX_RETRIES, retry_wait_s
+from ipy_websearch.model.failures import MAX_RETRIES, retry_wait_s
 from ipy_websearch.model.runs import Run
 
 _NEVER_SENT = (

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.model.bodies import NO_MESSAGE, excerpt, parsed
 from ipy_websearch.model.client import ModelClient, request_timeout
+from ipy_websearch.model.stream import NO_MESSAGE, excerpt, parse_body
 from ipy_websearch.text import plain, shorten
 
 MAX_REQUESTS = 100_000
@@ -121,7 +121,7 @@ async def results(client: ModelClient, batch: BatchState) -> AsyncIterator[tuple
             read, and some of them are no results.
     """
     broken, example = 0, ""
-    async with client.opened() as sdk:
+    with client.opened() as sdk:
         import httpx2
 
         url = _same_server(batch.results_url, str(sdk.base_url)) or f"{PATH}/{batch.id}/results"
@@ -153,7 +153,7 @@ def _entry(line: str) -> tuple[str, Mapping[str, Any]] | None:
 
 async def _call(client: ModelClient, method: Literal["get", "post"], path: str, body: Any = None) -> dict[str, Any]:
     """Return the JSON object that the API answers with."""
-    async with client.opened() as sdk:
+    with client.opened() as sdk:
         import httpx2
 
         options: Any = {"timeout": request_timeout()}
@@ -163,7 +163,7 @@ async def _call(client: ModelClient, method: Literal["get", "post"], path: str, 
             response = await sdk.get(path, cast_to=httpx2.Response, options=options)
         content: bytes = response.content
     try:
-        answer = parsed(content)
+        answer = parse_body(content)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

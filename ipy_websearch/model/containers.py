@@ -12,12 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def container_in(tail: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the container that a reply, or an event of one, names; None when there is none."""
-    named = tail.get("container") or (tail.get("delta") or {}).get("container")
-    return named if isinstance(named, Mapping) and isinstance(named.get("id"), str) else None
-
-
 def wanted_container(given: Any, container: Mapping[str, Any]) -> Any:
     """Return the `container` of a next request: the last reply's, with all else that the caller's own says of it (skills)."""
     return {**given, "id": container["id"]} if isinstance(given, Mapping) else container["id"]

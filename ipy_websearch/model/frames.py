@@ -31,60 +31,6 @@ def frame(event: Mapping[str, Any]) -> bytes:
     return f"event: {event['type']}\ndata: {data}\n\n".encode("utf-8", "replace")
 
 
-class FrameReader:
-    """Reads server-sent events out of the pieces of a stream, wherever these begin and end."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._broken: ValueError | None = None
-
-    def feed(self, piece: bytes) -> list[dict[str, Any]]:
-        """Return the events that the stream's next piece has completed.
-
-        Raises:
-            ValueError: the data of an event is not JSON; the events before it were returned.
-        """
-        if self._broken is not None:
-            raise self._broken
-        data = self._rest + piece
-        if b"\r" in data:
-            cut = data.endswith(b"\r")  # the other half of a line's end may follow
-            data = data[: len(data) - cut].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * cut
-        *frames, self._rest = data.split(b"\n\n")
-        events: list[dict[str, Any]] = []
-        try:
-            for text in frames:
-                if (event := _event(text)) is not None:
-                    events.append(event)
-        except ValueError as exc:
-            if not events:
-                raise
-            self._broken = exc
-        return events
-
-    def end(self) -> list[dict[str, Any]]:
-        """Return the event at the end of a stream that lacks its empty line, if it is whole.
-
-        Raises:
-            ValueError: as `feed` would have.
-        """
-        if self._broken is not None:
-            raise self._broken
-        try:
-            event = _event(self._rest.replace(b"\r", b"\n"))
-        except ValueError:
-            event = None
-        return [] if event is None else [event]
-
-
-def _event(frame: bytes) -> dict[str, Any] | None:
-    data = [line[5:] for line in frame.split(b"\n") if line.startswith(b"data:")]
-    if not data or data == [b" [DONE]"]:
-        return None
-    event = json.loads(b"\n".join(data).decode("utf-8", "replace"))
-    return event if isinstance(event, dict) else None
-
-
 class EventClient:
     """An SDK client whose streams take the events of our responses as they are, and read any other body as text.
 

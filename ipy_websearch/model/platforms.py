@@ -1,14 +1,15 @@
-"""What each place that speaks the Messages API can take, in one table. Requests are built from it.
+"""What models and the places that serve them can take, in tables. Requests are built from it.
 
-Sources: platform.claude.com/docs (search results, server tools, prompt caching) and the servers' own sources, read
-2026-11: Ollama's anthropic.go drops unknown blocks, `is_error` and `tool_choice`; vLLM's protocol.py rejects
-`search_result`; llama.cpp and LM Studio promise text and tools only.
+Sources: platform.claude.com/docs (models, search results, server tools, prompt caching) and the servers' own sources, read
+2026-11: Ollama's anthropic.go drops unknown blocks, `is_error` and `tool_choice`; vLLM's protocol.py rejects `search_result`;
+llama.cpp and LM Studio promise text and tools only.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 
@@ -16,9 +17,9 @@ from urllib.parse import urlsplit
 class Platform:
     """What a platform takes.
 
-    `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none"
-    for a last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself.
-    `other_models`: it serves models that are not Anthropic's. `assumed`: nobody knows that it is this one (see `settled`).
+    `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none" for a
+    last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself. `other_models`: it
+    serves models that are not Anthropic's. `assumed`: nothing says that it is this one (see `settled`).
     """
 
     name: str
@@ -31,7 +32,7 @@ class Platform:
     assumed: bool = False
 
 
-def _small(name: str) -> Platform:
+def _text_and_tools(name: str) -> Platform:
     """Return a server of open models that promises text and tools only."""
     return Platform(name, search_results=False, is_error=False, tool_choice=False, caching=False, other_models=True)
 
@@ -46,22 +47,21 @@ PLATFORMS = {
         Platform("bedrock"),
         Platform("vertex", server_tools=True),
         Platform("foundry"),
-        _small("ollama"),
-        _small("lmstudio"),
-        _small("llamacpp"),
+        _text_and_tools("ollama"),
+        _text_and_tools("lmstudio"),
+        _text_and_tools("llamacpp"),
         Platform("vllm", search_results=False, is_error=False, caching=False, other_models=True),
         Platform("litellm", other_models=True),
     )
 }
 _PORTS = {11434: "ollama", 1234: "lmstudio"}
 _CITING = re.compile(r"claude|sonnet|opus|haiku|fable|mythos|^offline$", re.IGNORECASE)
-"""Names of models that read `search_result` blocks and cite them: Anthropic's, and the built-in one."""
 
 
 def platform_at(base_url: str | None) -> Platform:
     """Return the platform behind a base address; an unknown server is taken to speak the whole Messages API.
 
-    Ollama and LM Studio are known by their ports, on any machine (a container's, the one under the desk).
+    Ollama and LM Studio are known by their ports, on any machine.
     """
     try:
         port = urlsplit(base_url or "").port
@@ -71,14 +71,70 @@ def platform_at(base_url: str | None) -> Platform:
 
 
 def settled(found: Platform, setting: str, model: object) -> Platform:
-    """Return the platform to build a request for at an address that may be anybody's; one that is known stays as it is.
+    """Return the platform to build a request for at an address that may be anybody's; a known one stays as it is.
 
-    `setting` counts where there is one ("": none). Otherwise a server that nothing is known of gets results as blocks that
-    can be cited for the models that cite, and as plain text for all others: many servers of open models drop such blocks
-    without a word, and nobody would see that the model got nothing.
+    `setting` counts where there is one ("": none). Otherwise an unknown server gets results as blocks that can be cited for the
+    models that cite, and as plain text for all others: many servers of open models drop such blocks without a word.
     """
     if not found.assumed:
         return found
     if setting:
         return replace(PLATFORMS[setting], assumed=True)
     return found if not found.search_results or _CITING.search(str(model)) else replace(found, search_results=False)
+
+
+ALIASES = {
+    "sonnet": "claude-sonnet-5-5",
+    "opus": "claude-opus-5-5",
+    "haiku": "claude-haiku-5-5",
+    "fable": "claude-fable-5-2",
+}
+"""Short names that people say, and the ids that the API takes."""
+
+_CLAUDE = re.compile(r"(^|[./])claude-(opus|sonnet|haiku|fable|mythos|\d)")
+_SMALL_WINDOW = re.compile(r"claude-(3|haiku-4|opus-4-[015]|sonnet-4-[05])")
+_VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2}))?(?!\d)")
+
+
+def model_id(name: str) -> str:
+    """Return the id for a model's name; a name that is no alias is passed on as it is."""
+    return ALIASES.get(name.strip().lower(), name.strip())
+
+
+def is_known(name: str) -> bool:
+    """Say whether a model's id looks like one of Anthropic's; others are passed on all the same."""
+    return bool(_CLAUDE.search(name))
+
+
+def forces_tools(name: str) -> bool:
+    """Say whether a request may force a model to call a tool (`tool_choice` "any" or "tool").
+
+    From Fable and Mythos 5.1, Opus and Sonnet 5.5 on the API answers 400 to that; Haiku takes it up to 5.5
+    (platform.claude.com/docs/en/models/…/whats-new, "Forced tool use is not supported", read 2026-11). Later models are taken
+    not to: "auto" with a request in words works everywhere.
+    """
+    found = _VERSION.search(name)
+    if not found:
+        return True
+    version = (int(found[2]), int(found[3] or 0))
+    return version <= (5, 5) if found[1] == "haiku" else version < (5, 1)
+
+
+def unknown_note(name: str) -> str:
+    """Return a note for a name that is not like Anthropic's models, with the one that it may have meant; "" for the others."""
+    if is_known(name):
+        return ""
+    return f"{name!r} is not a model that is known here; the name is passed on as it is{did_you_mean(name)}"
+
+
+def did_you_mean(name: str) -> str:
+    """Return "; did you mean …?" for a name that is near to one of ours, "" for others."""
+    near = get_close_matches(name.lower(), [*ALIASES.values(), *ALIASES], n=1, cutoff=0.7)
+    return f"; did you mean {near[0]!r}?" if near and near[0] != name else ""
+
+
+def context_window(name: str) -> int:
+    """Return how many tokens a model reads at once; 32,000 for models that are not Anthropic's, whose size is not known."""
+    if not is_known(name):
+        return 32_000
+    return 200_000 if _SMALL_WINDOW.search(name) and not name.endswith("[1m]") else 1_000_000

@@ -183,19 +183,6 @@ def _same_model(asked: str, answered: str) -> str:
     return asked if re.search(rf"(?:^|[./]){re.escape(bare)}(?:[-@]{day})?(?:-v\d+)?(?:[:\[].*)?$", whole) else ""
 
 
-@lru_cache(maxsize=256)
-def context_window(model: str) -> int:
-    """Return the most tokens that a model reads at once; where that is unknown, what the largest models read."""
-    if not model.strip().lower().endswith("[1m]"):
-        for provider, name in _spellings(model):
-            try:
-                if window := _listed_price(provider, name, datetime.now(UTC), {}).model.context_window:
-                    return int(window)
-            except _UNLISTED:
-                continue
-    return _LARGEST_WINDOW
-
-
 def is_at_hand(model: str) -> bool:
     """Say whether a model's price was looked up today: the first time takes 0.1 s."""
     return model == OFFLINE_MODEL or (model, _utc_day(None)) in _looked_up
@@ -347,7 +334,7 @@ def update_model_prices() -> PriceSource:
 
 def forget_prices() -> None:
     """Look all prices up again: genai-prices has newer ones, or the user's file is to be read again."""
-    for cached in (_listed, context_window, _read_own):
+    for cached in (_listed, _read_own):
         cached.cache_clear()
     _looked_up.clear()
 

@@ -26,15 +26,14 @@ from ipy_websearch.enrichment.searching import PoliteSearch
 from ipy_websearch.enrichment.store import cell_key
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.events import Event, ToolFinished
-from ipy_websearch.loop.job import Job
-from ipy_websearch.loop.run import AnswerLoop
+from ipy_websearch.loop.ask import AnswerLoop, Job
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.names import model_id
+from ipy_websearch.model.platforms import model_id
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Panels
-from ipy_websearch.session import AskRun, Session, paid_sleep
+from ipy_websearch.session import AskRun, Session
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.sql.desk import Outcome, Row
 from ipy_websearch.sql.pacing import PacedClient
@@ -162,8 +161,8 @@ class Asker:
             limits=Limits(max_searches=MAX_SEARCHES, timeout_s=TIMEOUT_S),
             max_tokens=MAX_TOKENS,
         )
-        client, sleep = PacedClient(self._client, self._gate), paid_sleep(booking.budget)
-        loop = AnswerLoop(client, job, Panels(), booking.budget, sleep=sleep)
+        client = PacedClient(self._client, self._gate)
+        loop = AnswerLoop(client, job, Panels(), booking.budget)
         if tool:
             tool.loop = loop
         run = AskRun(loop, booking, self._book)
@@ -178,7 +177,7 @@ class Asker:
         return self._outcome(row, run, failure)
 
     def _outcome(self, row: Row, run: AskRun, failure: str) -> Outcome:
-        answer, reply = run.answer, run.loop.turn.reply
+        answer, reply = run.answer, run.loop.loop.reply
         assert answer is not None
         text = reply.text.strip() if reply else ""
         if answer.stop_reason == "refusal":
@@ -253,7 +252,7 @@ class _SearchOnce:
     async def _call(self, value: Any, context: ToolContext) -> ToolOutput:
         output = await self._search.call(value, context)
         if self.loop is not None:
-            self.loop.meter.reach("max_searches")
+            self.loop.loop.meter.reach("max_searches")
         return output
 
 

@@ -34,15 +34,15 @@ class PacedClient(ModelClient):
         """The API's name for the newest request of the running task."""
         return self._inner.request_id
 
-    async def pieces(self, body: Mapping[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        """Send a request and yield its events; see `ModelClient.pieces`."""
+    async def events(self, body: Mapping[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
+        """Send a request and yield its events; see `ModelClient.events`."""
         overloads = Overloads(self._gate)
         while True:
             self.held_back = True
             ticket = await self._gate.enter(again=overloads.count > 0)
             self.held_back = begun = False
             try:
-                async for events in self._inner.pieces(body):
+                async for events in self._inner.events(body):
                     begun = True
                     yield events
             except ModelError as exc:

@@ -78,7 +78,8 @@ class Tool:
     """A tool that the model may call.
 
     `counts_as_search` calls count against `max_searches`. `price` names what a call is expected to cost, as charges, so
-    that a ceiling can be checked before it is made. `call` gets the validated input.
+    that a ceiling can be checked before it is made. `call` gets the validated input. A tool that `concludes`
+    takes the answer itself.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Tool:
     price: tuple[Charge, ...] = ()
     timeout_s: float = 30.0
     strict_schema: Mapping[str, Any] | None = None
+    concludes: bool = False
 
     def definition(self) -> Mapping[str, Any]:
         """Return the tool as the Messages API wants it: name, description, input_schema (strict where one is given)."""

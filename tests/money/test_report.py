@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import ModelResponded
 from ipy_websearch.model.client import replay_message
-from ipy_websearch.model.reply import Reply
+from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.booking import Booking
 from ipy_websearch.money.ledger import Kind, Ledger, LedgerRow
 from ipy_websearch.money.report import GROUPS, cost_frame, curve, total

@@ -13,7 +13,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.model.tokens import estimate_tokens
 from ipy_websearch.money.budget import Budget, refusal, unknown_price
 from ipy_websearch.money.ledger import LedgerRow, Refused, Reservation
 from ipy_websearch.money.prices import worst_case

@@ -27,7 +27,7 @@ from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.outcome import Cell
 from ipy_websearch.loop.history import assistant_message, user_message
 from ipy_websearch.model.platforms import Platform
-from ipy_websearch.model.server_tools import FIRST_SEARCH, server_tools
+from ipy_websearch.model.requests import FIRST_SEARCH, server_tools
 from ipy_websearch.providers.base import SearchRequest
 
 MAX_TURNS = 4

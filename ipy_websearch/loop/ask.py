@@ -1,0 +1,424 @@
+"""Answers a question: the loop's events for people, and the answer with its sources. One run of `%%ask` is one `AnswerLoop`.
+
+The text is Markdown; a citation that the API gives becomes a mark `[n]` behind the words it belongs to. The history is legal
+after every way of ending, interrupts included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ipy_websearch.citations import CitationBook, marks
+from ipy_websearch.errors import BudgetExceededError, ModelError
+from ipy_websearch.events import (
+    Cited,
+    Event,
+    Finished,
+    ModelRequested,
+    ModelResponded,
+    Notice,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from ipy_websearch.loop.calls import Call, CallRunner
+from ipy_websearch.loop.core import Loop, Then
+from ipy_websearch.loop.history import (
+    Message,
+    assistant_message,
+    closed,
+    ended_by,
+    same_frame,
+    user_message,
+    with_nudge,
+    without_newest_results,
+    without_thinking,
+)
+from ipy_websearch.loop.limits import Meter
+from ipy_websearch.loop.prompts import FINAL_NUDGE
+from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.platforms import forces_tools
+from ipy_websearch.model.requests import build_request, tool_result
+from ipy_websearch.model.stream import Event as RawEvent
+from ipy_websearch.model.stream import Reply
+from ipy_websearch.model.tokens import estimate_tokens
+from ipy_websearch.money.budget import RunBudget
+from ipy_websearch.results import Answer, Panel, Panels
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
+from ipy_websearch.usage import LimitName, Limits
+
+MAX_PAUSES = 5
+"""How often a turn that the API paused is resumed; each pause already stands for ten searches of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A question with all that it takes to answer it.
+
+    `history` is a legal list of earlier messages, `known_urls` what may be fetched from the start, `columns` the table that is
+    wanted in place of prose (None: prose).
+    """
+
+    question: str
+    model: str
+    system: str
+    tools: tuple[Tool, ...] = ()
+    server_tools: tuple[Mapping[str, Any], ...] = ()
+    history: tuple[Message, ...] = ()
+    limits: Limits = Limits()
+    max_tokens: int = 16_000
+    known_urls: frozenset[str] = frozenset()
+    columns: Mapping[str, type] | None = None
+
+
+@dataclass(slots=True)
+class AnswerLoop:
+    """One question under way. Iterate over `events()` once; `partial()` gives the answer as far as it is."""
+
+    client: ModelClient
+    job: Job
+    panels: Panels
+    budget: RunBudget = field(default_factory=RunBudget)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    notices: list[str] = field(default_factory=list)
+    loop: Loop = field(init=False)
+    messages: list[Message] = field(init=False)
+    text: AnswerText = field(init=False)
+    book: CitationBook = field(default_factory=CitationBook)
+    own_panels: list[Panel] = field(default_factory=list)
+    rows: tuple[dict[str, Any], ...] | None = None
+    stop_reason: str | None = None
+    _tools: dict[str, Tool] = field(init=False)
+    _container: Mapping[str, Any] | None = None
+    _late: list[str] = field(default_factory=list)
+    _pauses: int = 0
+    _asked_again: bool = False
+
+    def __post_init__(self) -> None:
+        job = self.job
+        self.text = AnswerText()
+        self.messages = [*job.history, user_message(job.question)]
+        self._tools = {tool.name: tool for tool in job.tools}
+        if job.columns:
+            self._tools[TABLE_TOOL] = table_tool(job.columns, self._keep_rows)
+        meter = Meter(job.limits)
+        context = ToolContext(known_urls=set(job.known_urls))
+        runner = CallRunner(self._tools, context, self.panels, self.budget, meter, self._result)
+        self.loop = Loop(
+            face=self,
+            send=self.client.events,
+            runner=runner,
+            meter=meter,
+            budget=self.budget,
+            request_id=lambda: self.client.request_id,
+            sleep=self.sleep,
+        )
+
+    def follow(self, answer: Answer) -> None:
+        """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back."""
+        earlier = [step.request for step in answer.trace if step.kind == "model"]
+        whole = len(self.job.history) == len(answer.messages)
+        if not (whole and same_frame(self.request(final=False), earlier[-1] if earlier else None)):
+            self.messages = [*without_thinking(self.job.history), self.messages[-1]]
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Answer the question; the last event is `Finished`.
+
+        Raises:
+            ModelError: the API refused or broke; `partial` holds the text that was already there. What was used is in the
+                `ModelResponded` events.
+            BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
+        """
+        signals = self.loop.run()
+        try:
+            async for signal in signals:
+                for event in self._written(signal) if isinstance(signal, list) else self._noted(signal):
+                    yield event
+        except ModelError as exc:
+            exc.partial = self.partial(self.loop.meter.reached) if self.text else None
+            raise
+        finally:
+            await signals.aclose()
+        if self.loop.meter.steps == 0:
+            body = self.request(final=True)
+            raise BudgetExceededError(self.budget.refusal(estimate_tokens(body)))
+        if self.job.columns and self.rows is None:
+            self._late.append(NO_TABLE)
+        for text in self._late:
+            yield self._noted(Notice(text))[0]
+        yield Finished(self.partial(self.loop.meter.reached))
+
+    def partial(self, limit: LimitName | None) -> Answer:
+        """Return the answer as far as it is, with a legal history."""
+        loop, text = self.loop, str(self.text)
+        if self.rows is not None and self.job.columns:
+            text = f"{text}\n\n{table_text(self.rows, self.job.columns)}".strip()
+        if not text:
+            text = no_answer(loop.meter.explain(limit) if limit else "the model wrote none")
+        if loop.shown:  # the running reply was not taken yet
+            self._keep_reply(loop.reply)
+        return Answer(
+            question=self.job.question,
+            text=text,
+            model=loop.model or self.job.model,
+            citations=self.book.citations,
+            panels=tuple(self.own_panels),
+            usage=loop.usage,
+            searches=loop.meter.searches + loop.usage.server_searches,
+            stop_reason=self.stop_reason,
+            limit=limit,
+            messages=tuple(ended_by(self.messages, text)),
+            notices=tuple(dict.fromkeys(self.notices)),
+            rows=self.rows,
+            columns=with_source(self.job.columns) if self.job.columns else None,
+            offline=self.client.offline,
+            seconds=loop.meter.seconds,
+        )
+
+    def interrupted(self) -> ModelResponded | None:
+        """Return the booking of a request that was cut off from outside, None when none was under way."""
+        return self.loop.cut_off()
+
+    def _keep_rows(self, rows: tuple[dict[str, Any], ...]) -> None:
+        self.rows = rows
+
+    # --- what the loop asks (see `core.Face`) ------------------------------------------------------------------------
+
+    def request(self, *, final: bool) -> dict[str, Any]:
+        """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
+        platform, job = self.client.platform, self.job
+        tools = [*(tool.definition() for tool in self._tools.values()), *job.server_tools]
+        last: dict[str, str] | None = {"type": "none"}
+        messages = self.messages
+        if job.columns:
+            forced = forces_tools(job.model)
+            last = {"type": "tool", "name": TABLE_TOOL} if forced else None
+            messages = with_nudge(messages, TABLE_NUDGE) if final and not forced else messages
+        body = build_request(
+            model=job.model,
+            system=job.system,
+            messages=messages,
+            tools=tools,
+            max_tokens=job.max_tokens,
+            platform=platform,
+            tool_choice=last if final and tools else None,
+        )
+        return {**body, "container": self._container["id"]} if self._container else body
+
+    def make_smaller(self) -> bool:
+        """Put an error that names the budget in place of each of the newest results."""
+
+        def left_out(call_id: str) -> dict[str, Any]:
+            reason = f"Left out: {self.loop.meter.explain('budget')}."
+            return self._result(call_id, ToolOutput(summary=reason, text=reason, is_error=True))
+
+        smaller = without_newest_results(self.messages, left_out)
+        self.messages = smaller or self.messages
+        return smaller is not None
+
+    def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
+        """Decide by the reply's calls and its stop reason."""
+        self._keep_reply(reply)
+        calls = Call.of(reply)
+        if not reply.complete:
+            if self.loop.meter.reached != "timeout":
+                self._late.append("the model's answer broke off; this is what had arrived")
+            return Then.DONE
+        if calls and (not final or any(call.name == TABLE_TOOL for call in calls)):
+            return calls
+        if reply.stop_reason == "pause_turn" and not final:
+            self._resume()
+            return Then.AGAIN
+        if note := stop_note(reply):
+            self._late.append(note)
+        return self._ask_for_text(reply)
+
+    def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
+        """Put the results into one user message."""
+        for output in runner.outputs.values():
+            for passage in output.passages:
+                self.book.know(passage.url, passage.title, passage.published_date)
+        self.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
+        return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
+
+    def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
+        return tool_result(call_id, output, self.client.platform)
+
+    def _keep_reply(self, reply: Reply) -> None:
+        """Take a reply into the history; of one that broke off, only its text."""
+        self.loop.shown = False
+        self.stop_reason = reply.stop_reason
+        self._container = reply.container or self._container
+        content = reply.content if reply.complete else [b for b in reply.content if b.get("type") == "text"]
+        if turn := assistant_message(content):
+            if self.messages[-1]["role"] == "assistant":  # it goes on after a pause
+                self.messages[-1] = {**self.messages[-1], "content": [*self.messages[-1]["content"], *turn["content"]]}
+            else:
+                self.messages.append(turn)
+
+    def _resume(self) -> None:
+        """Have a paused turn sent back as it is; after too many pauses, ask for the answer instead."""
+        self._pauses += 1
+        if self._pauses > MAX_PAUSES or self.loop.meter.steps >= self.job.limits.max_steps:
+            self.loop.finish()
+            self.messages = [*closed(self.messages), user_message(FINAL_NUDGE)]
+
+    def _ask_for_text(self, reply: Reply) -> Then:
+        """Ask once more for the table that was wanted, or for words when none followed on tool results."""
+        wordless = not reply.text.strip() and reply.stop_reason in ("end_turn", "tool_use", "pause_turn")
+        untabled = bool(self.job.columns) and self.rows is None and reply.stop_reason in ("end_turn", "tool_use")
+        begun = len(self.messages) > len(self.job.history) + 1
+        if self._asked_again or not (untabled or (wordless and begun)):
+            return Then.DONE
+        self._asked_again = True
+        self.loop.final = self.loop.final or untabled
+        nudge, history = TABLE_NUDGE if self.job.columns else FINAL_NUDGE, closed(self.messages)
+        ends_with_user = history[-1]["role"] == "user"
+        self.messages = with_nudge(history, nudge) if ends_with_user else [*history, user_message(nudge)]
+        return Then.AGAIN
+
+    # --- what people see ---------------------------------------------------------------------------------------------
+
+    def _noted(self, event: Event) -> list[Event]:
+        """Remember what the finished answer will list."""
+        match event:
+            case ToolFinished(panel=panel) if panel is not None:
+                self.own_panels.append(panel)
+            case Notice(text=text):
+                self.notices.append(text)
+            case ModelRequested():
+                self.text.step()
+            case _:
+                pass
+        return [event]
+
+    def _written(self, events: Sequence[RawEvent]) -> list[Event]:
+        shown: list[Event] = []
+        for raw in events:
+            match raw.get("type"):
+                case "content_block_start":
+                    shown += self._block_began(raw.get("content_block") or {})
+                case "content_block_delta":
+                    delta = raw.get("delta") or {}
+                    if delta.get("type") == "text_delta" and delta.get("text"):
+                        shown += self._show(self.text.write(delta["text"]))
+                case "content_block_stop":
+                    block = self.loop.reply.blocks.get(int(raw.get("index", 0)))
+                    shown += self._block_ended(block) if block else []
+                case _:
+                    pass
+        return shown
+
+    def _show(self, text: str) -> list[Event]:
+        self.loop.shown = self.loop.shown or bool(text)
+        return [TextDelta(text)] if text else []
+
+    def _block_began(self, block: Mapping[str, Any]) -> list[Event]:
+        kind = str(block.get("type", ""))
+        if kind == "text" and block.get("text"):
+            return self._show(self.text.write(str(block["text"])))
+        return self._server_result(block) if kind.endswith("_tool_result") else []
+
+    def _block_ended(self, block: Mapping[str, Any]) -> list[Event]:
+        match block.get("type"):
+            case "text" if block.get("citations"):
+                return self._cited(block["citations"])
+            case "tool_use" | "server_tool_use" as kind:
+                given = block.get("input") or {}
+                return [ToolStarted(str(block.get("id")), str(block.get("name")), given, kind == "server_tool_use")]
+            case _:
+                return []
+
+    def _cited(self, citations: Sequence[Mapping[str, Any]]) -> list[Event]:
+        events: list[Event] = []
+        numbers = []
+        for raw in citations:
+            n, new = self.book.cite(raw)
+            numbers.append(n)
+            events += [Cited(new)] if new is not None else []
+        return [*events, *self._show(self.text.mark(marks(numbers)))]
+
+    def _server_result(self, block: Mapping[str, Any]) -> list[Event]:
+        """Return the event for the result of a tool that the API ran, with a panel of what it found."""
+        content = block.get("content")
+        code = content.get("error_code") if isinstance(content, Mapping) else None
+        found = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+        name = str(block.get("type", "")).removesuffix("_tool_result")
+        summary = f"error: {code}" if code else f"{len(found) or 1} result{'' if len(found) == 1 else 's'}"
+        self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
+        shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
+        panel = self.panels.add(name, "yaml", shown or {"error": summary}, tool=name, is_error=bool(code))
+        event = ToolFinished(
+            str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content, by_server=True
+        )
+        return self._noted(event)
+
+
+class AnswerText:
+    """The Markdown so far. Each method returns what a reader should see next ("" for nothing yet).
+
+    Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
+    Text of a later step begins a new paragraph.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._held = ""
+        self._begins = False
+
+    def __str__(self) -> str:
+        return "".join(self._parts).strip()
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def step(self) -> None:
+        """Say that a new step begins."""
+        self._begins, self._held = True, ""
+
+    def write(self, text: str) -> str:
+        """Take text in."""
+        if self._begins:
+            text = text.lstrip()
+        body = text.rstrip()
+        if not body:
+            self._held += text
+            return ""
+        lead = self._held
+        if self._begins:
+            lead, self._begins = "\n\n" if self._parts else "", False
+        self._held = text[len(body) :]
+        return self._show(lead + body)
+
+    def mark(self, marks: str) -> str:
+        """Put citation marks behind the last word; the space after it stays after the marks."""
+        return self._show(marks) if marks and self._parts else ""
+
+    def _show(self, text: str) -> str:
+        self._parts.append(text)
+        return text
+
+
+def no_answer(why: str) -> str:
+    """Return the Markdown that stands in the place of an answer."""
+    return f"*There is no answer: {why}.*"
+
+
+def stop_note(reply: Reply) -> str:
+    """Return what a reader should know of why the model stopped, "" when it ended as it should."""
+    match reply.stop_reason:
+        case "end_turn" | "stop_sequence" | "tool_use" | "pause_turn":
+            return ""
+        case "max_tokens":
+            return "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens"
+        case "refusal":
+            category = (reply.stop_details or {}).get("category")
+            return f"the model declined to answer{f' ({category})' if category else ''}"
+        case "model_context_window_exceeded":
+            return "the answer was cut off: the model's context window is full; ask anew without --follow"
+        case other:
+            return f"the model stopped for a reason unknown here: {other}"

@@ -1,0 +1,186 @@
+"""Fills records and tables with exact values from the fact lines of articles. Pure.
+
+An article may hold a line `Facts: capital: Paris; currency: euro`. A property of a record gets the value of the fact whose name
+it has, or whose name stands in its question; every other property is null. The quote is the fact as it stands there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from ipy_websearch.model.offline.passages import FACTS
+from ipy_websearch.model.offline.reading import Source, content_words, stem, stems
+
+MOST_ROWS = 20
+_SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_NUMBER = re.compile(r"([-+−]?\d[\d,]*(?:\.\d+)?)\s*(thousand|million|billion|trillion)?", re.IGNORECASE)
+_EMPTY: dict[str, Any] = {"string": "", "array": [], "object": {}, "number": 0, "integer": 0, "boolean": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One property of an article, and the article."""
+
+    name: str
+    value: str
+    source: Source
+
+    @property
+    def quote(self) -> str:
+        """The fact as it stands in the article."""
+        return f"{self.name}: {self.value}"
+
+
+def facts_of(source: Source) -> list[Fact]:
+    """Return the facts of an article, in order."""
+    found = []
+    for paragraph in source.paragraphs:
+        if paragraph.startswith(FACTS):
+            pairs = (part.partition(":") for part in " ".join(paragraph.split())[len(FACTS) :].rstrip(". ").split(";"))
+            found += [Fact(name.strip(), value.strip(), source) for name, _, value in pairs if value.strip()]
+    return found
+
+
+def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source]) -> dict[str, Any]:
+    """Return an input for a tool with this schema: `{column: {value, source, quote, confidence}}`, flat, or `{rows: […]}`.
+
+    `text` is what the user wrote. It names the article that a record is about, and asks for the properties.
+    """
+    properties = dict(schema.get("properties") or {})
+    filled: dict[str, Any] = {}
+    for name, part in properties.items():
+        items = _variant(part, "array").get("items") or {}
+        if items.get("properties"):
+            filled[name] = _rows(items, text, sources)
+            continue
+        inner = _variant(part, "object")
+        column = inner.get("properties") or {}
+        asked = f"{_question(text, name)} {part.get('description', '')}"
+        if "value" in column:
+            fact, value = _value(name, asked, text, column["value"], sources)
+            parts = _parts(fact, value)
+            filled[name] = {key: parts[key] if key in parts else _nothing(column[key]) for key in column}
+        elif column:
+            filled[name] = fill_record(inner, text, sources)
+        else:
+            filled[name] = _value(name, asked, text, part, sources)[1]
+    for name, part in properties.items():  # flat records name a value's source and quote after it
+        base, _, kind = name.rpartition("_")
+        if kind in ("source", "quote", "confidence") and base in properties:
+            fact, value = _value(base, _question(text, base), text, properties[base], sources)
+            filled[name] = _parts(fact, value)[kind] if fact and value is not None else _nothing(part)
+    return filled
+
+
+def _rows(schema: Mapping[str, Any], text: str, sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """Return a table with a row for each article that has one of the facts asked for; its first column of text is the title."""
+    properties = dict(schema.get("properties") or {})
+    key = next((name for name, part in properties.items() if name != "source" and _takes(part, "string")), "")
+    rows = []
+    for source in sources[:MOST_ROWS]:
+        facts = facts_of(source)
+        asked = [name for name in properties if name not in ("source", key)]
+        found = {name: _converted(_match(name, name, facts), properties[name]) for name in asked}
+        if any(value is not None for value in found.values()):
+            given = {**found, key: source.title, "source": source.url}
+            rows.append({n: given[n] if given.get(n) is not None else _nothing(part) for n, part in properties.items()})
+    return rows
+
+
+def _value(name: str, asked: str, text: str, schema: Mapping[str, Any], sources: Sequence[Source]) -> tuple[Fact | None, Any]:
+    """Return the fact for a property and its value in the property's type; the article must be the one that the text names."""
+    said = set(stems(text))
+    about = [source for source in sources if set(stems(re.sub(r"\s*\(.*\)$", "", source.title))) <= said]
+    about.sort(key=lambda source: -len(set(stems(source.title)) & said))
+    for source in about:
+        fact = _match(name, asked, facts_of(source))
+        if (value := _converted(fact, schema)) is not None:
+            return fact, value
+    return None, _nothing(schema)
+
+
+def _match(name: str, asked: str, facts: Sequence[Fact]) -> Fact | None:
+    """Return the fact that has the property's name, else the one with the longest name that stands in the question."""
+    plain = stems(name.replace("_", " "))
+    named = [fact for fact in facts if stems(fact.name) == plain]
+    words = {stem(word) for word in content_words(asked)} | {word.casefold() for word in asked.split()}
+    within = [fact for fact in facts if set(stems(fact.name)) <= words]
+    if re.search(r"\bwho\b", asked, re.IGNORECASE):
+        within = [f for f in facts if f.name.endswith(" by") and set(stems(f.name)[:1]) <= words] or within
+    return next(iter(named or sorted(within, key=lambda fact: -len(fact.name))), None)
+
+
+def _question(text: str, name: str) -> str:
+    """Return the line of the text that asks for a property, else the whole text when there is but one question."""
+    asked = re.search(rf"^{re.escape(name)}:\s*(.+)$", text, re.MULTILINE)
+    return asked[1] if asked else name.replace("_", " ")
+
+
+def _converted(fact: Fact | None, schema: Mapping[str, Any]) -> Any:
+    """Return a fact's value as the schema wants it, None where it does not fit."""
+    if fact is None:
+        return None
+    kinds = _variants(schema)
+    choices = [choice for kind in kinds for choice in kind.get("enum") or () if choice is not None]
+    if choices:
+        return next((choice for choice in choices if str(choice).casefold() == fact.value.casefold()), None)
+    types = {name for kind in kinds for name in _types(kind)}
+    if types & {"integer", "number"}:
+        return _number(fact.value, whole="number" not in types)
+    if "boolean" in types:
+        return {"yes": True, "no": False}.get(fact.value.casefold())
+    if "array" in types:
+        return [part.strip() for part in fact.value.split(",")]
+    if any(kind.get("format") == "date" for kind in kinds):
+        try:
+            return date.fromisoformat(fact.value).isoformat()
+        except ValueError:
+            return None
+    return fact.value if "string" in types else None
+
+
+def _number(text: str, *, whole: bool) -> float | int | None:
+    found = _NUMBER.search(text)
+    if found is None:
+        return None
+    scale = _SCALE[found[2].lower()] if found[2] else 1
+    value = float(found[1].replace(",", "").replace("−", "-")) * scale
+    if whole or value.is_integer():
+        return round(value) if abs(value - round(value)) < 1e-6 else None
+    return value
+
+
+def _parts(fact: Fact | None, value: Any) -> dict[str, Any]:
+    if fact is None or value is None:
+        return {"value": None, "source": "", "quote": "", "confidence": 0.0}
+    return {"value": value, "source": fact.source.url, "quote": fact.quote, "confidence": 1.0}
+
+
+def _variants(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [schema, *(part for key in ("anyOf", "oneOf") for part in schema.get(key) or ())]
+
+
+def _variant(schema: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    return next((part for part in _variants(schema) if kind in _types(part)), {})
+
+
+def _types(schema: Mapping[str, Any]) -> list[str]:
+    given = schema.get("type") or ()
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _takes(schema: Mapping[str, Any], kind: str) -> bool:
+    return any(kind in _types(part) for part in _variants(schema))
+
+
+def _nothing(schema: Mapping[str, Any]) -> Any:
+    """Return null, or what is empty in a type that allows none."""
+    types = [name for part in _variants(schema) for name in _types(part)]
+    if not types or "null" in types:
+        return None
+    return json.loads(json.dumps(_EMPTY.get(types[0])))

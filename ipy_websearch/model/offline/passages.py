@@ -1,0 +1,259 @@
+"""Picks the passages that fit a question best and quotes them; one sentence is put first only where a strict gate holds. Pure.
+
+The gate asks for every content word of the question in one sentence or its title, and for the kind of thing that was asked
+for (a name, a year, a number before its noun). It stays shut for questions about what is current, first or largest, for
+reasons, comparisons, choices and arithmetic: a sentence that shares their words is often about something else.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ipy_websearch.model.offline.reading import Conversation, Source, content_words, stem, stems, words_in
+
+SHOWN = 3
+"""Passages in an answer."""
+LONGEST = 480
+"""Characters of a passage; a longer paragraph is cut to its best sentences."""
+
+LABEL = (
+    "**No model read these: they are the passages that share your words. "
+    "`%websearch key anthropic` sets a key for answers by Claude.**"
+)
+NOTHING = "The search gave no passage for “{query}”."
+FAILED = "The search failed: {reason}"
+NO_SEARCH = "There is no search tool in this question, and without one there is nothing to quote."
+
+FACTS = "Facts:"
+"""What the line of an article with its facts begins with."""
+
+_SENTENCE = re.compile(
+    r"""(?<=[.!?])(?<!\b(?:St|Dr|Mr|No|vs)\.)(?<!\b(?:Mrs|e\.g|i\.e|U\.S)\.)\s+(?=["“(]?[A-Z0-9ÀÁÅÄÉÖÜ])|(?<=[。！？])"""
+)
+_SHUT = re.compile(
+    r"""\b(?:why|how(?!\s+many\b)|current(?:ly)?|now|today|tonight|yesterday|latest|newest|recent(?:ly)?|next|upcoming|still|ever
+    |this\s+(?:year|week|month)|first|last|most|least|best|worst|top|only|more|less|fewer|than|vs|versus|compared?|difference|better
+    |or|not|never|without|except|if|should|would|could|recommend|plus|minus|times|divided|sum|average|percent|altogether|total
+    |(?!(?:west|east|forest|interest|harvest|guest|request|test|budapest|everest|bucharest|modest|honest|priest|protest|contest|invest|quest|chest|nest|rest|arrest)\b)[a-z]{2,}est)\b
+    |\d\s*[-+*/^×÷x]\s*\d|\?.*\?|\b(?:19|20)[2-9]\d\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_YES_OR_NO = re.compile(r"^\W*(?:is|are|was|were|do|does|did|has|have|had|can|will|may|might|must|shall)\b", re.IGNORECASE)
+_KINDS = {
+    "person": re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE),
+    "date": re.compile(r"\bwhen\b|\b(?:what|which)\s+(?:year|date|day|century)\b", re.IGNORECASE),
+    "place": re.compile(r"\bwhere\b", re.IGNORECASE),
+    "number": re.compile(r"\bhow\s+many\s+(\w+)", re.IGNORECASE),
+}
+_DATE = re.compile(r"\b\d{3,4}\b|\bcentury\b|\bBCE?\b")
+_NUMBER = re.compile(
+    r"\d|^(?:no|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|billion)$"
+)
+_AMOUNT = re.compile(
+    r"\b(?:population|area|size|diameter|distance|height|length|depth|weight|mass|age|number|temperature|(?:melting|boiling)"
+    r"\s+point|price|cost|speed|magnitude|percentage)\b",
+    re.IGNORECASE,
+)
+_VERB = re.compile(r"\b(?:\w+ed|wrote|written|made|built|won|found|led|began|drew|sang|shot|taught)\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(?:not|no|never|nor|neither|without|unlike|except|formerly|once|until)\b|n[’']t\b", re.IGNORECASE)
+_DEFINITION = re.compile(r"^\W*(?:what|who)\s+(?:is|are|was|were)\s+(?:(?:a|an|the)\s+)?([^,]+?)\W*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A paragraph of a source, with its place there."""
+
+    source: Source
+    at: int
+    text: str
+
+
+def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]:
+    """Return the text blocks of the answer: the gated sentence if any, the label, the passages with their citations."""
+    passages = best_passages(talk.query, talk.sources)
+    if not passages:
+        if talk.failures:
+            said = FAILED.format(reason=talk.failures[-1])
+        else:
+            said = NOTHING.format(query=talk.query) if searched else NO_SEARCH
+        return [{"type": "text", "text": f"{said}\n\n{LABEL}"}]
+    blocks: list[dict[str, Any]] = []
+    if (found := answering_sentence(talk.query, talk.sources)) is not None:
+        blocks += [_cited(found, found.text), {"type": "text", "text": "\n\n"}]
+    blocks.append({"type": "text", "text": f"{LABEL}\n\n"})
+    wanted = {stem(word) for word in content_words(talk.query)}
+    for n, passage in enumerate(passages):
+        shown = _excerpt(passage.text, wanted)
+        blocks.append(_cited(Passage(passage.source, passage.at, shown), "> " + _emphasized(shown, wanted)))
+        if n < len(passages) - 1:
+            blocks.append({"type": "text", "text": "\n\n"})
+    return blocks
+
+
+def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> list[Passage]:
+    """Return the passages that fit a query best, best first: BM25 over paragraphs, at most two of a source.
+
+    A word in the title counts half, and a source that the search ranked higher goes before an equal one.
+    """
+    wanted = [stem(word) for word in content_words(query)] or stems(query)
+    candidates = [passage for source in sources for passage in _candidates(source, set(wanted))]
+    counted = [Counter(stems(passage.text)) for passage in candidates]
+    titles = [set(stems(passage.source.title)) for passage in candidates]
+    usual = sum(map(Counter.total, counted)) / max(1, len(counted)) or 1
+    spread = {w: math.log(1 + len(counted) / (1 + sum(w in each for each in counted))) for w in wanted}
+    ranks = {id(source): n for n, source in enumerate(sources)}
+    scores: dict[int, float] = {}
+    for n, (passage, words) in enumerate(zip(candidates, counted, strict=True)):
+        length = 0.4 + 0.6 * words.total() / usual
+        text = sum(spread[w] * words[w] * 2.2 / (words[w] + 1.2 * length) for w in wanted)
+        title = sum(spread[w] for w in wanted if w in titles[n])
+        exact = 1.5 if passage.source.paragraphs[passage.at].startswith(FACTS) else 1.0
+        scores[n] = exact * (text + 0.5 * title) / (1 + 0.12 * ranks[id(passage.source)])
+    chosen: list[Passage] = []
+    for n in sorted(scores, key=lambda n: -scores[n]):
+        if sum(other.source is candidates[n].source for other in chosen) < 2:
+            chosen.append(candidates[n])
+        if len(chosen) == most:
+            break
+    return chosen
+
+
+def _candidates(source: Source, wanted: set[str]) -> list[Passage]:
+    """Return the paragraphs of a source; of its fact line, the facts asked for when the question names the source."""
+    about = set(stems(_bare(source.title))) <= wanted
+    found = []
+    for at, text in enumerate(source.paragraphs):
+        if text.startswith(FACTS):
+            facts = [fact.strip() for fact in text[len(FACTS) :].split(";")]
+            asked = [fact for fact in facts if {stem(w) for w in content_words(fact.partition(":")[0])} <= wanted]
+            found += [Passage(source, at, fact) for fact in asked if about]
+        elif text.strip():
+            found.append(Passage(source, at, text))
+    return found
+
+
+def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | None:
+    """Return the one sentence that may stand as the answer, None unless the gate holds for it."""
+    if _SHUT.search(question) or _YES_OR_NO.search(question):
+        return None
+    if (defined := _DEFINITION.match(question)) and (found := _definition(defined[1], sources)) is not None:
+        return found
+    wanted = {stem(word) for word in content_words(question)}
+    if len(wanted) < 2:
+        return None
+    fitting = []
+    asked = [source for source in sources if set(stems(_bare(source.title))) <= set(stems(question))]
+    for source in asked or sources:  # a sentence of another article is often about something else
+        title = set(stems(source.title))
+        for at, paragraph in enumerate(source.paragraphs):
+            for sentence in [] if paragraph.startswith(FACTS) else sentences(paragraph):
+                words = stems(sentence)
+                if wanted <= title.union(words) and not wanted <= title and _gives(question, sentence, words, wanted | title):
+                    fitting.append((len(words), Passage(source, at, sentence)))
+    return min(fitting, key=lambda pair: pair[0])[1] if fitting else None
+
+
+def _definition(name: str, sources: Sequence[Source]) -> Passage | None:
+    """Return how the only article of that name begins, if that says what it is."""
+    named = [source for source in sources if stems(_bare(source.title)) == stems(name)]
+    if len(named) != 1 or not named[0].paragraphs:
+        return None
+    first = sentences(named[0].paragraphs[0])[0]
+    says = re.match(rf"(?:the\s+)?{re.escape(name.strip())}\s+(?:is|are|was|were)\s", first, re.IGNORECASE)
+    return Passage(named[0], 0, first) if says else None
+
+
+def _gives(question: str, sentence: str, words: Sequence[str], known: set[str]) -> bool:
+    """Say whether a sentence holds the kind of thing that is asked for, and denies nothing."""
+    if asked := _KINDS["number"].search(question):
+        noun = stem(asked[1])
+        tokens = [match[0].casefold() for match in words_in(sentence)]
+        places = [n for n, word in enumerate(words) if word == noun]
+        return any(_NUMBER.search(token) for n in places for token in tokens[max(0, n - 3) : n])
+    if _NEGATION.search(sentence) or not _same_act(question, sentence, words):
+        return False
+    if _AMOUNT.search(question):
+        return any(character.isdigit() for character in sentence)
+    if _KINDS["date"].search(question):
+        return bool(_DATE.search(sentence))
+    if _KINDS["person"].search(question) or _KINDS["place"].search(question):
+        names = [match[0] for match in words_in(sentence) if match[0][0].isupper() and match.start() > 0]
+        return any(stem(name) not in known for name in names)
+    return any(word not in known for word in (stem(w) for w in content_words(sentence)))
+
+
+def _same_act(question: str, sentence: str, words: Sequence[str]) -> bool:
+    """Say whether a sentence has the question's verb act on the question's object: "discovered X", "X was discovered"."""
+    if not (verb := _VERB.search(question)):
+        return True
+    about = {stem(word) for word in content_words(question)} - {stem(verb[0])}
+    tokens = [match[0].casefold() for match in words_in(sentence)]
+    for at in [n for n, word in enumerate(words) if word == stem(verb[0])]:
+        passive = {"was", "were", "been", "is", "are"} & set(tokens[max(0, at - 3) : at])
+        if about & set(words[at + 1 : at + 4]) or (passive and about & set(words[:at])):
+            return True
+    return False
+
+
+def _bare(title: str) -> str:
+    """Return a title without what tells it apart from its namesakes: "Mercury (planet)" is "Mercury"."""
+    return re.sub(r"\s*\(.*\)$", "", title)
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a paragraph."""
+    return [part.strip() for part in _SENTENCE.split(text) if part and part.strip()] or [text]
+
+
+def _excerpt(text: str, wanted: set[str]) -> str:
+    """Return a passage as it is, or the run of its sentences that holds most of the wanted words."""
+    text = " ".join(text.split())
+    if len(text) <= LONGEST:
+        return text
+    parts = sentences(text)
+    runs = []
+    for start in range(len(parts)):
+        end, size = start, 0
+        while end < len(parts) and (end == start or size + len(parts[end]) <= LONGEST):
+            size, end = size + len(parts[end]) + 1, end + 1
+        runs.append(" ".join(parts[start:end]))
+    best = max(runs, key=lambda run: (len(wanted & set(stems(run))), -runs.index(run)))
+    if len(best) <= LONGEST + 200:
+        return best
+    hits = [match.start() for match in words_in(best) if stem(match[0]) in wanted]
+    middle = hits[len(hits) // 2] if hits else 0
+    start = best.rfind(" ", 0, max(0, middle - LONGEST // 2)) + 1
+    return best[start : start + LONGEST].rsplit(" ", 1)[0]
+
+
+def _emphasized(text: str, wanted: set[str]) -> str:
+    """Return a passage as Markdown that shows its own characters, the wanted words in bold."""
+    shown, end = [], 0
+    for match in words_in(text):
+        word = _escaped(match[0])
+        shown += [_escaped(text[end : match.start()]), f"**{word}**" if stem(match[0]) in wanted else word]
+        end = match.end()
+    return "".join([*shown, _escaped(text[end:])]).replace("** **", " ")
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*\[\]<]|(?<!\w)_|_(?!\w))", r"\\\1", text)
+
+
+def _cited(passage: Passage, shown: str) -> dict[str, Any]:
+    """Return a text block that cites its passage, where the source can be cited."""
+    block: dict[str, Any] = {"type": "text", "text": shown}
+    if passage.source.index is not None:
+        citation = {"type": "search_result_location", "source": passage.source.url, "title": passage.source.title}
+        place = {
+            "search_result_index": passage.source.index,
+            "start_block_index": passage.at,
+            "end_block_index": passage.at + 1,
+        }
+        block["citations"] = [{**citation, "cited_text": passage.text, **place}]
+    return block

@@ -1,0 +1,310 @@
+"""Reads replies of the Messages API: server-sent events as they come in, whole messages, and the blocks that they add up to.
+
+The stream is read here, and not by the SDK, for two reasons: its decoder takes one line at a time, which doubles the cost of a
+long answer, and it ignores events without an `event:` line, which some proxies send. Unknown events and blocks pass through.
+Facts: platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ipy_websearch.errors import ModelError
+from ipy_websearch.text import plain, shorten, sound
+from ipy_websearch.usage import Usage
+
+Event = dict[str, Any]
+
+NO_MESSAGE = "no_message"
+"""The kind of the error for what is no answer of the Messages API: a login page, some other service's JSON."""
+
+_MODEL_WRITES = ("text", "thinking", "input", "citations")
+_ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")  # half a character, or no number: JSON that cannot be sent back
+_FIELDS = (b"event:", b"data:", b"id:", b"retry:", b":")  # what a line of a stream begins with
+_EXCERPT = 400
+
+
+class FrameReader:
+    """Reads server-sent events out of the pieces of a stream, wherever these begin and end."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._broken: ValueError | None = None
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """Return the events that the stream's next piece completed.
+
+        Raises:
+            ValueError: the data of an event is not JSON; the events before it were returned.
+        """
+        if self._broken is not None:
+            raise self._broken
+        data = self._rest + piece
+        if b"\r" in data:
+            cut = data.endswith(b"\r")  # the line feed that belongs to it may follow
+            data = data[: len(data) - cut].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * cut
+        *frames, self._rest = data.split(b"\n\n")
+        events: list[Event] = []
+        try:
+            for frame in frames:
+                if (event := _event_in(frame)) is not None:
+                    events.append(event)
+        except (ValueError, RecursionError) as exc:
+            if not events:
+                raise ValueError(str(exc)) from None
+            self._broken = ValueError(str(exc))
+        return events
+
+    def end(self) -> list[Event]:
+        """Return the event at the end of a stream that lacks its empty line, if it is whole.
+
+        Raises:
+            ValueError: as `feed` would have.
+        """
+        if self._broken is not None:
+            raise self._broken
+        try:
+            event = _event_in(self._rest.replace(b"\r", b"\n"))
+        except (ValueError, RecursionError):
+            event = None
+        return [] if event is None else [event]
+
+
+def _event_in(frame: bytes) -> Event | None:
+    data = [line[5:] for line in frame.split(b"\n") if line.startswith(b"data:")]
+    if not data or data == [b" [DONE]"]:
+        return None
+    event = json.loads(b"\n".join(data).decode("utf-8", "replace"))
+    return event if isinstance(event, dict) else None
+
+
+async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str) -> AsyncIterator[list[Event]]:
+    """Yield the events of a streamed body, as many at once as have come.
+
+    Raises:
+        ModelError: the body is no stream of the Messages API, or an event is not JSON.
+    """
+    reader, start, held = FrameReader(), b"", [b""]
+    seen = typed = False
+    try:
+        async for piece in pieces:
+            start = start or piece[:_EXCERPT]
+            held.append(piece)
+            if b"\n" not in piece and b"\r" not in piece:
+                continue  # no event ends here; a long one would be looked through again with each piece
+            events, held = reader.feed(b"".join(held)), [b""]
+            if events:
+                seen, typed = True, typed or _is_typed(events)
+                yield events
+        if events := reader.feed(b"".join(held)) + reader.end():
+            seen, typed = True, typed or _is_typed(events)
+            yield events
+    except ValueError as exc:
+        raise ModelError(f"the model's answer is not JSON ({shorten(str(exc), 80)})", status=200, kind="truncated") from None
+    if not typed and (seen or not _may_be_stream(start)):
+        raise no_message(start, redact)
+
+
+def _may_be_stream(start: bytes) -> bool:
+    """Say whether a body without an event may be the beginning of a stream that broke off."""
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return not text or text.startswith(_FIELDS) or any(name.startswith(text) for name in _FIELDS)
+
+
+def _is_typed(events: list[Event]) -> bool:
+    return any(isinstance(event.get("type"), str) for event in events)
+
+
+def parse_body(content: bytes) -> Any:
+    """Return a body as JSON that can be sent back: without half characters and infinite numbers.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deeply.
+    """
+    try:
+        value = json.loads(content.decode("utf-8-sig", "replace"))
+        return sound(value) if _ODD.search(content) else value
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def parse_message(content: bytes, redact: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return the message, or the API's error object, that is the whole body of an answer.
+
+    Raises:
+        ModelError: it is neither; of the kind `NO_MESSAGE` when asking again is of no use.
+    """
+    try:
+        value = parse_body(content)
+    except ValueError:
+        text, value = content.strip(), None
+        if not text or (text.startswith(b"{") and not text.endswith(b"}")):
+            raise ModelError("the model's answer ended too soon", status=200, kind="truncated") from None
+    if not isinstance(value, dict) or not (isinstance(value.get("content"), list) or value.get("type") == "error"):
+        raise no_message(content, redact)
+    return value
+
+
+def no_message(content: bytes, redact: Callable[[str], str] = str) -> ModelError:
+    """Return the error for a body that is no answer of the Messages API."""
+    began = excerpt(content, 80, redact) or "a page without text"
+    return ModelError(
+        f"what came is no message of the Messages API ({began}); is ANTHROPIC_BASE_URL right, and no login page in between?",
+        status=200,
+        kind=NO_MESSAGE,
+    )
+
+
+def excerpt(content: bytes, width: int, redact: Callable[[str], str] = str) -> str:
+    """Return how a body begins, as one line of plain text; `redact` takes keys out of it."""
+    return shorten(redact(plain(content[:_EXCERPT].decode("utf-8", "replace"))), width)
+
+
+def message_events(message: Mapping[str, Any]) -> list[Event]:
+    """Return a whole message as stream events, for servers that answer JSON although a stream was asked for."""
+    events: list[Event] = [{"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}]
+    for index, block in enumerate(message.get("content") or []):
+        events.append({"type": "content_block_start", "index": index, "content_block": block, "whole": True})
+        events.append({"type": "content_block_stop", "index": index})
+    delta = {name: message.get(name) for name in ("stop_reason", "stop_sequence", "stop_details")}
+    return [*events, {"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}}, {"type": "message_stop"}]
+
+
+@dataclass(slots=True)
+class Reply:
+    """A reply as far as it has arrived. `complete` is True once `message_stop` was seen.
+
+    Blocks keep every field that the API sent, known or not: the last assistant turn goes back unchanged. `malformed` are the
+    ids of calls whose input is no JSON. `container` is where the platform ran code (its id goes into the next request).
+    """
+
+    model: str = ""
+    stop_reason: str | None = None
+    stop_details: Mapping[str, Any] | None = None
+    complete: bool = False
+    usage_fields: dict[str, Any] = field(default_factory=dict)
+    blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    malformed: set[str] = field(default_factory=set)
+    container: Mapping[str, Any] | None = None
+    _json: dict[int, list[str]] = field(default_factory=dict)
+    _closed: set[int] = field(default_factory=set)
+
+    @property
+    def usage(self) -> Usage:
+        """What the API has reported so far; the counts of `message_delta` are totals and replace earlier ones."""
+        return Usage.from_api(self.usage_fields)
+
+    @property
+    def content(self) -> list[dict[str, Any]]:
+        """The blocks in order."""
+        return [self.blocks[index] for index in sorted(self.blocks)]
+
+    @property
+    def text(self) -> str:
+        """All text so far."""
+        return "".join(block.get("text", "") for block in self.content if block.get("type") == "text")
+
+    def apply(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Take one event in; return the block that it finished, or None.
+
+        Raises:
+            ModelError: the event's fields have types that the API never sends.
+        """
+        try:
+            return self._apply(event)
+        except (TypeError, AttributeError, ValueError) as exc:
+            kind = shorten(plain(str(event.get("type"))), 40)
+            raise ModelError(f"the model's answer has a faulty {kind!r} event", status=200, kind="truncated") from exc
+
+    def _apply(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
+        match event.get("type"):
+            case "message_start":
+                message = event.get("message") or {}
+                self.model = str(message.get("model") or "")
+                self._merge_usage(message.get("usage"))
+                self.container = container_in(message)
+            case "content_block_start":
+                block = dict(event.get("content_block") or {})
+                if block.get("type") == "text" and not event.get("whole"):
+                    block["citations"] = list(block.get("citations") or [])
+                self.blocks[int(event.get("index", 0))] = block
+            case "content_block_delta":
+                self._delta(int(event.get("index", 0)), event.get("delta") or {})
+            case "content_block_stop":
+                return self._stop(int(event.get("index", 0)))
+            case "message_delta":
+                delta = event.get("delta") or {}
+                self.stop_reason = delta.get("stop_reason") or self.stop_reason
+                self.stop_details = delta.get("stop_details") or self.stop_details
+                self._merge_usage(event.get("usage"))
+                self.container = container_in(event) or self.container
+            case "message_stop":
+                self.complete = True
+            case _:
+                pass  # ping, and events that do not exist yet
+        return None
+
+    def _merge_usage(self, usage: Any) -> None:
+        if isinstance(usage, Mapping):
+            self.usage_fields.update({name: value for name, value in usage.items() if value is not None})
+
+    def _delta(self, index: int, delta: Mapping[str, Any]) -> None:
+        block = self.blocks.setdefault(index, {"type": "text", "text": ""})
+        match delta.get("type"):
+            case "text_delta":
+                block["text"] = block.get("text", "") + (delta.get("text") or "")
+            case "input_json_delta":
+                self._json.setdefault(index, []).append(str(delta.get("partial_json") or ""))
+            case "citations_delta":
+                block.setdefault("citations", []).append(delta.get("citation") or {})
+            case "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + (delta.get("thinking") or "")
+            case "signature_delta":
+                block["signature"] = delta.get("signature") or ""
+            case "compaction_delta":  # comes once, whole (anthropic 2.12 `_beta_messages.py`, read 2026-11)
+                block.update({name: delta[name] for name in ("content", "encrypted_content") if name in delta})
+            case _:
+                pass  # a delta that does not exist yet
+
+    def _stop(self, index: int) -> dict[str, Any] | None:
+        block = self.blocks.get(index)
+        if block is None or index in self._closed:
+            return None
+        self._closed.add(index)
+        if text := "".join(self._json.get(index, ())):
+            try:
+                block["input"] = json.loads(text)
+            except (ValueError, RecursionError):
+                block["input"] = {}
+                self.malformed.add(str(block.get("id", "")))
+        block.update({name: sound(block[name]) for name in _MODEL_WRITES if name in block})
+        if block.get("type") == "text" and not block.get("citations"):
+            block.pop("citations", None)
+        return block
+
+    def close(self) -> list[Event]:
+        """Finish the blocks that a broken stream left open; return the events that end them. Their calls count as malformed."""
+        opened = [index for index in sorted(self.blocks) if index not in self._closed]
+        for index in opened:
+            if str(self.blocks[index].get("type", "")).endswith("tool_use"):
+                self.malformed.add(str(self.blocks[index].get("id", "")))
+            self._stop(index)
+        return [{"type": "content_block_stop", "index": index} for index in opened]
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Reply:
+        """Return a whole message as a reply."""
+        reply = cls()
+        for event in message_events(message):
+            reply.apply(event)
+        return reply
+
+
+def container_in(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the container that a message, or an event of one, names; None when there is none."""
+    named = part.get("container") or (part.get("delta") or {}).get("container")
+    return named if isinstance(named, Mapping) and isinstance(named.get("id"), str) else None
