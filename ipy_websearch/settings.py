@@ -81,6 +81,7 @@ PROJECT_SETTINGS = ("count", "feedback", "max_rows", "full_tracebacks", "max_sea
 """What a pyproject.toml may set: how much is shown and asked for, never where anything is sent."""
 
 _PREFIX = "IPY_WEBSEARCH_"
+_OTHER_VARIABLES = ("home", "fetch_allow", "contact")
 _in_force: WebSearch | None = None
 
 
@@ -158,7 +159,7 @@ def _kind(trait: Any) -> str:
 def _environment_settings() -> dict[str, str]:
     """Return the settings in the environment as text; empty ones count as unset.
 
-    A name that is close to a setting's is an error. Others may be variables of another purpose, such as IPY_WEBSEARCH_HOME.
+    A name that is close to a setting's is an error; others may have another purpose, such as IPY_WEBSEARCH_HOME.
     """
     found = {}
     names = WebSearch.class_trait_names(config=True)
@@ -168,7 +169,7 @@ def _environment_settings() -> dict[str, str]:
             continue
         if name in names:
             found[name] = text
-        elif meant := _misspelt(name, names):
+        elif name not in _OTHER_VARIABLES and (meant := _misspelt(name, names)):
             raise ConfigError(f"environment variable {variable} is no setting; did you mean {_PREFIX}{meant.upper()}?")
     return found
 
@@ -186,7 +187,8 @@ def _project_settings(start: Path, problems: list[ConfigError]) -> dict[str, Any
         data = path.read_bytes() if path else b""
     except OSError:
         return {}
-    if b"ipy_websearch" not in data.replace(b"\0", b""):  # UTF-16 has zero bytes
+    bare = data.translate(None, b"\0 \t\"'")  # UTF-16 has zero bytes
+    if b"tool.ipy_websearch" not in bare and b"[tool]" not in bare:
         return {}  # its mistakes, if any, are not about us; importing tomllib would double the time that loading takes
     import tomllib
 
