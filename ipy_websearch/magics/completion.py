@@ -123,5 +123,6 @@ def _after_websearch(before: list[str]) -> Iterable[str]:
         "key": [name for spec in KEYS.values() for name in spec.names],
         "goggles": catalogue(),
         "store": ["clear", "cancel"],
+        "cache": ["clear"],
     }
     return [*COMMANDS[before[0]][2], *names.get(before[0], ())]

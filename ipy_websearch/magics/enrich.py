@@ -21,7 +21,7 @@ EXAMPLE = "ceo: Who is the CEO of {company}?"
 class EnrichMagics(WebMagics):
     """Holds the magic; its state lives in the session."""
 
-    @magic("cell")
+    @magic("line", "cell")
     @argument("frame", nargs="*", help="The variable that holds the DataFrame.")
     @argument("-m", "--model", help="Model to ask (default: WebSearch.enrich_model; 'offline' is the built-in one).")
     @PROVIDER

@@ -106,6 +106,7 @@ def test_answers_are_exported_and_goggles_listed(offline: Any, shell: Any, tmp_p
     shell.run("%ask --model offline --provider local How many moons has Mars?")
     assert "1 answer written" in shell.run("%websearch export answers.md").stdout and (tmp_path / "answers.md").exists()
     assert isinstance(shell.run("%websearch export answers.md").error, ConfigError)
+    assert "removed" in shell.run("%websearch cache clear").stdout and shell.run("%websearch cache").ok
     assert "academic" in shell.run("%websearch goggles").stdout and "$boost" in shell.run("%websearch goggles academic").stdout
 
 
@@ -128,6 +129,6 @@ def test_a_wrong_command_is_one_plain_usage_error(shell: Any, line: str, told: s
 def test_help_names_every_command_and_has_an_example_of_every_magic(shell: Any) -> None:
     said = shell.run("%websearch help").stdout
     assert said.strip() == USAGE and all(f"%websearch {command}" in said for command in COMMANDS)
-    for name in ("search", "ask", "fetch", "cost", "panels", "trace"):
+    for name in ("search", "ask", "fetch", "cost", "panels", "trace", "enrich"):
         assert f"%{name}" in said and f"%{name}" in shell.run(f"%{name} --help").stdout
         assert "--output" in shell.run(f"%{name}?").stdout
