@@ -295,7 +295,15 @@ class Session:
         return estimate(first, loop.budget)
 
     def rehearsed(self, question: str, **options: Any) -> AnswerLoop:
-        """Return the loop that would answer a question, to look at what it would send; see `estimate` for the errors."""
+        """Return the loop that would answer a question, or without one a follow-up, to look at what it would send.
+
+        Raises:
+            ConfigError, MissingKeyError: as for `estimate`; there is neither a question nor a conversation.
+        """
+        if not question.strip():
+            if not self.answers:
+                raise ConfigError("there is no conversation yet; write a question, such as: How many moons does Mars have?")
+            question, options["follow"] = "(your question)", True
         return self._prepared(options_of(AskOptions, question, **options), sends=False).loop
 
     def reset(self) -> None:
@@ -497,7 +505,7 @@ class Session:
         from ipy_websearch.cassette.recording import Recording
 
         if self.recording is not None:
-            raise self._running()
+            raise ConfigError(f"{self.recording!r} is running already; `%websearch stop` ends that")
         self.recording = Recording.record(self, path, append=append, force=force)
         return self.recording
 
@@ -517,7 +525,7 @@ class Session:
         from ipy_websearch.cassette.recording import Recording
 
         if self.recording is not None and not self.recording.replayed_from:
-            raise self._running()
+            raise ConfigError(f"{self.recording!r} is running already; `%websearch stop` ends that")
         self.recording = Recording.replay(self, path, instant=instant)
         return self.recording
 
@@ -532,11 +540,6 @@ class Session:
     def replayed_from(self) -> str:
         """The name of the cassette that is replayed, "" when none is."""
         return self.recording.replayed_from if self.recording else ""
-
-    def _running(self) -> ConfigError:
-        assert self.recording is not None
-        doing = "replayed" if self.replayed_from else "recorded"
-        return ConfigError(f"{self.recording.path} is being {doing} already; `%websearch stop` ends that")
 
     @background.on_the_loop
     async def aclose(self) -> None:

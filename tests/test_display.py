@@ -795,12 +795,10 @@ DERIVED = {
 
 def test_what_pandas_makes_from_our_frames_shows_amounts_as_amounts(ip: Any) -> None:
     """A part of a search, cost or context frame is pandas' own table, out of MathJax's reach like the whole."""
-    from ipy_websearch.context import Context, ContextPart
-    from ipy_websearch.display.context import context_frame
+    from ipy_websearch.display.context import ContextFrame
     from ipy_websearch.frames import CostFrame
 
-    part = ContextPart("user", "question", 9, "is $5 or $6 dear?")
-    ip.ns["d"], ip.ns["x"] = SEARCH.to_frame(), context_frame(Context("m", (part,), 9, 9, 1000, {}))
+    ip.ns["d"], ip.ns["x"] = SEARCH.to_frame(), ContextFrame({"text": ["is $5 or $6 dear?"]})
     ip.ns["c"] = CostFrame({"question": ["is $5 or $6 dear?"], "usd": [0.1]})
     ip.run("import pandas as pd")
     shown = {name: ip.run(made).html for name, made in DERIVED.items()}

@@ -1,102 +1,87 @@
-"""What a question would send, as a table: each part with its tokens, its beginning, and, folded, the request as JSON.
+"""`%ask --context`: the request that a question would send, as a table of its parts and their tokens. Nothing is sent.
 
-A `ContextFrame` is a DataFrame like any other and shows itself as such a table; it lives here, above the values, since it
-knows HTML.
+The request is the one that the loop builds. Tokens are our own count of characters by their kind (`model.requests`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from html import escape
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import pandas as pd
-
-from ipy_websearch.context import Context
-from ipy_websearch.display.markdown_writer import text_markdown
-from ipy_websearch.display.style import LEFT, framed
-from ipy_websearch.display.trace import STEP_BYTES, fold
-from ipy_websearch.display.trace_json import compact
-from ipy_websearch.frames import WebFrame
-from ipy_websearch.text import plain, shorten, visible
-
-WIDTH = 100
-"""Characters of a part that the table shows."""
+from ipy_websearch.frames import WebFrame, frame_of
+from ipy_websearch.loop.run import AnswerLoop
+from ipy_websearch.model.names import context_window
+from ipy_websearch.model.requests import prompt_tokens, text_tokens
+from ipy_websearch.money.estimate import COMMON_SHARE
 
 
 class ContextFrame(WebFrame):
-    """The parts of a request as a DataFrame: role, what, tokens, text; `.context` holds the request itself.
+    """The parts of a request in the order in which a model reads them: role, what, tokens, text.
 
-    What is made from it (`head`, filters, columns) is a plain DataFrame.
+    `request` is the request itself. `input_tokens` is its usual size, `most_input_tokens` the cautious count that budgets use.
     """
 
-    _metadata = ["context", "redact"]
-    context: Context | None = None
-    redact: Callable[[str], str] = staticmethod(str)
-
-    @property
-    def _constructor(self) -> type[pd.DataFrame]:
-        return WebFrame
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """Return the table in the three forms that IPython asks for."""
-        if self.context is None:
-            return {}
-        rows, sums = _rows(self.context, self.redact), _sums(self.context)
-        return {
-            "text/html": _html(self.context, rows, sums, self.redact),
-            "text/markdown": _markdown(rows, sums),
-            "text/plain": _text(rows, sums),
-        }
+    _metadata = ["request", "input_tokens", "most_input_tokens"]
+    request: Mapping[str, Any] | None = None
+    input_tokens: int = 0
+    most_input_tokens: int = 0
 
 
-def context_frame(context: Context, *, redact: Callable[[str], str] = str) -> ContextFrame:
-    """Return the parts of a request as a frame: one row a part, in the order in which the model reads them."""
-    columns = {name: [getattr(part, name) for part in context.parts] for name in ("role", "what", "tokens", "text")}
-    frame = ContextFrame(columns)
-    frame.context, frame.redact = context, redact
+def context_frame(loop: AnswerLoop, redact: Callable[[str], str]) -> ContextFrame:
+    """Return the parts of a loop's first request, without keys."""
+    body = json.loads(redact(json.dumps(loop.means.body(list(loop.messages)), default=str)))
+    most = prompt_tokens(body)
+    rows = [(role, what, int(text_tokens(text) * COMMON_SHARE), text) for role, what, text in _parts(body)]
+    rest = max(int(most * COMMON_SHARE) - sum(tokens for _, _, tokens, _ in rows), 0)
+    rows.append(("api", "frame of the request", rest, "field names, and the prompts that the API adds for tools"))
+    roles, whats, tokens, texts = zip(*rows, strict=True)
+    columns = {"role": ("text", roles), "what": ("text", whats), "tokens": ("int64", tokens), "text": ("text", texts)}
+    frame = frame_of(ContextFrame, columns)
+    frame.request, frame.input_tokens, frame.most_input_tokens = body, sum(tokens), most
     return frame
 
 
-def _rows(context: Context, redact: Callable[[str], str]) -> list[list[str]]:
-    """Return the cells: role, what it is, tokens, the beginning of its text."""
-    return [[p.role, plain(p.what), f"{p.tokens:,}", shorten(redact(plain(p.text)), WIDTH)] for p in context.parts]
-
-
-def _sums(context: Context) -> str:
-    share = context.most_input_tokens / context.window
-    room = "under 1 %" if share < 0.01 else f"{share:.0%}"
-    more = " What the API's own tools find comes on top: see --estimate." if context.native else ""
+def context_line(loop: AnswerLoop, frame: ContextFrame) -> str:
+    """Return the sums of a context in one line."""
+    window = context_window(loop.job.model)
+    share = frame.most_input_tokens / window
+    more = " What the API's own tools find comes on top: see --estimate." if loop.job.server_tools else ""
     return (
-        f"about {context.input_tokens:,} tokens, at most {context.most_input_tokens:,}, to {plain(context.model)} "
-        f"({room} of the {context.window:,} that it reads).{more} Nothing was sent."
+        f"about {frame.input_tokens:,} tokens, at most {frame.most_input_tokens:,}, to {loop.job.model} "
+        f"({'under 1 %' if share < 0.01 else f'{share:.0%}'} of the {window:,} that it reads).{more} Nothing was sent."
     )
 
 
-def _html(context: Context, rows: list[list[str]], sums: str, redact: Callable[[str], str]) -> str:
-    head = f'<th{LEFT}>part</th><th{LEFT}>what</th><th class="ipyws-num">tokens</th><th{LEFT}>text</th>'
-    body = "".join(
-        f'<tr><td{LEFT}>{escape(role)}</td><td{LEFT}>{escape(what)}</td><td class="ipyws-num">{tokens}</td>'
-        f'<td{LEFT} class="ipyws-what">{escape(text)}</td></tr>'
-        for role, what, tokens, text in rows
-    )
-    request = visible(redact(json.dumps(compact(context.body), indent=2, ensure_ascii=False, default=str)))
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return framed(f"<div><b>{escape(sums)}</b></div>", table, fold("the request as JSON", request, STEP_BYTES))
+def _parts(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield (role, what it is, text): tools, system prompt, messages."""
+    for tool in body.get("tools", ()):
+        yield "tools", str(tool["name"]), _json({name: value for name, value in tool.items() if name != "name"})
+    for block in body["system"]:
+        yield "system", "instructions", block["text"]
+    last = len(body["messages"]) - 1
+    for n, message in enumerate(body["messages"]):
+        blocks = message["content"]
+        for block in [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks:
+            yield message["role"], *_part(block, message["role"], n == last)
 
 
-def _markdown(rows: list[list[str]], sums: str) -> str:
-    lines = ["| part | what | tokens | text |", "| --- | --- | ---: | --- |"]
-    lines += [f"| {' | '.join(text_markdown(cell) for cell in row)} |" for row in rows]
-    return "\n".join([f"**{text_markdown(sums)}**", "", *lines])
+def _part(block: Mapping[str, Any], role: str, last: bool) -> tuple[str, str]:
+    """Return what a block is, in words, and its text; a user's text is a question, the last one the new one."""
+    match block.get("type"):
+        case "text":
+            what = "text" if role == "assistant" else "question" if last else "earlier question"
+            return what, str(block["text"])
+        case "tool_use" | "server_tool_use":
+            return f"call of {block.get('name')}", _json(block.get("input"))
+        case "tool_result":
+            found = block.get("content")
+            sources = sum(b.get("type") == "search_result" for b in found) if isinstance(found, list) else 0
+            counted = f" with {sources} source{'' if sources == 1 else 's'}" if sources else ""
+            return f"result{counted}", _json(found)
+        case kind:
+            return str(kind).replace("_", " "), _json(block)
 
 
-def _text(rows: list[list[str]], sums: str) -> str:
-    lines = [["part", "what", "tokens", "text"], *rows]
-    widths = [max(len(line[n]) for line in lines) for n in range(4)]
-    table = [
-        "  ".join([line[0].ljust(widths[0]), line[1].ljust(widths[1]), line[2].rjust(widths[2]), line[3]]).rstrip()
-        for line in lines
-    ]
-    return "\n".join([sums, "", *table])
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

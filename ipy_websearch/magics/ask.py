@@ -76,10 +76,12 @@ class AskMagics(WebMagics):
 
     def _context(self, session: Any, call: Call) -> Any:
         """Return the table of what would be sent; nothing is."""
-        from ipy_websearch.context import context
-        from ipy_websearch.display.context import context_frame
+        from ipy_websearch.display.context import context_frame, context_line
 
-        return self.keep(call, context_frame(context(session, call.text, **call.options), redact=session.redact))
+        loop = session.rehearsed(call.text, **call.options)
+        frame = context_frame(loop, session.redact)
+        print(context_line(loop, frame))
+        return self.keep(call, frame)
 
     def _answer(self, session: Any, call: Call) -> Any:
         """Show the events of the run as they come; return the answer, which is kept however the run ends."""

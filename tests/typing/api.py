@@ -31,6 +31,8 @@ def asking() -> None:
     assert_type(answer, Answer)
     assert_type(answer.citations, tuple[Citation, ...])
     assert_type(answer.cost_usd, Decimal | None)
+    web.ask("why?", max_serches=2)  # type: ignore[call-arg]
+    web.ask("why?", max_searches="2")  # type: ignore[arg-type]
     messages: Mapping[str, Any] = answer.messages[0]
     print(messages)
 

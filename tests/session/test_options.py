@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,6 +35,12 @@ WRONG = [
     ("cost(since=5)", "since is 5; it must be a span such as '7d'"),
     ("enrich(df, {'a': 'Who leads {c}?'}, concurrency='4')", "concurrency is '4'; it must be a whole number"),
     ("enrich(df, {'a': 'Who leads {c}?'}, sample='4')", "sample is '4'; it must be a whole number"),
+    ("ask('why', max_serches=3)", "there is no option 'max_serches'; did you mean 'max_searches'?"),
+    ("ask('why', max_steps=0)", "max_steps is 0; it must be 1 or more"),
+    ("ask('  ')", "there is no question"),
+    ("await Session().ask('why', serch=3)", "there is no option 'serch'"),
+    ("await Session().search('why', freshnes='pd')", "there is no option 'freshnes'; did you mean 'freshness'?"),
+    ("enrich(df, {'a': 'Who leads {c}?'}, concurency=4)", "there is no option 'concurency'; did you mean 'concurrency'?"),
     ("enrich(df, {'a': 'Who leads {c}?'}, sample=1.5)", "sample is 1.5; it must be a whole number"),
 ]
 
@@ -66,3 +73,11 @@ def test_the_cost_since_a_span_is_what_the_magic_shows(shell: Any) -> None:
         frame = ipy_websearch.cost(since=since)
         assert len(frame) == rows > 0 and "all sessions" in frame.attrs.get("scope", frame.summary.scope)  # type: ignore[operator]
     assert len(ipy_websearch.cost(since=datetime.now(UTC) + timedelta(hours=1))) == 0
+
+
+@pytest.mark.parametrize(("door", "first", "some"), [("ask", "question", "max_searches"), ("enrich", "frame", "concurrency")])
+def test_help_shows_every_option_and_its_default(door: str, first: str, some: str) -> None:
+    """Though they are written once, in the options that the session and the magics read."""
+    parameters = inspect.signature(getattr(ipy_websearch, door)).parameters
+    assert next(iter(parameters)) == first and parameters[some].kind is inspect.Parameter.KEYWORD_ONLY
+    assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())

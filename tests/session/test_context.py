@@ -17,7 +17,7 @@ def test_the_context_is_the_request_that_goes_out_afterwards(messages_api: Any, 
     assert shown.ok and messages_api.bodies == []
     messages_api.reply(text("Matz."))
     shell.run("%ask who wrote Ruby?")
-    expected = sent(dict(shell.ns["c"].context.body))
+    expected = sent(dict(shell.ns["c"].request))
     assert expected == sent(messages_api.bodies[0])
 
 
@@ -38,7 +38,7 @@ def test_the_context_of_a_follow_up_has_the_conversation(messages_api: Any, brav
     assert frame["what"].iloc[-4].startswith("result with ")
     assert rows[-2:] == [("user", "question"), ("api", "frame of the request")]
     assert (frame["tokens"] > 0).all()
-    assert frame["tokens"].sum() == frame.context.input_tokens < frame.context.most_input_tokens
+    assert frame["tokens"].sum() == frame.input_tokens < frame.most_input_tokens
 
 
 def test_without_a_question_the_context_is_that_of_the_next_follow_up(messages_api: Any, brave_api: Any, shell: Any) -> None:
@@ -55,26 +55,19 @@ def test_without_a_question_the_context_is_that_of_the_next_follow_up(messages_a
 def test_the_context_shows_no_key_and_no_live_html(messages_api: Any, shell: Any) -> None:
     """A key pasted into the question is masked in every form; markup in it stays text."""
     ran = shell.run(f"%ask --context <script>alert(1)</script> {messages_api.key}")
-    forms = ran.value._repr_mimebundle_()
-    assert "<script" not in forms["text/html"] and "&lt;script&gt;" in forms["text/html"]
-    assert all(messages_api.key not in form and "[key]" in form for form in forms.values())
-
-
-def test_the_context_table_stays_a_plain_frame_when_it_is_cut(messages_api: Any, shell: Any) -> None:
-    """`head` and filters give ordinary DataFrames."""
-    shell.run("c = %ask --context hello there")
-    part = shell.ns["c"].head(1)
-    assert type(part).__name__ == "WebFrame" and list(part.columns) == ["role", "what", "tokens", "text"]
+    html = ran.value.to_html()
+    assert "<script" not in html and "&lt;script&gt;" in html
+    shown = html + ran.value.to_string() + ran.stdout + repr(ran.value.request)
+    assert messages_api.key not in shown and "[key]" in shown
 
 
 def test_the_context_of_native_search_is_what_is_sent(messages_api: Any, shell: Any) -> None:
     """What the API's own tools may find is no part of it: it is said to come on top."""
-    shell.run("c = %ask --context --tools native who wrote Ruby?")
+    ran = shell.run("c = %ask --context --tools native who wrote Ruby?")
     frame = shell.ns["c"]
-    assert frame.tokens.sum() == frame.context.input_tokens < frame.context.most_input_tokens < 4_000
-    text = frame._repr_mimebundle_()["text/plain"]
-    assert "under 1 % of the 1,000,000" in text and "the API's own tools find comes on top" in text
-    assert "on top" not in shell.run("%ask --context who wrote Ruby?").value._repr_mimebundle_()["text/plain"]
+    assert frame.tokens.sum() == frame.input_tokens < frame.most_input_tokens < 4_000
+    assert "under 1 % of the 1,000,000" in ran.stdout and "the API's own tools find comes on top" in ran.stdout
+    assert "on top" not in shell.run("%ask --context who wrote Ruby?").stdout
 
 
 def test_an_unknown_model_name_is_passed_on_with_a_note(messages_api: Any, shell: Any) -> None:
@@ -104,7 +97,7 @@ def test_the_context_of_a_named_model_needs_no_key(brave_api: Any, shell: Any, o
     """Nothing is sent, so `--context --model` asks for none, as `--estimate` does; asking the model itself does."""
     shown = shell.run("c = %ask --context --model sonnet who wrote Ruby?")
     assert shown.ok, shown.error
-    assert shell.ns["c"].context.model == "claude-sonnet-5-5" and (shell.ns["c"].role == "tools").any()
+    assert shell.ns["c"].request["model"] == "claude-sonnet-5-5" and (shell.ns["c"].role == "tools").any()
     refused = shell.run("%ask --model sonnet who wrote Ruby?")
     assert not refused.ok and "ANTHROPIC_API_KEY" in str(refused.error)
     assert offline == []
