@@ -1,6 +1,6 @@
 """`%ask --context`: the request that a question would send, as a table of its parts and their tokens. Nothing is sent.
 
-The request is the one that the loop builds. Tokens are our own count of characters by their kind (`model.requests`).
+The request is the one that the loop builds. Tokens are our own count of characters by their kind (`model.tokens`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ipy_websearch.frames import WebFrame, frame_of
-from ipy_websearch.loop.run import AnswerLoop
-from ipy_websearch.model.names import context_window
-from ipy_websearch.model.requests import prompt_tokens, text_tokens
+from ipy_websearch.loop.ask import AnswerLoop
+from ipy_websearch.model.platforms import context_window
+from ipy_websearch.model.tokens import prompt_tokens, text_tokens
 from ipy_websearch.money.estimate import COMMON_SHARE
 
 
@@ -30,7 +30,7 @@ class ContextFrame(WebFrame):
 
 def context_frame(loop: AnswerLoop, redact: Callable[[str], str]) -> ContextFrame:
     """Return the parts of a loop's first request, without keys."""
-    body = json.loads(redact(json.dumps(loop.means.body(list(loop.messages)), default=str)))
+    body = json.loads(redact(json.dumps(loop.request(final=False), default=str)))
     most = prompt_tokens(body)
     rows = [(role, what, int(text_tokens(text) * COMMON_SHARE), text) for role, what, text in _parts(body)]
     rest = max(int(most * COMMON_SHARE) - sum(tokens for _, _, tokens, _ in rows), 0)

@@ -301,8 +301,8 @@ def interrupt():
 async def work():
     return 1
 
-threading.Thread(target=interrupt, daemon=True).start()
 try:
+    threading.Thread(target=interrupt, daemon=True).start()
     time.sleep(0.01)
     background.run(work)
     time.sleep(0.5)
