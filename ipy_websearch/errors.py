@@ -3,18 +3,18 @@
     WebSearchError
       ConfigError              a setting, flag or name is wrong
         MissingKeyError        names every way to set that key
-      ProviderError            an engine failed
+      ProviderError            a search provider failed
         RateLimitedError       it answered 429
-      FetchError               a page could not be had
+      FetchError               a page could not be fetched or read
         BlockedAddressError    the address is not the public web
       ModelError               the model's API refused or broke
-      BudgetExceededError      a ceiling would be passed by the next paid call
-      EnrichmentError          an enrichment as a whole could not go on
+      BudgetExceededError      a budget does not cover the next paid call
+      EnrichmentError          an enrichment as a whole cannot go on
       ReplayError              a request is not on the cassette that is replayed
 
 A message is one line: what happened, with which value, and what to do. In IPython it is shown as that line, without
 a traceback, and the cell still fails, so that "Run All" stops; `%config WebSearch.full_tracebacks = True` (or
-`full_tracebacks(True)`) brings the traceback back for people who work on the package.
+`full_tracebacks(True)`) shows the traceback to people who work on the package.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from ipy_websearch.usage import Charge
 
 FailureReason = Literal["key", "credit", "quota", "rate", "unreachable", "server", "request"]
-"""Why an engine failed: the key was refused; the account is empty; the plan's limit is used up, with a reset more than a
-minute away; too many requests just now; no answer came; the engine broke or sent something unreadable; it refused this
-request."""
+"""Why a provider failed: the key was refused; the account is empty; the plan is used up, with a reset more than a minute away;
+too many requests just now; no answer came; the provider broke or sent something unreadable; it refused this request."""
 
 LONG_WAIT_S = 60.0
-"""Seconds to a reset from which on a 429 is an exhausted quota, which nobody waits for."""
+"""A 429 with a longer `retry_after` is an exhausted quota and is not waited for."""
 
 _show_tracebacks = False
 
@@ -62,11 +61,11 @@ class MissingKeyError(ConfigError):
 
 
 class ProviderError(WebSearchError):
-    """A search or page engine failed.
+    """A search provider, or one that reads pages, failed.
 
-    `status` is the HTTP status (None when no answer came), `retry_after` seconds to wait (None when not said), `reason` the
-    kind of failure (None: told by the status). `lost` requests went out, and no answer that could be used came back: `charges`
-    is what they are booked at. Where `others_may_answer`, another engine of the chain may find something for another query.
+    `status` is the HTTP status (None: no answer came), `retry_after` seconds to wait (None: not given), `reason` the kind of
+    failure (default: derived from the status). `lost` requests were sent without a usable answer and are booked at `charges`.
+    With `others_may_answer`, another provider of the chain may still find something for another query.
     """
 
     others_may_answer = False
@@ -91,12 +90,12 @@ class ProviderError(WebSearchError):
 
     @property
     def permanent(self) -> bool:
-        """Whether asking again is no use until the user does something or the plan's period is over."""
+        """Whether a retry is useless until the user acts or the plan's period ends."""
         return self.reason in ("key", "credit", "quota") and not self.others_may_answer
 
 
 def _failure_reason(status: int | None, retry_after: float | None) -> FailureReason:
-    """Return what a status says about a failure; engines correct it by their own codes."""
+    """Return the reason that a status implies; providers correct it by their own codes."""
     match status:
         case None:
             return "unreachable"
@@ -112,11 +111,11 @@ def _failure_reason(status: int | None, retry_after: float | None) -> FailureRea
 
 
 class RateLimitedError(ProviderError):
-    """The engine answered 429: too many requests, or the plan is used up."""
+    """The provider answered 429: too many requests, or the plan is used up."""
 
 
 class FetchError(WebSearchError):
-    """A page could not be had or could not be read; `status` is the HTTP status of an answer that was no page, else None."""
+    """A page could not be fetched or read; `status` is the HTTP status of an error answer, else None."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -124,14 +123,14 @@ class FetchError(WebSearchError):
 
 
 class BlockedAddressError(FetchError):
-    """The address does not belong to the public web; the message names the rule that refused it."""
+    """The address is not on the public web; the message names the rule that refused it."""
 
 
 class ModelError(WebSearchError):
     """The model's API refused the request or broke off.
 
     `status` is the HTTP status (200 when it broke inside a stream, None when no answer came), `request_id` the
-    API's own id, `partial` an `Answer` with the text that had already arrived. What that cost is in the ledger.
+    API's own id, `partial` an `Answer` with the text that had already arrived. Its cost is in the ledger.
     """
 
     def __init__(
@@ -153,12 +152,12 @@ class ModelError(WebSearchError):
 
 
 class BudgetExceededError(WebSearchError):
-    """The next paid call would pass a ceiling, so it was not sent; the message says what it would take."""
+    """A budget does not cover the next paid call, so it was not sent; the message says what the call needs."""
 
 
 class EnrichmentError(WebSearchError):
-    """An enrichment as a whole could not go on; rows that were finished are in the store."""
+    """An enrichment as a whole cannot go on; finished rows are in the store."""
 
 
 class ReplayError(WebSearchError):
-    """A request is not on the cassette that is replayed; the message shows the nearest one. Nothing was sent."""
+    """A request is not on the cassette that is replayed. Nothing was sent."""

@@ -1,4 +1,4 @@
-"""A pretended web for the tests of those who use this package: no network, no keys, no files, the real loop.
+"""A fake web for the tests of this package's users: no network, no keys, no files, the real loop.
 
 >>> import ipy_websearch
 >>> from ipy_websearch.testing import FakeWeb
@@ -10,11 +10,11 @@
 >>> answer.text, web.queries
 ('A database.', ['what is duckdb'])
 
-Inside the block all that shares the session (`ask`, `search`, `fetch`, `enrich`, `df.web`, the magics, the SQL functions) finds
-one engine with the results you gave, the pages you gave, and a model that says what you told it to; what you left open, the
-rules of the built-in offline model answer from the results. Requests are checked as the API checks them, tools run, limits
-hold, costs are booked (in memory, at the prices of the model named). A reply that was not asked for fails the block at its
-end. With pytest, `pytest_plugins = ["ipy_websearch.testing"]` in conftest.py gives the fixture `fake_web`.
+Inside the block, everything that shares the session (`ask`, `search`, `fetch`, `enrich`, `df.web`, magics, SQL functions) finds
+one search provider with your results, your pages, and a model with your replies; without a reply, the offline model answers
+from the results. Requests are checked as the API checks them, tools run, limits hold, costs are booked (in memory, at the
+prices of the model named). A reply that is left over fails the block at its end. With pytest,
+`pytest_plugins = ["ipy_websearch.testing"]` in conftest.py gives the fixture `fake_web`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -55,16 +54,17 @@ if TYPE_CHECKING:
 
 Result = SearchResult | tuple[str, ...]
 Part = str | Mapping[str, Any]
-_ENGINE = ProviderInfo("fake", "the fake engine", load=f"{__name__}:FakeEngine", note="results given by a test")
+_INFO = ProviderInfo("fake", "the fake provider", load=f"{__name__}:FakeProvider", note="results given by a test")
 
 
 class FakeWeb:
-    """The pretended web; enter it with `with`. `queries` are the searches that reached it, `requests` the model's requests."""
+    """The fake web; enter it with `with`. `queries` are the searches that reached it, `requests` the model's requests."""
 
     def __init__(self) -> None:
         self.queries: list[str] = []
         self.requests: list[Mapping[str, Any]] = []
-        self.session: Session = _Session(self)
+        self._folder = tempfile.TemporaryDirectory(prefix="ipy_websearch_", ignore_cleanup_errors=True)
+        self.session = _session(self, Path(self._folder.name))
         self._results: list[tuple[str, tuple[SearchResult, ...] | Exception]] = []
         self._pages: dict[str, str | bytes] = {}
         self._replies: deque[tuple[Part, ...] | ModelError] = deque()
@@ -75,33 +75,33 @@ class FakeWeb:
     def add_results(self, words: str, *results: Result) -> None:
         """Give searches that contain `words` (any case; "": every search) these results: `SearchResult`s or (url, title, text).
 
-        Searches take the first that fits, in the order in which they were added; what fits none finds nothing.
+        The first match in the order of addition counts; a search without one finds nothing.
         """
         made = (r if isinstance(r, SearchResult) else SearchResult(url=r[0], title=r[1], description=r[2]) for r in results)
         self._results.append((fold(words), tuple(made)))
 
-    def fail_search(self, words: str = "", message: str = "the engine is down") -> None:
+    def fail_search(self, words: str = "", message: str = "the provider is down") -> None:
         """Let searches that contain `words` fail."""
         self._results.insert(0, (fold(words), ProviderError(message, provider="fake", status=503)))
 
     def add_page(self, url: str, content: str | bytes) -> None:
-        """Put a page (HTML, or plain text) under an address; the others cannot be had."""
+        """Put a page (HTML, or plain text) at an address; every other address fails."""
         self._pages[url] = content
 
     def reply(self, *parts: Part) -> None:
-        """Tell the model its next reply: texts, and calls of tools as `call` and `record` make them."""
+        """Queue the model's next reply: texts, and tool calls as `call` and `record` make them."""
         self._replies.append(parts)
 
     def fail(self, status: int = 529, message: str = "Overloaded") -> None:
-        """Let the API refuse the model's next request; 429 and 5xx are then tried again by the package."""
+        """Let the API refuse the model's next request; the package retries 429 and 5xx."""
         self._replies.append(ModelError(message, status=status))
 
     def behave(self, function: Callable[[Mapping[str, Any]], Any]) -> None:
-        """Let `function`, from a request to a part or a list of parts, answer what no reply is left for; None: the rules."""
+        """Let `function` map requests without a queued reply to a part or a list of parts (None: the offline model answers)."""
         self._behaviour = function
 
     def call(self, tool: str, **values: Any) -> Part:
-        """Return the call of a tool, as a part of a reply."""
+        """Return a tool call, as a part of a reply."""
         return {"type": "tool_use", "id": f"toolu_fake{next(self._ids):04}", "name": tool, "input": values}
 
     def record(self, **values: Any) -> Part:
@@ -111,14 +111,14 @@ class FakeWeb:
         return self.call("record", **cells)
 
     def found(self, query: str) -> tuple[SearchResult, ...]:
-        """Return the results for a search, and take note of it."""
+        """Return the results for a search and record the query."""
         self.queries.append(query)
         if isinstance(hits := next((found for words, found in self._results if words in fold(query)), ()), Exception):
             raise hits
         return hits
 
     def answer(self, request: Mapping[str, Any]) -> Reply:
-        """Return the model's reply to a request, and take note of it."""
+        """Return the model's reply and record the request."""
         self.requests.append(request)
         parts: Any = self._replies.popleft() if self._replies else None
         if parts is None and self._behaviour is not None:
@@ -132,11 +132,11 @@ class FakeWeb:
         return Reply(blocks, "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn")
 
     async def download(self, url: str, **_: Any) -> Download:
-        """Return the page under an address, or raise `FetchError`."""
+        """Return the page at an address, or raise `FetchError`."""
         from ipy_websearch.http.download import Download
 
         if url not in self._pages:
-            raise FetchError(f"{url} could not be had: the fake web has no such page")
+            raise FetchError(f"{url} cannot be fetched: the fake web has no such page")
         body = page if isinstance(page := self._pages[url], bytes) else page.encode()
         kind = "text/html" if body.lstrip()[:1] == b"<" else "text/plain"
         return Download(url, url, 200, kind, "utf-8", body)
@@ -148,12 +148,13 @@ class FakeWeb:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         api.end_session()
         api.use_session(self._before)
+        self._folder.cleanup()
         left = list(self._replies)
         assert not left or kind, f"{len(left)} of the model's replies were never asked for: {left}"
 
 
-class FakeEngine:
-    """The one engine of a fake web."""
+class FakeProvider:
+    """The one search provider of a fake web."""
 
     name: ClassVar[str] = "fake"
     price: ClassVar[tuple[Charge, ...]] = (Charge("fake", usd=Decimal(0)),)
@@ -162,34 +163,34 @@ class FakeEngine:
         self._web = web
 
     async def search(self, request: SearchRequest) -> SearchResults:
-        """Return what was given for the query."""
+        """Return the results that were added for the query."""
         results = self._web.found(request.query)
         return SearchResults(results[: request.count], query=request.query, provider=self.name, charges=self.price)
 
 
 class _Router(SearchRouter):
-    """The real router, in whose chain the fake engine stands alone; whoever asks for an engine by name gets it too."""
+    """The real router with the fake provider alone in its chain, under every provider's name."""
 
-    fake: FakeEngine
+    fake: FakeProvider
 
     def chain(self) -> list[tuple[str, bool, str]]:
-        return [(_ENGINE.name, True, _ENGINE.note)]
+        return [(_INFO.name, True, _INFO.note)]
 
     def provider(self, name: str) -> Provider:
-        return self.fake if name == _ENGINE.name else super().provider(name)
+        return self.fake if name == _INFO.name else super().provider(name)
 
     def _usable(self, passed_over: list[Attempt], after: str = "") -> Iterator[Target]:
         if not after:
-            yield Target(_ENGINE.name, _ENGINE, {}, self.fake)
+            yield Target(_INFO.name, _INFO, {}, self.fake)
 
     def _named(self, provider: str) -> Target:
-        if provider != _ENGINE.name and provider not in self._search_tools():
-            provider_info(provider)  # a name that does not exist is an error here as elsewhere
-        return Target(_ENGINE.name, _ENGINE, {}, self.fake)
+        if provider != _INFO.name and provider not in self._search_tools():
+            provider_info(provider)  # an unknown name is an error here too
+        return Target(_INFO.name, _INFO, {}, self.fake)
 
 
 class _Model(ModelClient):
-    """Speaks to a Messages API inside this process, through the SDK."""
+    """The SDK's client of a Messages API inside this process."""
 
     def __init__(self, web: FakeWeb) -> None:
         super().__init__(api_key=lambda: None)
@@ -207,38 +208,33 @@ class _Model(ModelClient):
 
 class _NoNetwork(HttpClient):
     async def request(self, method: str, url: str, *, provider: str, **options: Any) -> HttpResponse:
-        raise ProviderError(f"{provider} cannot be reached: the fake web lets nothing out", provider=provider)
+        raise ProviderError(f"{provider} cannot be reached: the fake web has no network", provider=provider)
 
 
 class _Keys(Keys):
-    """Keys of the session alone: those of the machine are not looked at."""
+    """Keys of the session alone, none of the machine's."""
 
     def find(self, name: str) -> tuple[str, str] | None:
         key = self._session.get(self.spec(name).variable)
         return (key, "session") if key else None
 
 
-class _Session(Session):
-    """A session whose parts lead to the fake web, and which keeps what it keeps in memory."""
-
-    def __init__(self, web: FakeWeb) -> None:
-        super().__init__(settings_in_force())
-        self._web = web
-        self._folder = tempfile.TemporaryDirectory(prefix="ipy_websearch_", ignore_cleanup_errors=True)
-        self.keys = _Keys(Path(self._folder.name))
-        self.keys.set("anthropic", "key-of-the-fake-web")
-        self.download = web.download
-        self.http = _NoNetwork(user_agent="ipy_websearch.testing")
-        self.cache, self.ledger, self.enrich_store = Cache(None), Ledger(None, redact=self.redact), Store(None)
-        self.claude = _Model(web)
-
-    @cached_property
-    def router(self) -> SearchRouter:
-        context = ProviderContext(self.http, self.keys, Path(self._folder.name))
-        ttl_s, named = (lambda: self.settings.cache_ttl_s), (lambda: self.settings.search_tools)
-        router = _Router(context, cache=self.cache, cache_ttl_s=ttl_s, search_tools=named)
-        router.fake = FakeEngine(self._web)
-        return router
+def _session(web: FakeWeb, folder: Path) -> Session:
+    """Return a session whose parts lead to the fake web, and whose ledger, cache and store are in memory."""
+    session = Session(settings_in_force())
+    session.keys = _Keys(folder, session={"ANTHROPIC_API_KEY": "key-of-the-fake-web"}, environ={})
+    session.download = web.download
+    session.http = _NoNetwork(user_agent="ipy_websearch.testing")
+    session.cache, session.ledger, session.enrich_store = Cache(None), Ledger(None, redact=session.redact), Store(None)
+    session.claude = _Model(web)
+    session.router = router = _Router(
+        ProviderContext(session.http, session.keys, folder),
+        cache=session.cache,
+        cache_ttl_s=lambda: session.settings.cache_ttl_s,
+        search_tools=lambda: session.settings.search_tools,
+    )
+    router.fake = FakeProvider(web)
+    return session
 
 
 if "pytest" in sys.modules:
@@ -246,6 +242,6 @@ if "pytest" in sys.modules:
 
     @pytest.fixture
     def fake_web() -> Iterator[FakeWeb]:
-        """A fake web for one test; what is left of its script fails the test."""
+        """A fake web for one test; a reply that is left over fails the test."""
         with FakeWeb() as web:
             yield web

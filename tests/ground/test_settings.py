@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
+import ipy_websearch
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.settings import PROJECT_SETTINGS, WebSearch, base_url, load_settings
 from tests.fakes.shell import Shell
@@ -132,6 +133,8 @@ def test_a_wrong_variable_is_one_line_at_once(tmp_path: Path, monkeypatch: Any, 
     monkeypatch.setenv(f"IPY_WEBSEARCH_{name}", text)
     said = refusal(tmp_path)
     assert words in said and f"IPY_WEBSEARCH_{name}" in said and len(said) < 400
+    with pytest.raises(ConfigError):
+        ipy_websearch.search("moons of Mars", provider="local")
 
 
 def test_a_wrong_setting_fails_the_load_in_one_line_and_registers_nothing(bare_shell: Any, monkeypatch: Any) -> None:

@@ -36,16 +36,8 @@ def test_a_cell_asks_the_fake_web(shell: Any) -> None:
         assert shell.run("%cost").value.usd.sum() > 0
 
 
-def test_what_is_not_scripted_is_answered_from_the_results() -> None:
-    """The offline model's rules: a search, and a cited answer from what it found."""
-    with FakeWeb() as web:
-        web.add_results("acme", ACME)
-        answer = ipy_websearch.ask("Who is the CEO of Acme?")
-        assert "Jo Doe" in answer.text and list(answer.sources.url) == [ACME[0]] and not answer.offline
-
-
 def test_search_and_fetch_give_what_was_given() -> None:
-    """Results in their order, up to the count; pages as Markdown; the rest is not there."""
+    """Results in their order, up to the count; pages as Markdown; without a reply the offline model quotes the results."""
     dated = SearchResult("B", "https://b.example/", published_date=datetime(2026, 1, 2, tzinfo=UTC))
     with FakeWeb() as web:
         web.add_results("two words", ACME, dated)
@@ -65,6 +57,8 @@ def test_search_and_fetch_give_what_was_given() -> None:
         assert "It makes anvils." in ipy_websearch.fetch("https://acme.example/").content
         with pytest.raises(FetchError, match="no such page"):
             ipy_websearch.fetch("https://other.example/")
+        answer = ipy_websearch.ask("Who is the CEO of two words?")
+        assert "Jo Doe" in answer.text and ACME[0] in list(answer.sources.url)
 
 
 def test_enrich_and_sql_find_it_too(tmp_path: Path) -> None:
@@ -101,7 +95,6 @@ def test_refusals_of_the_api_are_the_real_ones() -> None:
 
 
 def test_a_reply_that_was_not_asked_for_fails_the_block() -> None:
-    """Unless the block fails by itself."""
     with pytest.raises(AssertionError, match="1 of the model's replies were never asked for"), FakeWeb() as web:
         web.reply("too much")
     with pytest.raises(ZeroDivisionError), FakeWeb() as web:
@@ -148,6 +141,6 @@ def test_pytest_gets_a_fixture(tmp_path: Path) -> None:
 def test_without_pytest_the_module_does_not_import_it() -> None:
     """A notebook that uses the fakes does not load a test runner."""
     code = "import sys, ipy_websearch.testing as t; print('pytest' in sys.modules, hasattr(t, 'fake_web'))"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False False"
