@@ -5,7 +5,7 @@
 >>> con = duckdb.connect()
 >>> sql.register(con, model="offline", provider="local")
 >>> con.sql("SELECT ask_ai('Mars', 'How many moons does it have?')").fetchall()
-[('Mars has two moons, Phobos and Deimos.',)]
+[('**No model read these...Mars** has two **moons**, Phobos and Deimos...',)]
 >>> con.sql("SELECT unnest(web_search('moons of Mars'), recursive := true)").df()[["title", "url"]].head(1).values.tolist()
 [['Mars', 'corpus://planets/mars']]
 >>> con.close()
