@@ -35,7 +35,7 @@ from ipy_websearch.model.platforms import context_window, model_id, unknown_note
 from ipy_websearch.model.tokens import estimate_tokens, prompt_tokens
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import Budgets, RunBudget
-from ipy_websearch.money.estimate import Estimate, FirstRequest, estimate
+from ipy_websearch.money.estimate import Estimate, estimate
 from ipy_websearch.money.ledger import Ledger, Status
 from ipy_websearch.money.prices import PriceRow, is_at_hand, model_cost, price_table
 from ipy_websearch.options import AskOptions, EnrichOptions, as_tuple, moment, options_of, text, texts, whole
@@ -282,17 +282,16 @@ class Session:
         """
         loop = self.rehearsed(question, **options)
         job, body = loop.job, loop.request(final=False)
-        first = FirstRequest(
-            model=job.model,
+        return estimate(
+            loop.budget,
+            job.limits,
             prompt_tokens=prompt_tokens(body),
             input_tokens=estimate_tokens(body),
             max_tokens=job.max_tokens,
-            limits=job.limits,
             has_tools=bool(body.get("tools")),
             native_uses=sum(int(tool.get("max_uses", 0)) for tool in job.server_tools),
             searching=next((tool.price for tool in job.tools if tool.counts_as_search), ()),
         )
-        return estimate(first, loop.budget)
 
     def rehearsed(self, question: str, **options: Any) -> AnswerLoop:
         """Return the loop that would answer a question, or without one a follow-up, to look at what it would send.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
 
 from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.money.budget import GROWTH_TOKENS, RUN_S, Budget, refusal, unknown_price
+from ipy_websearch.money.budget import GROWTH_TOKENS, RUN_S, Budget, unknown_price
 from ipy_websearch.money.ledger import LEASE_S, Refused, Reservation
 from ipy_websearch.money.prices import charges_cost, worst_case
 from ipy_websearch.usage import Charge
@@ -85,7 +85,7 @@ class Funds:
                 elif usd <= refused.standing.left + refused.standing.held and time.monotonic() - since < ELSEWHERE_S:
                     await asyncio.sleep(LOOK_S)
                 else:
-                    raise OutOfFunds(refusal(refused.standing, "a row", usd))
+                    raise OutOfFunds(str(refused))
         self._holding += 1
         return hold
 
@@ -93,7 +93,7 @@ class Funds:
         """Let a hold have `usd` in all; return why not, None when it has."""
         id = hold.reservation.id if hold.reservation else ""
         try:
-            hold.reservation = self._budget.try_reserve(usd, lease_s=RUN_S + LEASE_S, id=id)
+            hold.reservation = self._budget.reserve(usd, lease_s=RUN_S + LEASE_S, id=id, what="a row")
         except Refused as refused:
             return refused
         except BudgetExceededError as exc:

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import Decimal
 
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.money.ledger import DAY_US, LEASE_S, Ledger, LedgerRow, Limit, Refused, Reservation, Standing, microseconds
@@ -38,8 +38,6 @@ RUN_S = 600.0
 """Seconds that one request or call of a run may take where nobody says how many: the SDK's own limit."""
 
 _NOTHING = Decimal(0)
-_STEP, _NANO = Decimal("0.0001"), Decimal("1e-9")
-_MOST = Decimal(10) ** 15  # what a provider says it costs may be any number
 _RETRIES = 8  # other kernels may take the money between two attempts
 
 
@@ -121,37 +119,19 @@ class Budget:
         Without a limit nothing is held. Messages say that `what` may cost so much.
 
         Raises:
-            BudgetExceededError: a limit has no room, or the price is unknown (`usd` is None); nothing was reserved.
+            BudgetExceededError: a limit has no room (`Refused`), the price is unknown (`usd` is None), or the ledger cannot be
+                written; nothing was reserved.
         """
-        try:
-            return self.try_reserve(usd, lease_s=lease_s, id=id, what=what)
-        except Refused as refused:
-            raise BudgetExceededError(refusal(refused.standing, what, usd or _NOTHING)) from None
-
-    def try_reserve(self, usd: Decimal | None, *, lease_s: float, id: str = "", what: str = "it") -> Reservation:
-        """Do the same; raise `Refused`, with the limit that has no room, in place of the error for people."""
         limits = self.limits()
         if not limits:
             return Reservation(self.ledger, id)
         if usd is None:
             raise BudgetExceededError(unknown_price(what))
         try:
-            return self.ledger.reserve(self.session, self.question_id, usd, lease_s=lease_s, limits=limits, id=id)
+            return self.ledger.reserve(self.session, self.question_id, usd, lease_s=lease_s, limits=limits, id=id, what=what)
         except (sqlite3.Error, OSError) as exc:
             text = f"the ledger {self.ledger.path} cannot be written ({exc}), so no budget can be kept; mend that, or take the "
             raise BudgetExceededError(f"{text}budget away ({limits[0].raised_by.split()[0]} … none)") from exc
-
-
-def refusal(standing: Standing, what: str, needed: Decimal) -> str:
-    """Return one line: which limit, what is left of it and what is held, what `what` may cost, and what raises the limit."""
-    limit, left = standing.limit, max(standing.left, _NOTHING)
-    held = f" ({_up(standing.held)} USD of it is held by what is under way)" if standing.held else ""
-    step = _STEP if needed - left >= _STEP else _NANO  # fine enough to tell the two apart
-    enough = _up(standing.spent + standing.held + needed)
-    return (
-        f"the {limit.name} of {limit.usd:f} USD has {left.quantize(step, ROUND_FLOOR):f} USD left{held}, and {what} may cost "
-        f"up to {_up(needed, step)} USD; raise it to at least {enough} USD ({limit.raised_by})"
-    )
 
 
 def unknown_price(what: str) -> str:
@@ -172,11 +152,6 @@ def most_tokens(high: int, low: int, fits: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _up(usd: Decimal, step: Decimal = _STEP) -> str:
-    """Return an amount rounded up to a whole `step`, so that following the advice is enough."""
-    return f"{min(usd, _MOST).quantize(step, ROUND_CEILING):f}"
 
 
 @dataclass(slots=True)
@@ -251,7 +226,7 @@ class RunBudget:
         if not self.bounded:
             return ""
         tight = self._hold(self._worst, self._kept)
-        return "" if tight is None else refusal(tight, "sending the failed request again", self._worst)
+        return "" if tight is None else tight.refusal("sending the failed request again", self._worst)
 
     def grant_call(self, id: str, charges: Sequence[Charge]) -> bool:
         """Reserve a paid call and the money for reading its results; say whether it may be made."""
@@ -275,8 +250,8 @@ class RunBudget:
         if tight is None:
             return "no budget is in force"
         if charges:
-            return refusal(tight, f"a search with {charges[0].provider}", charges_cost(charges) or _NOTHING)
-        return refusal(tight, "a short answer", self._worst_case(self.model, input_tokens, self.least) or _NOTHING)
+            return tight.refusal(f"a search with {charges[0].provider}", charges_cost(charges) or _NOTHING)
+        return tight.refusal("a short answer", self._worst_case(self.model, input_tokens, self.least) or _NOTHING)
 
     # --- told by the booking --------------------------------------------------------------------------------------------
 
@@ -308,7 +283,7 @@ class RunBudget:
         if self._held is None or total > self._held.usd:
             id, lease_s = self._held.id if self._held else "", self.timeout_s + LEASE_S
             try:
-                self._held = self.budget.try_reserve(total, lease_s=lease_s, id=id)
+                self._held = self.budget.reserve(total, lease_s=lease_s, id=id)
             except Refused as refused:
                 return refused.standing
         self.request_usd, self._kept = request, kept

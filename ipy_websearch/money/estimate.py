@@ -26,24 +26,6 @@ PAGE_TOKENS = 10_000
 COMMON_SHARE = Decimal("0.55")  # the cautious count of an English prompt is about 1.8 times what it usually has
 
 
-@dataclass(frozen=True, slots=True)
-class FirstRequest:
-    """The first request of a question, which was not sent.
-
-    `prompt_tokens` is the cautious count of what it sends, `input_tokens` with what the API's own tools may add, which it may
-    use `native_uses` times. `searching` is what one search of ours is expected to be billed. `has_tools`: any are offered.
-    """
-
-    model: str
-    prompt_tokens: int
-    input_tokens: int
-    max_tokens: int
-    limits: Limits
-    has_tools: bool = True
-    native_uses: int = 0
-    searching: Sequence[Charge] = ()
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Estimate:
     """An estimate; as text, a few lines.
@@ -90,35 +72,48 @@ class Estimate:
         return "\n".join((*lines, "Nothing was sent."))
 
 
-def estimate(request: FirstRequest, run: RunBudget) -> Estimate:
-    """Return the estimate for a run that has not begun; `run` is the budget that it would spend, from which nothing is kept."""
-    left = run.budget.left() if run.budget is not None else None
-    granted = any(run.grant(request.model, request.input_tokens, request.max_tokens, final=final) for final in (False, True))
-    refused = "" if granted else run.refusal(request.input_tokens)
+def estimate(
+    run: RunBudget,
+    limits: Limits,
+    *,
+    prompt_tokens: int,
+    input_tokens: int,
+    max_tokens: int,
+    has_tools: bool = True,
+    native_uses: int = 0,
+    searching: Sequence[Charge] = (),
+) -> Estimate:
+    """Return the estimate for a run that has not begun; `run` is the budget that it would spend, from which nothing is kept.
+
+    `prompt_tokens` is the cautious count of what the first request sends, `input_tokens` with what the API's own tools may add,
+    which it may use `native_uses` times. `searching` is what one search of ours is expected to be billed.
+    """
+    left, model = run.left(), run.model
+    granted = any(run.grant(model, input_tokens, max_tokens, final=final) for final in (False, True))
+    refused = "" if granted else run.refusal(input_tokens)
     run.close()
     run.settle_request((), Usage())
-    native, most_searches = request.native_uses > 0, request.limits.max_searches if request.has_tools else 0
-    searches = min(USUAL_SEARCHES, most_searches, *([run.server_searches] if native else []))
-    requests = request.limits.max_steps + 1 if request.has_tools else 1
-    first = int(request.prompt_tokens * COMMON_SHARE)
-    price = charges_cost(request.searching)
-    usual = _usual_native(request.model, first, searches) if native else _usual(request.model, first, searches)
-    worst = _plus(_worst(request, requests, run.server_searches), price, request.limits.max_searches)
+    most_searches = limits.max_searches if has_tools else 0
+    searches = min(USUAL_SEARCHES, most_searches, *([run.server_searches] if native_uses else []))
+    requests = limits.max_steps + 1 if has_tools else 1
+    first, price = int(prompt_tokens * COMMON_SHARE), charges_cost(searching)
+    usual = _usual_native(model, first, searches) if native_uses else _usual(model, first, searches)
+    worst = _plus(_worst(run, input_tokens, max_tokens, requests), price, limits.max_searches)
     return Estimate(
-        model=request.model,
+        model=model,
         input_tokens=first,
-        most_input_tokens=request.prompt_tokens,
+        most_input_tokens=prompt_tokens,
         searches=searches,
         max_searches=most_searches,
-        requests=1 if native else searches + 1,
+        requests=1 if native_uses else searches + 1,
         max_requests=requests,
-        max_tokens=request.max_tokens,
-        expected_usd=_plus(usual, Decimal(0) if native else price, searches),
+        max_tokens=max_tokens,
+        expected_usd=_plus(usual, Decimal(0) if native_uses else price, searches),
         worst_usd=worst if left is None or worst is None else min(worst, left),
         ceiling_usd=left,
         refusal=refused,
-        native_tokens=request.input_tokens - request.prompt_tokens,
-        native_uses=request.native_uses,
+        native_tokens=input_tokens - prompt_tokens,
+        native_uses=native_uses,
     )
 
 
@@ -142,16 +137,12 @@ def _usual_native(model: str, first: int, searches: int) -> Money:
     return model_cost(model, Usage(input_tokens=read, output_tokens=written, server_searches=searches))
 
 
-def _worst(request: FirstRequest, requests: int, server_searches: int) -> Money:
+def _worst(run: RunBudget, first: int, max_tokens: int, requests: int) -> Money:
     """Return what it costs when every request writes all it may, and the next one reads that, a page and results too."""
-    total = Decimal(0)
-    for n in range(requests):
-        read = request.input_tokens + n * (request.max_tokens + GROWTH_TOKENS + PAGE_TOKENS)
-        cost = worst_case(request.model, read, request.max_tokens, server_searches=server_searches)
-        if cost is None:
-            return None
-        total += cost
-    return total
+    each = max_tokens + GROWTH_TOKENS + PAGE_TOKENS
+    costs = [worst_case(run.model, first + n * each, max_tokens, server_searches=run.server_searches) for n in range(requests)]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, Decimal(0)) if len(known) == len(costs) else None
 
 
 def _plus(model: Money, search: Money, searches: int) -> Money:

@@ -20,17 +20,19 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ipy_websearch.database import Database
+from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.text import shorten, visible
 from ipy_websearch.usage import MOST_COUNTED, Usage
 
 APPLICATION_ID = 0x6977736C  # "iwsl"
 VERSION = 3
 NANO = Decimal(10) ** 9
+CENT_OF_A_CENT = Decimal("0.0001")
 DAY_US = 86_400_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUESTION_CHARS = 200
@@ -58,7 +60,7 @@ _TABLES = (
         input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cache_read_tokens INTEGER NOT NULL,
         cache_write_5m_tokens INTEGER NOT NULL, cache_write_1h_tokens INTEGER NOT NULL,
         server_searches INTEGER NOT NULL, server_fetches INTEGER NOT NULL,
-        units NOT NULL, unit TEXT NOT NULL, usd INTEGER, saved INTEGER)""",
+        units REAL NOT NULL, unit TEXT NOT NULL, usd INTEGER, saved INTEGER)""",
     "CREATE INDEX ledger_by_time ON ledger (time, usd)",
     "CREATE INDEX ledger_by_session ON ledger (session, time, usd)",
     "CREATE INDEX ledger_by_question ON ledger (question_id, usd)",
@@ -135,6 +137,17 @@ class Standing:
         """What may still be reserved; it may be below 0."""
         return self.limit.usd - self.spent - self.held
 
+    def refusal(self, what: str, needed: Decimal) -> str:
+        """Return one line: the limit, what is left of it and what is held, what `what` may cost, and what raises the limit."""
+        limit, left = self.limit, max(self.left, Decimal(0))
+        held = f" ({_up(self.held)} USD of it is held by what is under way)" if self.held else ""
+        step = CENT_OF_A_CENT if needed - left >= CENT_OF_A_CENT else 1 / NANO  # fine enough to tell the two apart
+        has, may, enough = left.quantize(step, ROUND_FLOOR), _up(needed, step), _up(self.spent + self.held + needed)
+        return (
+            f"the {limit.name} of {limit.usd:f} USD has {has:f} USD left{held}, and {what} may cost up to {may} USD; "
+            f"raise it to at least {enough} USD ({limit.raised_by})"
+        )
+
 
 @dataclass(slots=True)
 class Reservation:
@@ -179,11 +192,11 @@ class _Entry:
             connection.execute("DELETE FROM reservations WHERE id = ?", (self.id,))
 
 
-class Refused(Exception):
-    """A reservation that a limit has no room for; `standing` is the limit that refused. Never leaves this package."""
+class Refused(BudgetExceededError):
+    """A reservation that a limit has no room for; `standing` is the limit that refused."""
 
-    def __init__(self, standing: Standing) -> None:
-        super().__init__(standing.limit.name)
+    def __init__(self, standing: Standing, what: str, usd: Decimal) -> None:
+        super().__init__(standing.refusal(what, usd))
         self.standing = standing
 
 
@@ -249,8 +262,11 @@ class Ledger:
         lease_s: float,
         limits: Sequence[Limit] = (),
         id: str = "",
+        what: str = "the next request",
     ) -> Reservation:
         """Hold `usd` under all `limits` for at most `lease_s` seconds; with the `id` of a reservation, change that one.
+
+        Messages say that `what` may cost so much.
 
         Raises:
             Refused: a limit has no room; nothing has changed. sqlite3.Error, OSError: the file cannot be used.
@@ -263,7 +279,7 @@ class Ledger:
             standings = self._standings(connection, limits, id)
             tight = min(standings, key=lambda standing: standing.left, default=None)
             if tight is not None and nano > tight.left * NANO:
-                raise Refused(tight)
+                raise Refused(tight, what, usd)
             values = (id, session, question_id, nano, now + lease_s)
             connection.execute("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)", values)
 
@@ -428,13 +444,8 @@ def _count(count: int) -> int:
     return max(0, min(count, MOST_COUNTED))
 
 
-def _units(units: Decimal) -> int | str:
-    """Return units as they are kept: whole ones as a number, others as text."""
-    if not units.is_finite() or units < 0:
-        return 0
-    if units > MOST_COUNTED:
-        return MOST_COUNTED
-    return int(units) if units == units.to_integral_value() else str(units)
+def _units(units: Decimal) -> float:
+    return float(max(0, min(units, MOST_COUNTED))) if units.is_finite() else 0.0
 
 
 def _nano(usd: Decimal | None) -> int | None:
@@ -446,3 +457,8 @@ def _nano(usd: Decimal | None) -> int | None:
 
 def _nano_up(usd: Decimal) -> int:
     return int(min(usd * NANO, Decimal(MOST_COUNTED)).to_integral_value(ROUND_CEILING))
+
+
+def _up(usd: Decimal, step: Decimal = CENT_OF_A_CENT) -> str:
+    """Return an amount rounded up to a whole `step`, so that following the advice is enough; a provider may say any price."""
+    return f"{min(usd, Decimal(MOST_COUNTED)).quantize(step, ROUND_CEILING):f}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -223,7 +223,7 @@ def _found(model: str, batch: bool, fast: bool, when: datetime) -> tuple[Rates, 
     return ()
 
 
-def _own_tariff(own: Mapping[str, Decimal], model: str, batch: bool, terms: Terms, day: date) -> tuple[Rates, ...]:
+def _own_tariff(own: Mapping[str, Any], model: str, batch: bool, terms: Terms, day: date) -> tuple[Rates, ...]:
     """Return the tariff of the user's file, which states usual prices: fast mode raises them as much as the list's."""
     divisor = _MILLION * (2 if batch else 1)
     tokens = {name: own.get(name, own["input"]) / divisor for name in _TOKENS}
@@ -363,7 +363,7 @@ class PriceFile:
     """The rows of a file by (provider, kind, unit); its models' prices by id, in US dollars for a million tokens."""
 
     rows: Mapping[tuple[str, str, str], PriceRow] = field(default_factory=dict)
-    models: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @cache
@@ -415,36 +415,37 @@ def parse_prices(text: str, name: str) -> PriceFile:
     for key in content:
         if key not in ("price", "model"):
             raise ConfigError(f"{name}: there is no section {key!r}; the sections are [[price]] and [[model]]")
-    rows = [_price_row(entry, where) for entry, where in _entries(content, "price", name)]
-    models = [_model_prices(entry, where) for entry, where in _entries(content, "model", name)]
-    return PriceFile({(row.provider, row.kind, row.unit): row for row in rows}, dict(models))
+    rows = [PriceRow(**entry) for entry in _entries(content, "price", name, _TEXTS, ("usd",))]
+    for row in rows:
+        if row.kind not in KINDS:
+            raise ConfigError(f"{name}: kind is {row.kind!r}; it must be one of {', '.join(KINDS)}")
+    models = _entries(content, "model", name, ("id",), ("input", "output"), _MODEL_RATES[2:])
+    return PriceFile({(row.provider, row.kind, row.unit): row for row in rows}, {entry["id"]: entry for entry in models})
 
 
-def _entries(content: Mapping[str, Any], section: str, name: str) -> list[tuple[dict[str, Any], str]]:
+def _entries(
+    content: Mapping[str, Any],
+    section: str,
+    name: str,
+    texts: Sequence[str],
+    amounts: Sequence[str],
+    optional: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Return the entries of a section, each with its texts, its amounts, those optional ones that it has, and its notes."""
     entries = content.get(section, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError(f"{name}: write [[{section}]], with two brackets, above each entry")
-    return [(entry, f"{name}, [[{section}]] number {n}") for n, entry in enumerate(entries, 1)]
-
-
-def _price_row(entry: dict[str, Any], where: str) -> PriceRow:
-    _check_fields(entry, (*_TEXTS, "usd", *_NOTES), where)
-    texts = {name: _text(entry, name, where) for name in _TEXTS}
-    if texts["kind"] not in KINDS:
-        raise ConfigError(f"{where}: kind is {texts['kind']!r}; it must be one of {', '.join(KINDS)}")
-    return PriceRow(**texts, usd=_amount(entry, "usd", where), **{name: str(entry.get(name, "")) for name in _NOTES})
-
-
-def _model_prices(entry: dict[str, Any], where: str) -> tuple[str, dict[str, Decimal]]:
-    _check_fields(entry, ("id", *_MODEL_RATES, *_NOTES), where)
-    named = [name for name in _MODEL_RATES if name in entry or name in ("input", "output")]
-    return _text(entry, "id", where), {name: _amount(entry, name, where) for name in named}
-
-
-def _check_fields(entry: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    for name in entry:
-        if name not in known:
-            raise ConfigError(f"{where}: there is no field {name!r}{did_you_mean(name, known)}; fields: {', '.join(known)}")
+    known = (*texts, *amounts, *optional, *_NOTES)
+    checked = []
+    for n, entry in enumerate(entries, 1):
+        where = f"{name}, [[{section}]] number {n}"
+        for key in entry:
+            if key not in known:
+                raise ConfigError(f"{where}: there is no field {key!r}{did_you_mean(key, known)}; fields: {', '.join(known)}")
+        values = {key: _text(entry, key, where) for key in texts}
+        values |= {key: _amount(entry, key, where) for key in (*amounts, *optional) if key in entry or key in amounts}
+        checked.append(values | {key: str(entry.get(key, "")) for key in _NOTES})
+    return checked
 
 
 def _text(entry: Mapping[str, Any], name: str, where: str) -> str:

@@ -69,7 +69,7 @@ def test_a_row_is_on_disk_when_book_returns(tmp_path: Path, usd: str | None) -> 
     Ledger(tmp_path / "l.sqlite").book([row(usd, usage=Usage(1, 2, 3, 4, 5, 6, 7), units=Decimal("1.5"), unit="page")])
     with closing(sqlite3.connect(tmp_path / "l.sqlite")) as other:
         (found,) = other.execute("SELECT usd, input_tokens, server_fetches, units, unit, question FROM ledger").fetchall()
-    assert found == (None if usd is None else round(Decimal(usd) * 10**9), 1, 7, "1.5", "page", "why?")
+    assert found == (None if usd is None else round(Decimal(usd) * 10**9), 1, 7, 1.5, "page", "why?")
 
 
 def test_questions_are_short_and_without_keys(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.model.tokens import estimate_tokens
-from ipy_websearch.money.budget import Budget, refusal, unknown_price
+from ipy_websearch.money.budget import Budget, unknown_price
 from ipy_websearch.money.ledger import LedgerRow, Refused, Reservation
 from ipy_websearch.money.prices import worst_case
 
@@ -55,9 +55,9 @@ class Bank:
             self.refusal = unknown_price(self._model)
             return None
         try:
-            self._next = self._budget.try_reserve(self._next.usd + worst, lease_s=LEASE_S, id=self._next.id)
+            self._next = self._budget.reserve(self._next.usd + worst, lease_s=LEASE_S, id=self._next.id)
         except Refused as refused:
-            self.refusal = refusal(refused.standing, "a row", worst)
+            self.refusal = refused.standing.refusal("a row", worst)
             return None
         except BudgetExceededError as exc:
             self.refusal = str(exc)

@@ -41,7 +41,7 @@ class LeasedFunds(Funds):
     def _take(self, hold: Hold, usd: Decimal) -> Refused | None:
         has = hold.reserved if hold.reservation is not None else _NOTHING
         if usd - has > self._limit - self.spent - self.held:
-            return Refused(Standing(Limit("lease", self._limit, ""), self.spent, self.held))
+            return Refused(Standing(Limit("lease", self._limit, ""), self.spent, self.held), "a row", usd)
         self.held += usd - has
         hold.reservation, hold.reserved = self._budget.reserve(usd), usd
         return None

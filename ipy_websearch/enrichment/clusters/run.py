@@ -140,7 +140,7 @@ class ClusterEnrichment(Enrichment):
         limit = self._bench.budget.left()
         if limit:
             try:
-                self._held = self._bench.budget.try_reserve(limit, lease_s=RUN_S + LEASE_S)
+                self._held = self._bench.budget.reserve(limit, lease_s=RUN_S + LEASE_S)
             except Refused:  # another kernel was quicker; what it does not use is there for the next round
                 return _NOTHING
         return limit
@@ -224,7 +224,7 @@ class ClusterEnrichment(Enrichment):
             if self._held.usd > 0:  # it goes on for longer than one lease
                 with suppress(Refused):
                     usd, id = self._held.usd, self._held.id
-                    self._held = self._bench.budget.try_reserve(usd, lease_s=RUN_S + LEASE_S, id=id)
+                    self._held = self._bench.budget.reserve(usd, lease_s=RUN_S + LEASE_S, id=id)
         for finished in new:
             self._fill(finished)
 
