@@ -21,7 +21,6 @@ IMAGE_TOKENS = 5_000
 SEARCH_RESULT_TOKENS = 12_000
 """What the results of one of the API's own searches may have; about 7,800 were recorded."""
 
-USUAL_NATIVE_TOKENS = 7_800
 _API_USES = 10  # how often the API uses a tool in one request before it pauses, when no bound is set
 _PAGE_TOKENS = 50_000
 

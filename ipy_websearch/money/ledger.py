@@ -445,7 +445,7 @@ def _count(count: int) -> int:
 
 
 def _units(units: Decimal) -> float:
-    return float(max(0, min(units, MOST_COUNTED))) if units.is_finite() else 0.0
+    return max(0.0, min(float(units), float(MOST_COUNTED))) if units.is_finite() else 0.0
 
 
 def _nano(usd: Decimal | None) -> int | None:

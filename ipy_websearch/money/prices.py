@@ -35,7 +35,6 @@ PRICE_LIST_PATH = "/prices/new_data/v2/data.json"  # as in genai_prices.update_p
 _SERVER_SEARCH_USD = Decimal("0.01")
 _CACHE_WRITE, _CACHE_WRITE_1H = Decimal("1.25"), Decimal(2)
 _US_ONLY, _US_ONLY_FROM = Decimal("1.1"), (4, 6)
-_LARGEST_WINDOW = 1_000_000
 _MILLION = Decimal(1_000_000)
 _NOTHING = Decimal(0)
 
@@ -442,7 +441,7 @@ def _entries(
         for key in entry:
             if key not in known:
                 raise ConfigError(f"{where}: there is no field {key!r}{did_you_mean(key, known)}; fields: {', '.join(known)}")
-        values = {key: _text(entry, key, where) for key in texts}
+        values: dict[str, Any] = {key: _text(entry, key, where) for key in texts}
         values |= {key: _amount(entry, key, where) for key in (*amounts, *optional) if key in entry or key in amounts}
         checked.append(values | {key: str(entry.get(key, "")) for key in _NOTES})
     return checked

@@ -82,16 +82,6 @@ def cost_frame(
     return frame
 
 
-def total(
-    ledger: Ledger, *, session: str | None = None, since: datetime | None = None, question_id: str | None = None
-) -> tuple[Decimal, int]:
-    """Return the US dollars of the rows with a price, and the number of rows without one."""
-    where, values = _where(session, since, question_id)
-    query = f"SELECT coalesce(sum(usd), 0), count(*) - count(usd) FROM ledger WHERE {where}"
-    ((nano, unknown),) = _select(ledger, query, values)
-    return nano / NANO, unknown
-
-
 def curve(
     ledger: Ledger, *, session: str | None = None, since: datetime | None = None, by: str = "kind", points: int = 500
 ) -> list[tuple[datetime, str, Decimal]]:
@@ -136,11 +126,9 @@ def _grouped(ledger: Ledger, by: str, where: str, values: dict[str, Any]) -> pd.
     return frame.astype({name: "int64" for name in _SUMS if name != "usd"})
 
 
-def _where(session: str | None, since: datetime | None, question_id: str | None = None) -> tuple[str, dict[str, Any]]:
+def _where(session: str | None, since: datetime | None) -> tuple[str, dict[str, Any]]:
     parts = ["1", *(["session = :session"] if session is not None else []), *(["time >= :since"] if since is not None else [])]
-    parts += ["question_id = :question_id"] if question_id is not None else []
-    begin = 0 if since is None else microseconds(since)
-    return " AND ".join(parts), {"session": session, "since": begin, "question_id": question_id}
+    return " AND ".join(parts), {"session": session, "since": 0 if since is None else microseconds(since)}
 
 
 def _select(ledger: Ledger, query: str, values: dict[str, Any]) -> list[Any]:

@@ -7,7 +7,14 @@ from typing import Any
 
 from ipy_websearch import api
 from ipy_websearch.money.ledger import NANO
-from ipy_websearch.money.report import total
+from ipy_websearch.money.report import cost_frame
+
+
+def total(ledger: Any, **scope: Any) -> tuple[Decimal, int]:
+    """Return US dollars of the rows with a price, and the number of rows without one."""
+    summary = cost_frame(ledger, **scope).summary
+    assert summary is not None
+    return summary.total_usd, sum(summary.unpriced.values())
 
 
 def spent(session: Any = None) -> Decimal:

@@ -16,9 +16,9 @@ from ipy_websearch.money.booking import Booking
 from ipy_websearch.money.budget import Budgets, RunBudget
 from ipy_websearch.money.ledger import DAY_US, Ledger, LedgerRow
 from ipy_websearch.money.prices import model_cost, worst_case
-from ipy_websearch.money.report import total
 from ipy_websearch.settings import WebSearch
 from ipy_websearch.usage import Charge, Usage
+from tests.fakes.money import total
 from tests.money.test_ledger import Clock
 
 SONNET = "claude-sonnet-5-5"

@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.money.ledger import BUSY_S, LEASE_S, RETRY_S, Ledger, LedgerRow, Limit, Refused
-from ipy_websearch.money.report import cost_frame, total
+from ipy_websearch.money.report import cost_frame
 from ipy_websearch.usage import Usage
+from tests.fakes.money import total
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CENT = Decimal("0.01")

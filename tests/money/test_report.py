@@ -20,8 +20,9 @@ from ipy_websearch.model.client import replay_message
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.booking import Booking
 from ipy_websearch.money.ledger import Kind, Ledger, LedgerRow
-from ipy_websearch.money.report import GROUPS, cost_frame, curve, total
+from ipy_websearch.money.report import GROUPS, cost_frame, curve
 from ipy_websearch.usage import Usage
+from tests.fakes.money import total
 from tests.fakes.replies import WIRE
 
 RECORDED = WIRE / "anthropic"
