@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import ModelResponded
-from ipy_websearch.model.client import replay_message
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.booking import Booking
 from ipy_websearch.money.ledger import Kind, Ledger, LedgerRow
@@ -44,12 +43,19 @@ TABLE = {
 }
 
 
+def whole(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a message that came whole as stream events, without its content."""
+    delta = {"stop_reason": message.get("stop_reason")}
+    start = {"type": "message_start", "message": {**message, "content": []}}
+    return [start, {"type": "message_delta", "delta": delta, "usage": message.get("usage")}, {"type": "message_stop"}]
+
+
 def events(path: Path) -> list[dict[str, Any]]:
     """Return a recording as stream events, a whole message made into them."""
     raw = path.read_bytes()
     content = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
     if ".sse" not in path.name:
-        return replay_message(json.loads(content))
+        return whole(json.loads(content))
     return [json.loads(line[5:]) for line in content.splitlines() if line.startswith("data:")]
 
 
@@ -59,7 +65,7 @@ def messages() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         if path.name.endswith(".jsonl"):
             for line in path.read_text().splitlines():
                 result = json.loads(line)["result"]
-                yield f"{path.name} {json.loads(line)['custom_id']}", replay_message(result["message"])
+                yield f"{path.name} {json.loads(line)['custom_id']}", whole(result["message"])
         elif ".sse" in path.name or (".request." not in path.name and json.loads(path.read_text()).get("type") == "message"):
             yield path.name, events(path)
 
