@@ -16,10 +16,9 @@ from ipy_websearch.model.tokens import estimate_tokens
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.providers import brave
 from ipy_websearch.session import Session
-from ipy_websearch.sql.answers import Asker, Wishes
 from ipy_websearch.usage import Usage
 from tests.fakes.money import held, spent
-from tests.fakes.replies import delay, error, tool_use
+from tests.fakes.replies import delay, tool_use
 from tests.fakes.scripted import Scripted
 from tests.test_ask import ask
 
@@ -104,34 +103,10 @@ def test_a_budget_counts_all_that_was_reserved_for_a_lost_request(messages_api: 
 def test_what_never_went_out_is_not_booked(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody listens there."""
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("ipy_websearch.loop.turn.retry_wait_s", lambda *_: None)
+    monkeypatch.setattr("ipy_websearch.loop.core.retry_wait_s", lambda *_: None)
     with pytest.raises(Exception, match="could not reach the model"):
         ask(session)
     assert session.spent_usd == 0 and not booked(session).input_tokens.any()
-
-
-def test_rows_of_a_query_that_is_stopped_are_booked_as_interrupted(
-    messages_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those that were sent; one that still waited for its turn was not, and costs nothing."""
-    messages_api.behave(lambda body: error(429, headers={"retry-after": "30"}) if "row 9" in str(body) else ["late", delay(8)])
-    asker = Asker(session, Wishes(model=SONNET))
-
-    async def main() -> None:
-        tasks = [asyncio.create_task(asker.ask(("", f"row {n}?"))) for n in (1, 2)]
-        await asyncio.sleep(0.6)
-        tasks.append(asyncio.create_task(asker.ask(("", "row 9?"))))
-        await asyncio.sleep(0.6)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await session.aclose()
-
-    asyncio.run(main())
-    frame = booked(session)
-    cost = {question: float(usd) for question, usd in zip(frame.question, frame.usd, strict=True)}
-    assert list(frame.status[:2]) == ["interrupted"] * 2
-    assert cost["ask_ai: row 1?"] > 0 and cost["ask_ai: row 2?"] > 0 and cost.get("ask_ai: row 9?", 0) == 0
 
 
 # --- a reply that does not say what it used ----------------------------------------------------------------------------
