@@ -19,7 +19,6 @@ from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
 from tests.fakes.engine_checks import EVERY_FILTER, context, run, search
 from tests.fakes.scripted import Scripted
-from tests.fakes.server import Received
 from tests.providers.conftest import recorded
 from tests.providers.test_engines import FIRECRAWL
 
@@ -210,23 +209,6 @@ def test_introductions_come_in_one_more_request(served: Served) -> None:
     server.answer(b"", status=404)
     results = search("wikipedia", "Größe")
     assert len(results) == 1 and "introductions could not be had" in results.notices[0]
-
-
-def test_articles_with_some_of_the_words_are_better_than_none(served: Served) -> None:
-    """Which is said."""
-    server = served("wikipedia")
-
-    def answer(received: Received) -> Any:
-        hits = [{"title": "Keyboard", "pageid": 1}] if "OR" in received.params.get("srsearch", "") else []
-        return {"query": {"search": hits}}
-
-    server.answer(answer)
-    results = search("wikipedia", "Which laptop has the best keyboard?")
-    assert [request.params.get("srsearch") for request in server.requests][:2] == [
-        "laptop best keyboard",
-        "laptop OR best OR keyboard",
-    ]
-    assert len(results) == 1 and "these have some of them" in results.notices[0]
 
 
 def test_at_most_three_requests_are_under_way_at_once(served: Served) -> None:

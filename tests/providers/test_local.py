@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipy_websearch.errors import ConfigError, ProviderError
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.local import LocalIndex, LocalProvider
 from ipy_websearch.results import SearchResults
@@ -238,46 +235,3 @@ def test_a_damaged_index_is_made_again_with_its_folders(index: LocalIndex, notes
     again = LocalIndex(tmp_path / "home" / "index.sqlite", corpus=tmp_path / "no-corpus")
     titles(again, "zweigelt")
     assert titles(again, "zweigelt") == ["The plan"] and any("read again" in warning for warning in again.warnings)
-
-
-def test_where_nothing_can_be_written_the_index_is_in_memory(tmp_path: Path) -> None:
-    """A home that is no folder costs a notice, said once, not the search."""
-    (tmp_path / "nofolder").write_text("a file where a folder should be")
-    provider = LocalProvider(context(tmp_path / "nofolder"))
-    first, second = (asyncio.run(provider.search(SearchRequest("moons of Mars"))) for _ in range(2))
-    assert first[0].title == "Mars" and "memory" in first.notices[0] and second.notices == ()
-
-
-def test_sqlite_without_full_text_search_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names FTS5; it is the engine's error, so that the chain can go on."""
-
-    class Plain(sqlite3.Connection):
-        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-            if "fts5" in sql:
-                raise sqlite3.OperationalError("no such module: fts5")
-            return super().execute(sql, *values)
-
-    connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, **kwargs, factory=Plain))
-    with pytest.raises(ProviderError, match="FTS5") as caught:
-        ask(tmp_path, "moons of Mars")
-    assert caught.value.provider == "local"
-
-
-def test_several_kernels_may_build_the_index_at_once(tmp_path: Path) -> None:
-    """Processes that start together in one fresh home all find the same."""
-    code = (
-        "import sys; from pathlib import Path; from ipy_websearch.providers.base import SearchRequest as R\n"
-        "from ipy_websearch.providers.local import LocalIndex\n"
-        "index = LocalIndex(Path(sys.argv[1]) / 'index.sqlite'); index.add_folder(Path(sys.argv[1]) / 'notes')\n"
-        "print(index.search(R('moons of Mars'))[0][0].title, len(index.search(R('sassafras', count=9))), index.warnings)"
-    )
-    (tmp_path / "notes").mkdir()
-    for n in range(3):
-        (tmp_path / "notes" / f"{n}.txt").write_text("sassafras")
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    root = str(Path(__file__).parent.parent.parent)
-    kernels = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}, text=True) for _ in range(3)
-    ]
-    assert [kernel.communicate(timeout=60)[0].strip() for kernel in kernels] == ["Mars 3 []"] * 3
