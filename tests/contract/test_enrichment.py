@@ -100,7 +100,6 @@ def test_a_stored_value_is_used_for_the_same_search_alone(
     assert len(messages_api.requests) == 2
 
 
-@pytest.mark.xfail(strict=False, reason="fault 1: a refused key gives rows from the embedded index")
 def test_a_refused_search_key_is_an_error_and_after_the_repair_the_row_is_asked(
     messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch, offline: list[str]
 ) -> None:

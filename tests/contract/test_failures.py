@@ -63,7 +63,6 @@ def test_in_an_answer_a_failed_search_is_an_error_result_in_the_agreed_words(mes
     assert result["is_error"] and UNAVAILABLE in str(result["content"])
 
 
-@pytest.mark.xfail(strict=False, reason="fault 1: the embedded index stands in for a keyed engine that failed")
 def test_the_embedded_index_never_stands_in_for_a_failed_engine(brave_api: Any, offline: list[str]) -> None:
     brave_api.fail(403)
     with pytest.raises(ProviderError, match="(?i)brave"):
@@ -77,7 +76,6 @@ def test_a_failing_engine_hands_on_to_the_next_web_engine_and_says_so(brave_api:
     assert "brave" in " ".join(found.notices).lower()
 
 
-@pytest.mark.xfail(strict=False, reason="fault 2: an exhausted quota is waited for or asked again")
 def test_an_exhausted_quota_is_said_at_once(brave_api: Any, offline: list[str]) -> None:
     spent = {"X-RateLimit-Limit": "1, 2000", "X-RateLimit-Remaining": "0, 0", "X-RateLimit-Reset": "1, 1419704"}
     brave_api.fail(429, headers=spent)

@@ -75,7 +75,6 @@ def test_a_failed_row_is_null_with_a_warning(messages_api: Any, con: Any) -> Non
     assert sorted(rows, key=str) == [("fine",), (None,)]
 
 
-@pytest.mark.xfail(strict=False, reason="fault 1: an article of the embedded index for a failed search")
 @pytest.mark.filterwarnings("ignore")
 def test_web_search_gives_no_stand_in_for_a_failed_engine(brave_api: Any, con: Any, offline: list[str]) -> None:
     brave_api.fail(403)
