@@ -69,11 +69,6 @@ class Database:
         self._opened_file: os.stat_result | None = None
         self._lock = threading.RLock()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the file is open in this process."""
-        return self._connection is not None
-
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return `work(connection)`; when the file has to be replaced, `work` is called again on the new one.
 
@@ -158,7 +153,7 @@ class Database:
 
     def _recovered_from(self, exc: Exception) -> bool:
         """Say whether another attempt makes sense now; if not, the error is the caller's."""
-        was_open = self.is_open
+        was_open = self._connection is not None
         code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
         if isinstance(exc, _NotOursError):
             self._set_aside(str(exc))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from traitlets import Bool, CFloat, Dict, Enum, Int, TraitError, Unicode, observe
 from traitlets.config import Configurable
@@ -242,19 +242,15 @@ def base_url(variable: str, default: str, environ: Mapping[str, str] = os.enviro
         ConfigError: the value is not an http or https address, or carries a user name, a query or a fragment.
     """
     value = (environ.get(variable) or default).strip().rstrip("/")
-    parts = server_address(value)
-    if parts is None or "@" in parts.netloc or "?" in value or "#" in value:
+    try:
+        parts = urlsplit(value)
+        usable = (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 0) >= 0
+        )  # reading a port may raise
+    except ValueError:
+        usable = False
+    if not usable or "@" in parts.netloc or "?" in value or "#" in value:
         shown = re.sub(r"//.*@", "//***@", value)
         wanted = "an http:// or https:// address without a user name, ? and #"
         raise ConfigError(f"{variable} is {shown!r}; it must be {wanted}")
     return value
-
-
-def server_address(url: str) -> SplitResult | None:
-    """Return the parts of an http or https address of a server; None when it is none or its port is impossible."""
-    try:
-        parts = urlsplit(url)
-        usable = bool(parts.hostname) and (parts.port or 0) >= 0
-    except ValueError:
-        return None
-    return parts if usable and parts.scheme in ("http", "https") else None

@@ -23,19 +23,6 @@ from tests.fakes.notebook import subprocess_environment
 ACME = ("https://acme.example/", "Acme Corp", "The CEO of Acme is Jo Doe since 2019.")
 
 
-def test_a_cell_asks_the_fake_web(shell: Any) -> None:
-    """`%ask` runs the scripted search through the real loop, shows the answer and books what it would cost."""
-    with FakeWeb() as web:
-        web.add_results("acme", ACME)
-        web.reply("Let me look.", web.call("web_search", query="Acme CEO"))
-        web.reply("It is Jo Doe.")
-        ran = shell.run("a = %ask who leads Acme?")
-        assert ran.ok and shell.ns["a"].text.endswith("It is Jo Doe.") and web.queries == ["Acme CEO"]
-        results = web.requests[1]["messages"][-1]["content"][0]["content"]
-        assert results[0]["source"] == ACME[0] and results[0]["content"][0]["text"] == ACME[2]
-        assert shell.run("%cost").value.usd.sum() > 0
-
-
 def test_search_and_fetch_give_what_was_given() -> None:
     """Results in their order, up to the count; pages as Markdown; without a reply the offline model quotes the results."""
     dated = SearchResult("B", "https://b.example/", published_date=datetime(2026, 1, 2, tzinfo=UTC))
