@@ -133,7 +133,7 @@ def test_an_error_inside_the_stream_brings_the_partial_answer_along(messages_api
     assert caught.value.partial.text.startswith("one")
 
 
-@pytest.mark.parametrize("leave", ["cancel", pytest.param("break", marks=pytest.mark.xfail(reason="fault 6", strict=False))])
+@pytest.mark.parametrize("leave", ["cancel", "break"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_leaving_an_answer_keeps_its_text_its_cost_and_a_legal_history(messages_api: Any, session: Any, leave: str) -> None:
     messages_api.reply(LONG, slow(0.05))
