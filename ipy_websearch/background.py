@@ -70,7 +70,13 @@ class Task(Generic[T]):
 
 
 def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine function on the loop and return its result; an interrupt cancels it."""
+    """Run a coroutine function on the loop and return its result; an interrupt cancels it.
+
+    Raises:
+        RuntimeError: it is called on the loop, which would wait for itself.
+    """
+    if threading.current_thread() is _runner:
+        raise RuntimeError("a blocking function was called by work in the background; await the session's coroutine there")
     task = Task(function)
     try:
         return result(task.future)

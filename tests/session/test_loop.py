@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch import Session, api
+from ipy_websearch import Session, api, background
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.events import Finished, TextDelta
 from tests.fakes.replies import error, slow, tool_use
@@ -74,6 +74,14 @@ def test_blocking_functions_work_under_a_running_event_loop() -> None:
         return ipy_websearch.search("moons of Mars", provider="local")[0].title
 
     assert asyncio.run(cell()) == "Mars"
+
+
+def test_a_blocking_call_by_work_in_the_background_is_an_error_and_hangs_nothing() -> None:
+    async def work() -> None:
+        ipy_websearch.search("moons of Mars", provider="local")
+
+    with pytest.raises(RuntimeError, match="await the session's coroutine"):
+        background.run(work)
 
 
 @LOOPS
@@ -317,8 +325,6 @@ def test_many_threads_share_one_loop() -> None:
 
     async def note() -> None:
         loops.append(asyncio.get_running_loop())
-
-    from ipy_websearch import background
 
     threads = [threading.Thread(target=background.run, args=(note,)) for _ in range(20)]
     for thread in threads:
