@@ -253,7 +253,7 @@ async def _fetch(given: JSON) -> JSON:
     try:
         page = await reader.read(given["url"], offset=given.get("offset", 1), limit=given.get("limit"))
     except WebSearchError as exc:
-        from ipy_websearch.tools.fetch_rules import failure_text
+        from ipy_websearch.tools.web_fetch import failure_text
 
         raise ConfigError(failure_text(exc)) from None
     finally:

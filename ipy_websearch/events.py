@@ -51,7 +51,8 @@ class ToolStarted:
 class ToolFinished:
     """A tool call ended. `summary` is one line for people; `charges` are booked even when it failed.
 
-    `content` goes to the model: the result block of our tools, the block's content where the API ran the tool.
+    `content` goes to the model: the result block of our tools, the block's content where the API ran the tool. `log` are facts
+    for `answer.steps`.
     """
 
     id: str
@@ -64,6 +65,7 @@ class ToolFinished:
     results: SearchResults | None = field(default=None, repr=False)
     content: Any = field(default=None, repr=False)
     by_server: bool = False
+    log: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

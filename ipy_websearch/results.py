@@ -215,7 +215,8 @@ class Step:
     """One model request or tool call of an answer, for the trace.
 
     `milliseconds` is wall-clock time; token counts are those of a model request (0 for tools); `cost_usd` is None when
-    unknown. `request` and `response` are the JSON that went out and came back, without keys.
+    unknown. `request` and `response` are the JSON that went out and came back, without keys. `log` are further facts of a call:
+    path, bytes and error_type of a document.
     """
 
     n: int
@@ -228,6 +229,7 @@ class Step:
     is_error: bool = False
     request: Any = field(default=None, repr=False, compare=False)
     response: Any = field(default=None, repr=False, compare=False)
+    log: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,10 @@ class Answer:
 
     @property
     def steps(self) -> pd.DataFrame:
-        """The steps in order: n, kind, name, detail, milliseconds, token counts by class, cost_usd (unknown: NaN), is_error."""
+        """The steps in order: n, kind, name, detail, milliseconds, token counts by class, cost_usd (unknown: NaN), is_error.
+
+        For documents of the user's own also path, bytes (missing: <NA>) and error_type ("" for none).
+        """
         from ipy_websearch.frames import WebFrame, frame_of
 
         steps, usages = self.trace, [step.usage for step in self.trace]
@@ -299,6 +304,9 @@ class Answer:
             "cache_write_tokens": ("int64", (u.cache_write_5m_tokens + u.cache_write_1h_tokens for u in usages)),
             "cost_usd": ("float64", (float("nan") if s.cost_usd is None else float(s.cost_usd) for s in steps)),
             "is_error": ("bool", (s.is_error for s in steps)),
+            "path": ("text", (s.log.get("path", "") for s in steps)),
+            "bytes": ("Int64", (s.log.get("bytes") for s in steps)),
+            "error_type": ("text", (s.log.get("error_type", "") for s in steps)),
         }
         return frame_of(WebFrame, columns)
 

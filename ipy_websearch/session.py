@@ -47,7 +47,7 @@ from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, data_dir, load_sett
 from ipy_websearch.text import plain
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.base import Tool
-from ipy_websearch.tools.kit import Kit, search_price
+from ipy_websearch.tools.registry import ToolFactory
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class Session:
         plan = self.router.plan(request, engine, fresh=fresh)
         expected = plan.expected_charges
         if expected and booking.budget.bounded:
-            expected = search_price(self.router, engine, request.count, worst=True)
+            expected = self.router.expected_charges(engine, request.count, worst=True)
         if expected and not booking.budget.grant_call("search", expected):
             refusal = booking.budget.refusal(charges=expected)
             raise BudgetExceededError(f"{refusal}; or use --provider wikipedia, which is free")
@@ -319,9 +319,9 @@ class Session:
         history, forgotten = self._history(name) if asked.follow else ((), ())
         table = parse_columns(asked.columns) if asked.columns is not None else None
         booking = self.booking(asked.question, limits.budget_usd, model=name, timeout_s=limits.timeout_s)
-        kit = self._kit(self.search_request("placeholder", **domains), wanted, asked.fresh, booking.budget.bounded)
+        factory = self._tool_factory(self.search_request("placeholder", **domains), wanted, asked.fresh, booking.budget.bounded)
         tools = asked.tools if asked.tools is not None else settings.tools
-        offer = offered(kit, tools, self.keys, client.platform, name, limits, booking.budget.left())
+        offer = offered(factory, tools, self.keys, client.platform, name, limits, booking.budget.left())
         extra = filter(None, (TABLE_PROMPT if table else "", asked.system))
         job = Job(
             question=asked.question,
@@ -366,14 +366,13 @@ class Session:
             self.router.check(wanted)
         return wanted, notices
 
-    def _kit(self, defaults: SearchRequest, provider: str | None, fresh: bool, bounded: bool) -> Kit:
-        """Return the parts for the tools of one question."""
-        ttl_s = self.settings.cache_ttl_s
+    def _tool_factory(self, defaults: SearchRequest, provider: str | None, fresh: bool, bounded: bool) -> ToolFactory:
+        """Return the maker of the tools of one question."""
         research = self._research if self.settings.research_root else None
-        return Kit(self.router, lambda: self.reader, self.cache, lambda: ttl_s, defaults, provider, fresh, research, bounded)
+        return ToolFactory(self.router, lambda: self.reader, defaults, provider, fresh, research, bounded)
 
     def _research(self) -> Tool:
-        from ipy_websearch.tools.read_research import read_research_tool
+        from ipy_websearch.tools.research import read_research_tool
 
         return read_research_tool(self.settings.research_root, self.http, self.keys, base=self.folder)
 

@@ -30,7 +30,7 @@ UNGATED = ("", "local")
 
 def polite_fetch(reader: PageReader) -> Tool:
     """Return `web_fetch` for the model, held to each host's robots.txt; pages of one host wait for their turn."""
-    return replace(web_fetch_tool(reader, bulk=True), timeout_s=TOOL_TIMEOUT_S)
+    return replace(web_fetch_tool(reader, robots=True), timeout_s=TOOL_TIMEOUT_S)
 
 
 class PoliteSearch:

@@ -36,7 +36,6 @@ from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Panels
 from ipy_websearch.session import Session
 from ipy_websearch.tools.base import Tool, ToolContext
-from ipy_websearch.tools.kit import search_price
 from ipy_websearch.usage import Limits, Terms
 
 MAX_USES = 10
@@ -186,7 +185,7 @@ class WebSearchInterceptor:
         async def search(request: Any) -> Any:
             return await router.search(request, provider=provider)
 
-        price = search_price(router, provider, count, worst=bounded) if searches else ()
+        price = router.expected_charges(provider, count, worst=bounded) if searches else ()
         tool = search_tool(search, defaults, bounds, price, settings.count, partial(tell_once, session))
         if key is not None:
             if len(self._searches) >= _KEPT_SEARCHES:

@@ -21,13 +21,13 @@ from ipy_websearch.providers.base import SearchRequest, clean_domain
 from ipy_websearch.providers.parsing import host_matches
 from ipy_websearch.providers.router import stood_in
 from ipy_websearch.results import Page, SearchResults
+from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web_search import (
     DESCRIPTION,
     UNAVAILABLE,
     Search,
     WebSearchInput,
-    failed,
     narrowed,
     search_output,
 )
@@ -87,7 +87,7 @@ def search_tool(
 
 
 def _failed(summary: str, text: str, code: str) -> ToolOutput:
-    return replace(failed(summary, text), error_code=code)
+    return ToolOutput(shorten(summary, 200), text=text, is_error=True, error_code=code)
 
 
 def _search_code(error: ConfigError | ProviderError) -> str:

@@ -194,6 +194,7 @@ class CallRunner:
             charges=output.charges,
             results=output.results,
             content=block,
+            log=output.log,
         )
         return [*map(Notice, new), finished]
 

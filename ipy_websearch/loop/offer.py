@@ -15,8 +15,7 @@ from ipy_websearch.model.tokens import SEARCH_RESULT_TOKENS, native_tokens
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import worst_case
 from ipy_websearch.tools.base import Tool
-from ipy_websearch.tools.kit import Kit
-from ipy_websearch.tools.sets import build_tools
+from ipy_websearch.tools.registry import ToolFactory, build_tools
 from ipy_websearch.usage import Limits
 
 NATIVE_PAGE_TOKENS = 12_000
@@ -37,7 +36,7 @@ class Offered:
 
 
 def offered(
-    kit: Kit,
+    factory: ToolFactory,
     tools: str | Sequence[str],
     keys: Keys,
     platform: Platform,
@@ -51,12 +50,10 @@ def offered(
         ConfigError: there is no such tool, or the platform runs none of its own. MissingKeyError: a tool lacks its key.
     """
     names, native = without_native(tools)
-    if kit.research and "read_research" not in names:
-        names = [*names, "read_research"]
-    ours = build_tools(names, kit.makers(), keys)
+    ours = build_tools(names, factory, keys, native=native)
     server: tuple[Definition, ...] = ()
     if native:
-        server = server_tools(model, platform, limits.max_searches, kit.defaults)
+        server = server_tools(model, platform, limits.max_searches, factory.defaults)
     offer = Offered(ours.tools, server, (*ours.names, *(STANDARD if native else ())), ours.notices)
     if room is None:
         return offer

@@ -184,6 +184,7 @@ class Booking:
                 is_error=event.is_error,
                 request=started.input if started else None,
                 response=event.content,
+                log=event.log,
             )
 
     def _step(self, **facts: Any) -> None:

@@ -39,7 +39,6 @@ from ipy_websearch.sql.desk import Outcome, Row
 from ipy_websearch.sql.pacing import PacedClient
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.kit import search_price
 from ipy_websearch.usage import Limits
 
 TIMEOUT_S = 90.0
@@ -220,7 +219,7 @@ class Asker:
             known = self._searches[engine] = (router, PoliteSearch(router, engine, self._wishes.concurrency))
         tool = known[1].tool(self.session.search_request("placeholder", count=RESULTS))
         bounded = self._wishes.budget_usd is not None or bool(self.session.budgets.limits())
-        return replace(tool, price=search_price(router, engine, RESULTS, worst=bounded))
+        return replace(tool, price=router.expected_charges(engine, RESULTS, worst=bounded))
 
     def _key(self, row: Row) -> bytes:
         tools = f"web_search({self._engine or ''}) x {MAX_SEARCHES}" if self._searching else "none"

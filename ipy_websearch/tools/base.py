@@ -1,24 +1,37 @@
-"""What a tool is: a name, a description, an input model, an async call, and what the call gives back.
+"""What a tool is: a name, a description, an input model, an async call, and the output of a call.
 
-A tool's output is neutral: passages with their source, or plain text. `model` turns it into what the platform takes
-(`search_result` blocks with real citations, or compact text). A failure the model can act on is an output with
+A tool's output is neutral: passages with their source, or plain text. `model` turns it into the form of the platform
+(`search_result` blocks with real citations, or compact text). A failure that the model can act on is an output with
 `is_error`, never an exception; only bugs and interrupts go through.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urlsplit
 
-from ipy_websearch.results import Page, SearchResults
-from ipy_websearch.usage import Charge
+from ipy_websearch.errors import ProviderError, WebSearchError
+from ipy_websearch.results import Page, SearchResult, SearchResults
+from ipy_websearch.text import plain, shorten
+from ipy_websearch.usage import Charge, lost
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+MODEL_CHARACTERS = 80_000
+"""Characters that the model gets of one call, about 20,000 tokens; the panel has everything."""
+
+_FENCE = re.compile(r"[ \t>]{0,12}(`{3,}|~{3,})(.*)")
+_HEADING = re.compile(r"#{1,6} [^\n]*")
+
+
+# --- a call and its output --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +46,13 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool call gave: `passages` to cite, or `text` when there is nothing to cite (errors, "no results").
+    """The output of a call: `passages` to cite, or `text` when there is nothing to cite (errors, "no results").
 
-    `summary` is one line for people. `panel_*` describe the panel with the whole output (`panel_data`: Markdown text, or
-    a structure of plain dicts and lists that is written as YAML when somebody looks, or the bytes of its JSON text; None: no
-    panel). `urls` are addresses that the model may fetch from now on. `charges` are what the call used, also when it failed.
-    `error_code` says why it failed in the words of the API's own web tools (`max_uses_exceeded`, …; "" when that is not
-    known), and `same_as` is the id of the earlier call that this one repeats ("" when it repeats none).
+    `summary` is one line for people. `panel_*` describe the panel with the whole output (`panel_data`: Markdown text, plain
+    dicts and lists, or the bytes of their JSON text; None: no panel). `urls` are addresses that the model may now fetch.
+    `charges` are the units that the call used, also when it failed. `error_code` is the API's own name for a failure
+    (`max_uses_exceeded`, …; "" when there is none), `same_as` the id of the earlier call that this one repeats ("": none).
+    `log` are facts for `answer.steps`, such as the path and the bytes of a document.
     """
 
     summary: str
@@ -56,6 +69,7 @@ class ToolOutput:
     page: Page | None = field(default=None, repr=False)
     error_code: str = ""
     same_as: str = ""
+    log: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 ToolCallable = Callable[[Any, "ToolContext"], Awaitable[ToolOutput]]
@@ -65,7 +79,7 @@ ToolCallable = Callable[[Any, "ToolContext"], Awaitable[ToolOutput]]
 class ToolContext:
     """What one answer lends to its tools: the addresses that may be fetched, and the searches already made or under way.
 
-    `search_over` is what each further search is given, once it is known that none will work in this answer.
+    `search_over` is the output of every further search, once it is known that none will work in this answer.
     """
 
     known_urls: set[str] = field(default_factory=set)
@@ -75,11 +89,10 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that the model may call.
+    """A tool that the model may call; `call` gets the validated input.
 
-    `counts_as_search` calls count against `max_searches`. `price` names what a call is expected to cost, as charges, so
-    that a ceiling can be checked before it is made. `call` gets the validated input. A tool that `concludes`
-    takes the answer itself.
+    `counts_as_search` calls count against `max_searches`. `price` is what a call is expected to be billed, so that a budget can
+    be checked before it is made. A tool that `concludes` takes the answer itself.
     """
 
     name: str
@@ -100,6 +113,9 @@ class Tool:
         return {"name": self.name, "description": self.description, "input_schema": input_schema(self.input_model)}
 
 
+# --- input ------------------------------------------------------------------------------------------------------------
+
+
 @cache
 def input_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of an input model without the titles that pydantic adds (they only cost tokens)."""
@@ -115,3 +131,94 @@ def _untitled(node: Any) -> Any:
     if isinstance(node, list):
         return [_untitled(v) for v in node]
     return node
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def refused(exc: WebSearchError, price: Sequence[Charge] = (), text: str = "") -> ToolOutput:
+    """Return the output of a call that an engine (or a check before it) refused: `text`, or the error's own line.
+
+    A call whose answer was lost is booked at its `price`, or at what the error says.
+    """
+    said = str(exc)
+    charges: Sequence[Charge] = ()
+    if isinstance(exc, ProviderError):
+        said += f" (retry after {exc.retry_after:g} s)" if exc.retry_after else ""
+        charges = exc.charges or (lost(price) if exc.lost else ())
+    return ToolOutput(summary=shorten(said, 200), text=text or said, is_error=True, charges=tuple(charges))
+
+
+def as_passage(result: SearchResult) -> Passage:
+    """Return a hit as citable paragraphs: its description, its further snippets, its date as a field of its own."""
+    texts = dict.fromkeys(text for text in (result.description, *result.extra_snippets) if text)
+    if result.published_date is not None and texts:
+        texts[f"Published: {result.published_date.date().isoformat()}"] = None
+    return Passage(result.url, result.title, tuple(texts) or ((result.title,) if result.title else ()), result.published_date)
+
+
+def whole_text(passages: Sequence[Passage]) -> str:
+    """Return passages as numbered plain text with nothing cut, for platforms that take no `search_result` blocks."""
+    parts = (f"{n}. {p.title}\n   {p.url}\n\n" + "\n\n".join(p.paragraphs) for n, p in enumerate(passages, 1))
+    return "\n\n".join(parts)
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a number with its noun: "1 result", "1,200 URLs"."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def place(url: str) -> str:
+    """Return host and path of an address for people, short and printable."""
+    try:
+        parts = urlsplit(url)
+        return shorten(plain(unquote((parts.hostname or parts.netloc) + parts.path)).rstrip("/"), 80) or shorten(plain(url), 80)
+    except ValueError:
+        return shorten(plain(url), 80)
+
+
+def blocks(markdown: str, *, most: int = 60) -> tuple[str, ...]:
+    """Return the blocks of `markdown` in order, neighbours joined so that there are at most `most`; no block is empty.
+
+    A citation names whole blocks. They end at blank lines; a code fence is never cut, and a heading stays with what follows it.
+    """
+    parts: list[str] = []
+    current: list[str] = []
+    fence = ""
+    for line in [*markdown.split("\n"), ""]:
+        fence = _fence_after(line, fence)
+        if fence or line.strip():
+            current.append(line)
+        elif current and _HEADING.fullmatch(current[-1]):
+            current.append("")  # a heading waits for its text
+        elif current and current[-1]:
+            parts.append("\n".join(current))
+            current = []
+    if current:
+        parts.append("\n".join(current).rstrip("\n"))
+    return tuple(_joined(parts, most))
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """Return the fence that is open after `line`, "" when none is; a fence is closed by one as long, with nothing after."""
+    match = _FENCE.match(line)
+    if match is None:
+        return fence
+    if not fence:
+        return "" if match[1][0] == "`" and "`" in match[2] else match[1]
+    return "" if match[1].startswith(fence) and not match[2].strip() else fence
+
+
+def _joined(parts: list[str], most: int) -> list[str]:
+    if len(parts) <= most:
+        return parts
+    # One less than allowed, since the last block takes what is left over.
+    enough = sum(map(len, parts)) / max(most - 1, 1)
+    found: list[str] = []
+    current: list[str] = []
+    for part in parts:
+        current.append(part)
+        if sum(map(len, current)) >= enough:
+            found.append("\n\n".join(current))
+            current = []
+    return [*found, "\n\n".join(current)] if current else found

@@ -6,9 +6,8 @@ as inline rules. What the user set for the session (country, filter for adult co
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
@@ -16,17 +15,14 @@ from ipy_websearch.errors import WebSearchError
 from ipy_websearch.providers.base import SafeSearch, SearchRequest
 from ipy_websearch.providers.goggles import resolve
 from ipy_websearch.results import SearchResults
-from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
+from ipy_websearch.text import plain, shorten
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput, counted, refused, whole_text
 from ipy_websearch.tools.inputs import Bounded, Optional, ToolInput
-from ipy_websearch.tools.kept import Keeper
-from ipy_websearch.tools.outputs import counted, for_query, refused, rich_passage, whole_text
-from ipy_websearch.tools.web_search import as_passage
+from ipy_websearch.tools.web_search import Search, rich_passage, search_output
 from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     from ipy_websearch.providers.brave import BraveProvider
-
-Search = Callable[[SearchRequest], Awaitable[SearchResults]]
 
 _FRESHNESS = "Recency: pd, pw, pm or py (past day, week, month, year), or a range such as 2024-01-01to2024-06-30"
 _GOGGLE = (
@@ -46,7 +42,7 @@ CONTEXT_DESCRIPTION = (
 
 
 class BraveSearchInput(ToolInput):
-    """What the model gives to `brave_search`."""
+    """The input of `brave_search`."""
 
     query: str = Field(
         min_length=2, description='The search query. Supports operators: "exact", -exclude, site:domain, filetype:pdf'
@@ -61,7 +57,7 @@ class BraveSearchInput(ToolInput):
 
 
 class BraveContextInput(ToolInput):
-    """What the model gives to `brave_llm_context`."""
+    """The input of `brave_llm_context`."""
 
     query: str = Field(min_length=2, description="The search query")
     maximum_number_of_tokens: Annotated[int, Bounded(1_024, 32_768)] = Field(
@@ -80,39 +76,39 @@ def brave_search_tool(search: Search, defaults: SearchRequest, *, price: tuple[C
     """Return the tool; `search` asks Brave, `defaults` holds what the user set and the domains that bind the model."""
 
     async def call(given: BraveSearchInput, context: ToolContext) -> ToolOutput:
+        named = given.model_fields_set
+        language = given.search_lang if "search_lang" in named else defaults.language or "en"
+        strict = defaults.safe_search == "strict" or "safe_search" not in named
+        safe_search = defaults.safe_search if strict else given.safe_search
         try:
-            request = brave_request(given, defaults, given.goggles_id)
-            results = await search(
-                replace(
-                    request,
-                    language=given.search_lang if "search_lang" in given.model_fields_set else defaults.language or "en",
-                    safe_search=_filter(given, defaults),
-                )
-            )
+            request = replace(_request(given, defaults, given.goggles_id), language=language, safe_search=safe_search)
+            results = await search(request)
         except WebSearchError as exc:
             return refused(exc)
-        return _searched(results)
+        rich = rich_passage(results)
+        found = counted(len(results), "result") + (f" and {rich.title.partition(': ')[2]}" if rich else "")
+        output = _output("brave_search", results, found)
+        return replace(output, passages=(rich, *output.passages), text="") if rich else output
 
     # 10 s for the search and 5 s for the live data behind it
     return Tool("brave_search", SEARCH_DESCRIPTION, BraveSearchInput, call, counts_as_search=True, price=price, timeout_s=20.0)
 
 
-def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest, keeper: Keeper) -> Tool:
-    """Return the tool; `defaults` is as for `brave_search_tool`, `keeper` keeps what was paid for already."""
+def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest) -> Tool:
+    """Return the tool; `defaults` is as for `brave_search_tool`."""
 
     async def call(given: BraveContextInput, context: ToolContext) -> ToolOutput:
-        async def make() -> ToolOutput:
+        try:
             results = await engine.llm_context(
-                brave_request(given, defaults, given.goggles),
+                _request(given, defaults, given.goggles),
                 maximum_number_of_tokens=given.maximum_number_of_tokens,
                 context_threshold_mode=given.context_threshold_mode,
             )
-            return _passages(results)
-
-        try:
-            return await keeper.output("brave_llm_context", given, defaults, make)
         except WebSearchError as exc:
             return refused(exc, price)
+        tokens = sum(len(text) for result in results for text in (result.description, *result.extra_snippets)) // 4
+        output = _output("brave_llm_context", results, f"{counted(len(results), 'URL')}, ~{tokens:,} tokens")
+        return replace(output, text=output.text or whole_text(output.passages))
 
     price = (Charge("brave", "context"),)
     return Tool(
@@ -120,8 +116,8 @@ def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest, keepe
     )
 
 
-def brave_request(given: Any, defaults: SearchRequest, goggle: str | None) -> SearchRequest:
-    """Return the request for what the model asked; what it left out is as the user set it.
+def _request(given: BraveSearchInput | BraveContextInput, defaults: SearchRequest, goggle: str | None) -> SearchRequest:
+    """Return the request for the model's input; what it left out is as the user set it.
 
     Raises:
         ConfigError: a value is not of its form, or the goggle is none.
@@ -136,39 +132,10 @@ def brave_request(given: Any, defaults: SearchRequest, goggle: str | None) -> Se
     )
 
 
-def _filter(given: BraveSearchInput, defaults: SearchRequest) -> SafeSearch:
-    """Return the filter: the model's own choice, unless the user chose the strict one."""
-    if defaults.safe_search == "strict" or "safe_search" not in given.model_fields_set:
-        return defaults.safe_search
-    return given.safe_search
-
-
-def _searched(results: SearchResults) -> ToolOutput:
-    rich = rich_passage(results)
-    passages = [passage for result in results if (passage := as_passage(result)).paragraphs]
-    kinds = f" and {rich.title.partition(': ')[2]}" if rich else ""
-    output = _output("brave_search", results, f"{counted(len(results), 'result')}{kinds}")
-    return replace(
-        output,
-        passages=(*([rich] if rich else []), *passages),
-        text="" if rich or passages else f"No results found for {results.query!r} (brave).",
-    )
-
-
-def _passages(results: SearchResults) -> ToolOutput:
-    passages = tuple(passage for result in results if (passage := as_passage(result)).paragraphs)
-    tokens = sum(len(paragraph) for passage in passages for paragraph in passage.paragraphs) // 4
-    output = _output("brave_llm_context", results, f"{counted(len(results), 'URL')}, ~{tokens:,} tokens")
-    return replace(output, passages=passages, text=whole_text(passages) or f"No results found for {results.query!r} (brave).")
-
-
 def _output(tool: str, results: SearchResults, found: str) -> ToolOutput:
-    return ToolOutput(
-        summary=f"{found} {for_query(results.query)}{' (cached)' if results.cached else ''}",
+    query = shorten(plain(results.query), 80)
+    return replace(
+        search_output(results),
+        summary=f"{found} for '{query}'{' (cached)' if results.cached else ''}",
         panel_title=f"{tool}: {results.query}",
-        panel_data=results.body,
-        urls=tuple(result.url for result in results),
-        charges=results.charges,
-        notices=results.notices,
-        results=results,
     )

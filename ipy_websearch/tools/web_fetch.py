@@ -1,34 +1,38 @@
 """The tool `web_fetch`: the model reads one page, as Markdown, in blocks that it can cite.
 
-Name, parameters and texts are those of the specification that the executables share. What the page says is given as
-data with its source; nothing of ours is added to it but the fields of the paging (`lines`, `next_offset`).
+Name, parameters and texts are those of seed 002, which the executables share. The page's text is given as data with its source;
+nothing of ours is added to it but the fields of the paging (`lines`, `next_offset`).
+
+A page can ask the model to call an address with what it knows in it. So the model reads only addresses that somebody else wrote
+down: the question, a search result, a page already read. Anthropic's own web_fetch has the same rule
+(`url_not_in_prior_context`; platform.claude.com/docs, "Web fetch tool", read November 2026).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterable
+from copy import deepcopy
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from itertools import islice
-from typing import Annotated, Any
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field
 
-from ipy_websearch.errors import FetchError, WebSearchError
+from ipy_websearch.errors import ConfigError, FetchError, WebSearchError
 from ipy_websearch.extract.reader import PageReader
-from ipy_websearch.http.address import shown
+from ipy_websearch.http.address import canonical_url, shown
+from ipy_websearch.providers.base import clean_domain
 from ipy_websearch.results import Page
-from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.addresses import likely_readings
-from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.blocks import blocks
-from ipy_websearch.tools.fetch_rules import domain_refused, failure_text, is_known
+from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput, blocks, counted, place
+from ipy_websearch.tools.inputs import Optional, ToolInput
+from ipy_websearch.tools.schemas import FETCH_PARAMETERS, SCHEMAS
 from ipy_websearch.usage import Charge
 
-DESCRIPTION = (
-    "Fetches content from a specified URL and returns it as markdown. Converts HTML to markdown using libxml2. "
-    "Supports pagination via offset and limit parameters similar to file_read."
-)
 PAGE_LINES = 500
 """Lines that the model gets when it asks for no limit; `next_offset` says where the next ones begin."""
 PAGE_CHARACTERS = 40_000
@@ -37,67 +41,63 @@ MOST_ADDRESSES = 10_000
 """Addresses that one page makes known: each is compared at every later call."""
 
 _FREE = Charge("web_fetch", "fetch", Decimal(1), "request", usd=Decimal(0))
+_ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
-    for parameter in schema["properties"].values():
-        parameter.pop("default", None)
+def _as_specified(schema: dict[str, Any]) -> None:
+    schema.clear()
+    schema.update(deepcopy(FETCH_PARAMETERS))
 
 
-def _whole_number(description: str) -> WithJsonSchema:
-    """Return the schema of a parameter that may be left out; null, which models write for that, is not offered."""
-    return WithJsonSchema({"type": "integer", "description": description, "minimum": 1})
+class WebFetchInput(ToolInput):
+    """The input; without a limit, an executable gives all lines and the tool at most `PAGE_LINES`."""
 
+    model_config = ConfigDict(extra="ignore", json_schema_extra=_as_specified)
 
-class WebFetchInput(BaseModel):
-    """What the model gives; without a limit, an executable gives all lines and the tool at most `PAGE_LINES`."""
-
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
-
-    url: str = Field(description="The URL to fetch content from", json_schema_extra={"format": "uri"})
-    offset: Annotated[int | None, Field(ge=1), _whole_number("Line number to start reading from (1-based)")] = None
-    limit: Annotated[int | None, Field(ge=1), _whole_number("Maximum number of lines to return")] = None
+    url: str
+    offset: int | Optional = Field(None, ge=1)
+    limit: int | Optional = Field(None, ge=1)
 
 
 def web_fetch_tool(
     reader: PageReader,
     *,
     fresh: bool = False,
-    bulk: bool = False,
+    robots: bool = False,
     allowed_domains: tuple[str, ...] = (),
     blocked_domains: tuple[str, ...] = (),
     max_characters: int = PAGE_CHARACTERS,
 ) -> Tool:
     """Return the tool; it reads only addresses in `ToolContext.known_urls`, inside the domains that are given.
 
-    `fresh` skips the page cache; `bulk` keeps to each host's robots.txt. Domains are bare host names and mean their
-    subdomains too, as in a search. The model gets at most `max_characters` at once.
+    `fresh` skips the page cache; `robots` obeys each host's robots.txt. Domains are bare host names and mean their subdomains
+    too, as in a search. The model gets at most `max_characters` at once.
     """
 
     async def call(given: WebFetchInput, context: ToolContext) -> ToolOutput:
         try:
-            _judge(given.url, context, allowed_domains, blocked_domains)
-            page = await reader.read(given.url, offset=given.offset or 1, limit=given.limit, fresh=fresh, robots=bulk)
-            if domain_refused(page.final_url, allowed_domains, blocked_domains):
-                raise FetchError(f"it redirects to a domain that was not allowed: {shown(page.final_url)}")
+            judge_address(given.url, is_known(given.url, context.known_urls), allowed_domains, blocked_domains)
+            page = await reader.read(given.url, offset=given.offset or 1, limit=given.limit, fresh=fresh, robots=robots)
+            judge_arrival(page.final_url, allowed_domains, blocked_domains)
         except WebSearchError as exc:
-            return ToolOutput(
-                f"{_place(given.url)} was not read", text=failure_text(exc), is_error=True, panel_title=_place(given.url)
-            )
+            where = place(given.url)
+            return ToolOutput(f"{where} was not read", text=failure_text(exc), is_error=True, panel_title=where)
         return _output(page, given.offset or 1, given.limit or PAGE_LINES, max_characters)
 
-    return Tool(
-        name="web_fetch",
-        description=DESCRIPTION,
-        input_model=WebFetchInput,
-        call=call,
-        price=(_FREE,),
-        timeout_s=45.0,
-    )
+    description = SCHEMAS["web_fetch"]["description"]
+    return Tool("web_fetch", description, WebFetchInput, call, price=(_FREE,), timeout_s=45.0)
 
 
-def _judge(url: str, context: ToolContext, allowed: tuple[str, ...], blocked: tuple[str, ...]) -> None:
-    if not is_known(url, context.known_urls):
+# --- which addresses --------------------------------------------------------------------------------------------------
+
+
+def judge_address(url: str, known: bool, allowed: Collection[str], blocked: Collection[str]) -> None:
+    """Check that a page may be read.
+
+    Raises:
+        FetchError: it may not be; the message names the rule.
+    """
+    if not known:
         raise FetchError(
             "only addresses from the question, from search results or from pages already read may be fetched "
             f"(url_not_in_prior_context): {shown(url)}"
@@ -106,16 +106,81 @@ def _judge(url: str, context: ToolContext, allowed: tuple[str, ...], blocked: tu
         raise FetchError(f"this domain was not allowed (url_not_allowed): {shown(url)}")
 
 
-def _output(page: Page, offset: int, limit: int, room: int = PAGE_CHARACTERS) -> ToolOutput:
-    part, cut = _for_model(page, limit, room)
+def judge_arrival(url: str, allowed: Collection[str], blocked: Collection[str]) -> None:
+    """Check where a page led to.
+
+    Raises:
+        FetchError: to a domain that was not allowed.
+    """
+    if domain_refused(url, allowed, blocked):
+        raise FetchError(f"it redirects to a domain that was not allowed: {shown(url)}")
+
+
+@lru_cache(maxsize=4_096)  # a page may bring thousands of links, and each is compared at every call
+def comparable(url: str) -> str:
+    """Return an address in the form in which two are compared.
+
+    Scheme and host are lower case and ASCII, a default port, the fragment and a final slash of the path are gone, and
+    what has to be escaped is. Path and query are otherwise as they were, so no two that differ in content are equal.
+    """
+    text = url.strip()
+    try:
+        text = canonical_url(text)
+    except FetchError:
+        return text
+    path, mark, query = _ESCAPE.sub(lambda match: match[0].upper(), text).partition("?")
+    return path.rstrip("/") + mark + query
+
+
+def is_known(url: str, known: Collection[str]) -> bool:
+    """Say whether `url` is one of the known addresses."""
+    if url in known:
+        return True
+    wanted = comparable(url)
+    return any(wanted == comparable(candidate) for candidate in known)
+
+
+def domain_refused(url: str, allowed: Collection[str], blocked: Collection[str]) -> bool:
+    """Say whether the host of `url` is outside of the allowed domains (none: all are) or inside a blocked one."""
+    host = (urlsplit(comparable(url)).hostname or "").lower()
+    return (bool(allowed) and not _within(host, allowed)) or _within(host, blocked)
+
+
+def _within(host: str, domains: Iterable[str]) -> bool:
+    return any(host == name or host.endswith(f".{name}") for name in map(_host, domains))
+
+
+@lru_cache(maxsize=1_024)
+def _host(domain: str) -> str:
+    """Return the host of a domain as somebody wrote it: in any script, with a port."""
+    try:
+        return clean_domain(domain)
+    except ConfigError:
+        return domain.lower().strip(".")
+
+
+def failure_text(exc: WebSearchError) -> str:
+    """Return a failure in the tool's own words: "Failed to fetch URL: …", "Failed to parse HTML: …"."""
+    text = str(exc)
+    return text if text.startswith("Failed to parse HTML: ") else f"Failed to fetch URL: {text}"
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
+    part, is_cut = _for_model(page, limit, room)
+    last = offset + part.lines_read - 1
+    lines = f"lines {offset:,}–{last:,} of {part.total_lines:,}"
+    what = lines if 0 < part.lines_read < part.total_lines else counted(part.lines_read, "line")
     output = ToolOutput(
-        _summary(part, offset),
-        panel_title=page.title or _place(page.final_url),
+        f"read {what} of {place(part.final_url)}{' (cached)' if part.cached else ''}",
+        panel_title=page.title or place(page.final_url),
         panel_kind="markdown",
         panel_data=page.content,
         urls=_addresses(page),
         charges=(replace(_FREE, cached=page.cached),),
-        notices=(f"{_place(page.final_url)}: {page.note}",) if page.note else (),
+        notices=(f"{place(page.final_url)}: {page.note}",) if page.note else (),
         page=page,
     )
     paragraphs = blocks(part.content)
@@ -123,8 +188,9 @@ def _output(page: Page, offset: int, limit: int, room: int = PAGE_CHARACTERS) ->
         note = f"; note: {page.note}" if page.note else ""
         text = f"content: empty; lines_read: {part.lines_read}; total_lines: {page.total_lines}{note}"
         return replace(output, text=text)
-    fields = _paging(part, offset, room if cut else None)
-    paragraphs = (*paragraphs, fields) if fields else paragraphs
+    if is_cut or part.lines_read < part.total_lines:
+        cut = f"; line {last} is cut at {room:,} characters" if is_cut else ""
+        paragraphs = (*paragraphs, lines + cut + (f"; next_offset: {last + 1}" if last < part.total_lines else ""))
     return replace(output, passages=(Passage(page.final_url, page.title, paragraphs, page.published_date),))
 
 
@@ -135,42 +201,15 @@ def _addresses(page: Page) -> tuple[str, ...]:
 
 
 def _for_model(page: Page, limit: int, most: int) -> tuple[Page, bool]:
-    """Return the lines that the model gets, and whether the last of them had to be cut to fit in `most` characters."""
+    """Return the lines that the model gets, and whether the first of them had to be cut to fit in `most` characters."""
     lines = page.content.split("\n") if page.lines_read else []
-    room, kept = most, []
+    room, kept = most, list[str]()
     for line in lines[:limit]:
         if len(line) > room:
             break
         kept.append(line)
         room -= len(line) + 1
-    cut = not kept and bool(lines)
-    if cut:
+    is_cut = not kept and bool(lines)
+    if is_cut:
         kept = [lines[0][:most]]
-    return replace(page, content="\n".join(kept), lines_read=len(kept)), cut
-
-
-def _paging(part: Page, offset: int, cut: int | None) -> str:
-    """Return the fields of the paging, "" when the model has the whole page; `cut` is how many characters its line has."""
-    if part.lines_read == part.total_lines and cut is None:
-        return ""
-    last = offset + part.lines_read - 1
-    text = f"lines {offset:,}–{last:,} of {part.total_lines:,}"
-    if cut is not None:
-        text += f"; line {last} is cut at {cut:,} characters"
-    return f"{text}; next_offset: {last + 1}" if last < part.total_lines else text
-
-
-def _summary(part: Page, offset: int) -> str:
-    what = f"{part.lines_read:,} lines" if part.lines_read != 1 else "1 line"
-    if 0 < part.lines_read < part.total_lines:
-        what = f"lines {offset:,}–{offset + part.lines_read - 1:,} of {part.total_lines:,}"
-    return f"read {what} of {_place(part.final_url)}{' (cached)' if part.cached else ''}"
-
-
-def _place(url: str) -> str:
-    """Return host and path of an address for people, short and printable."""
-    try:
-        parts = urlsplit(url)
-        return shorten(plain(unquote((parts.hostname or parts.netloc) + parts.path)).rstrip("/"), 80) or shown(url)
-    except ValueError:
-        return shown(url)
+    return replace(page, content="\n".join(kept), lines_read=len(kept)), is_cut

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.tools.addresses import MOST_ENDS, addresses_in, explicit_addresses
-from ipy_websearch.tools.fetch_rules import is_known
+from ipy_websearch.tools.web_fetch import is_known
 from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
 

@@ -1,0 +1,275 @@
+"""`read_research`: a document out of a folder or a GitHub repository, and nothing from anywhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.http.client import HttpClient
+from ipy_websearch.keys import Keys
+from ipy_websearch.providers.research import MAX_BYTES, Failure, Folder
+from ipy_websearch.tools.base import ToolContext, ToolOutput
+from ipy_websearch.tools.research import ReadResearchInput, checked_path, read_research_tool
+from tests.fakes.replies import tool_use
+from tests.fakes.server import Server
+from tests.tools.helpers import ask, offered, results_of, words_of
+
+TOKEN = "ghp_fakeTokenOfTheTests0123456789"
+TOO_LARGE = "File exceeds 50KB limit. Try a more specific path or request a summary."
+
+
+class GitHub(Server):
+    """The Contents API of one repository, `acme/research`; `files` maps full paths to what is answered for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: dict[str, Any] = {}
+        self.asked: list[web.Request] = []
+        self.status: int | None = None
+
+    def routes(self) -> list[tuple[str, str, Any]]:
+        """Serve one endpoint."""
+        return [("GET", "/repos/acme/research/contents/{path:.+}", self._contents)]
+
+    async def _contents(self, request: web.Request) -> web.Response:
+        self.asked.append(request)
+        if self.status is not None:
+            return web.json_response({"message": f"no, {TOKEN}"}, status=self.status)
+        found = self.files.get(request.match_info["path"])
+        return web.json_response(found or {"message": "Not Found"}, status=200 if found else 404)
+
+    @staticmethod
+    def file(data: bytes, **changed: Any) -> dict[str, Any]:
+        """Return the object that stands for a file; a value of None takes a field out."""
+        text = base64.encodebytes(data).decode()
+        found = {"type": "file", "size": len(data), "encoding": "base64", "content": text, **changed}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+Read = Callable[[str], tuple[ToolOutput, dict[str, Any]]]
+
+
+def reader(root: str, base: Path) -> Read:
+    """Return a function that gives the output and the payload for a path below `root`."""
+    tool = read_research_tool(root, HttpClient(user_agent="test"), Keys(base), base=base)
+
+    def read(path: str) -> tuple[ToolOutput, dict[str, Any]]:
+        async def call() -> ToolOutput:
+            return await tool.call(ReadResearchInput(path=path), ToolContext())
+
+        output = asyncio.run(call())
+        found = json.loads(output.text)
+        assert output.is_error is not found["ok"] and output.passages == ()
+        return output, found
+
+    return read
+
+
+@pytest.fixture
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
+    """The fake, with GITHUB_BASE_URL leading to it."""
+    with GitHub() as fake:
+        monkeypatch.setenv("GITHUB_BASE_URL", fake.url + "/")
+        yield fake
+    fake.check()
+
+
+@pytest.fixture(params=["folder", "github"])
+def place(request: pytest.FixtureRequest, github: GitHub, tmp_path: Path) -> tuple[Read, Callable[[str, bytes], Any]]:
+    """Both kinds of root: a function that reads in it, and one that puts a document there."""
+    ideas = tmp_path / "ideas"
+    (ideas / "market").mkdir(parents=True)
+    github.files["docs/ideas/market"] = [{"type": "file"}]
+    if request.param == "folder":
+        return reader(str(ideas), tmp_path), lambda path, data: (ideas / path).write_bytes(data)
+    read = reader("github:acme/research/docs/ideas@main", tmp_path)
+    return read, lambda path, data: github.files.update({f"docs/ideas/{path}": GitHub.file(data)})
+
+
+# --- the cases of seed 001 --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "content"), [("# Märkte".encode(), "# Märkte"), (b"", ""), (b"x" * MAX_BYTES, "x" * MAX_BYTES)]
+)
+def test_a_file_gives_its_content_and_its_bytes(place: Any, data: bytes, content: str) -> None:
+    read, put = place
+    put("market/2024-06.md", data)
+    output, found = read(" market/2024-06.md\n")
+    assert found == {"ok": True, "content": content, "bytes": len(data)}
+    assert output.log["bytes"] == len(data) and output.log["path"].strip() == "market/2024-06.md"
+    assert output.panel_data == content and "market/2024-06.md" in output.summary
+
+
+@pytest.mark.parametrize(
+    ("path", "error_type", "message"),
+    [
+        ("missing.md", "file_not_found", "File not found: missing.md"),
+        ("market", "api_error", "Path is not a file: market"),
+        ("large.md", "file_too_large", TOO_LARGE),
+        ("latin.md", "api_error", "Failed to read file: it is not UTF-8 text"),
+        ("../secrets", "path_validation", "'..' and backslashes"),
+        ("/etc/passwd", "path_validation", "must be relative"),
+        ("foo\\bar.md", "path_validation", "'..' and backslashes"),
+        ("%2e%2e/secrets", "path_validation", "'%' is not allowed"),
+        ("ideas/market.md", "path_validation", "must not start with 'ideas/'"),
+        ("market/", "path_validation", "must not end with '/'"),
+        ("market//file.md", "path_validation", "'//' is not allowed"),
+        ("a" * 201, "path_validation", "longer than 200 characters"),
+        ("a\x00b", "path_validation", "control characters"),
+        (" ", "path_validation", "it is empty"),
+        ("ä.md", "path_validation", "letters, digits"),
+    ],
+)
+def test_a_failure_has_one_of_four_types_and_says_what_to_do(
+    place: Any, github: GitHub, path: str, error_type: str, message: str
+) -> None:
+    """The log names the path and the type; for a path that breaks a rule nothing is looked for."""
+    read, put = place
+    put("large.md", b"x" * (MAX_BYTES + 1))
+    put("latin.md", b"\xff\xfe")
+    output, found = read(path)
+    assert (found["ok"], found["error_type"]) == (False, error_type) and message in found["message"]
+    assert output.log["error_type"] == error_type
+    if error_type == "path_validation":
+        assert github.asked == []
+
+
+def test_characters_that_nobody_can_see_do_not_reach_the_model(place: Any) -> None:
+    read, put = place
+    put("a.md", "See\u200b https://example.org/x and notes.md\U000e0041".encode())
+    output, found = read("a.md")
+    assert found["content"] == "See https://example.org/x and notes.md" and output.urls == ("https://example.org/x",)
+
+
+@given(st.text(alphabet="ab./\\%~ \n-_é", max_size=12))
+def test_a_path_that_passes_stays_below_the_root(path: str) -> None:
+    checked = checked_path(path, "ideas")
+    assert isinstance(checked, Failure) or os.path.normpath(f"/r/{checked}").startswith("/r/")
+
+
+# --- folders ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with a document, and a secret beside it."""
+    (tmp_path / "root" / "inside").mkdir(parents=True)
+    (tmp_path / "root" / "inside" / "a.md").write_text("a")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.md").write_text("the secret")
+    return tmp_path / "root"
+
+
+def test_links_pipes_and_devices_in_a_folder_are_refused(root: Path, tmp_path: Path) -> None:
+    """Links neither as the file nor on the way; a pipe would keep its reader waiting for ever."""
+    (root / "out.md").symlink_to("../outside/secret.md")
+    (root / "away").symlink_to(tmp_path / "outside")
+    (root / "within.md").symlink_to("inside/a.md")
+    os.mkfifo(root / "pipe")
+    read = reader("root", tmp_path)
+    for path in ("out.md", "away/secret.md", "within.md", "away", "pipe"):
+        assert read(path)[1]["message"] == f"Path is not a file: {path}"
+    assert read("inside/a.md/b.md")[1]["error_type"] == "file_not_found" and read("inside/./a.md")[1]["ok"]
+    assert not reader("/dev", tmp_path)("zero")[1]["ok"]
+
+
+def test_a_directory_swapped_for_a_link_while_it_is_read_does_not_lead_out(root: Path, tmp_path: Path) -> None:
+    """Between looking at a name and opening it, somebody else may change it many times."""
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    (root / "inside" / "secret.md").write_text("fine")
+    stop, swaps = threading.Event(), []
+
+    def swap() -> None:
+        while not stop.is_set():
+            os.rename(root / "inside", tmp_path / "kept")
+            os.rename(tmp_path / "link", root / "inside")
+            os.rename(root / "inside", tmp_path / "link")
+            os.rename(tmp_path / "kept", root / "inside")
+            swaps.append(None)
+
+    documents, found = Folder(str(root)), set()
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        while len(swaps) < 300 or "fine" not in found:
+            outcome = asyncio.run(documents.read("inside/secret.md"))
+            found.add(outcome.message if isinstance(outcome, Failure) else outcome.content)
+    finally:
+        stop.set()
+        swapper.join()
+    assert "the secret" not in found
+
+
+# --- GitHub -----------------------------------------------------------------------------------------------------------
+
+
+def test_github_is_asked_for_the_path_at_the_ref_with_a_token_that_is_never_shown(
+    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    github.files["docs/a b.md"] = GitHub.file(b"x")
+    read = reader("github:acme/research/docs@release/2", tmp_path)
+    github.status = 403
+    output, found = read("a.md")
+    assert found["error_type"] == "api_error" and "403" in found["message"] and TOKEN not in output.text
+    (request,) = github.asked
+    assert request.match_info["path"] == "docs/a.md" and request.query["ref"] == "release/2"
+    assert request.headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"size": None}, "how large"),
+        ({"size": True}, "how large"),
+        ({"type": "symlink", "target": "x"}, "not a file"),
+        ({"submodule_git_url": "git://x"}, "not a file"),
+        ({"size": 2_000_000, "content": "", "encoding": "none"}, TOO_LARGE),
+        ({"encoding": "rot13"}, "unknown encoding"),
+    ],
+)
+def test_what_is_no_plain_file_on_github_is_refused(github: GitHub, tmp_path: Path, changed: Any, told: str) -> None:
+    github.files["a.md"] = GitHub.file(b"x", **changed)
+    _, found = reader("github:acme/research", tmp_path)("a.md")
+    assert not found["ok"] and told in found["message"]
+
+
+# --- in a question ----------------------------------------------------------------------------------------------------
+
+
+def test_it_is_offered_whenever_a_root_is_set_and_its_calls_are_logged(
+    messages_api: Any, brave_api: Any, session: Any, tmp_path: Path
+) -> None:
+    """Seed 001's log: path, bytes, error type and milliseconds of each call are in `answer.steps`."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "market.md").write_text("The market grew by 7 %.")
+    session.settings.research_root = str(tmp_path / "notes")
+    calls = [tool_use("read_research", {"path": path}) for path in ("market.md", "../a.md")]
+    answer = ask(session, messages_api, *calls)
+    assert list(offered(messages_api)) == ["web_search", "web_fetch", "read_research"]
+    good, bad = results_of(messages_api)
+    assert json.loads(words_of(good))["content"] == "The market grew by 7 %."
+    assert json.loads(words_of(bad))["error_type"] == "path_validation" and bad["is_error"]
+    steps = answer.steps[answer.steps.name == "read_research"].to_dict("records")
+    logged = {step["path"]: (step["bytes"], step["error_type"]) for step in steps}
+    assert logged["market.md"][0] == 23 and logged["../a.md"][1] == "path_validation"
+    assert all(step["milliseconds"] >= 0 for step in steps)
+
+
+@pytest.mark.parametrize("root", ["nowhere", "github:acme", "github:acme/../x"])
+def test_a_root_that_is_none_is_a_setting_to_correct(root: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="research_root"):
+        reader(root, tmp_path)
