@@ -262,7 +262,14 @@ def _keep_area(content: _Content, area: int, barred: int, *, strict: bool = Fals
     for run in content.inside(area):
         block = content.blocks[run.block]
         if not run.keep and not block.flags & barred and block.tag != "figcaption" and run.text not in said:
-            run.keep = not strict or (block.tag in _SEMANTIC and run.linked < _MOSTLY_LINKED)
+            is_text = block.tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _is_in_outline(block.element))
+            run.keep = not strict or is_text
+
+
+def _is_in_outline(element: Any) -> bool:
+    """Return whether an item is of a list of lists: links in one are a table of contents, not teasers."""
+    inner = next(element.iterdescendants("li"), None)
+    return element.tag == "li" and (inner is not None or next(element.iterancestors("li"), None) is not None)
 
 
 def _drop_dangling_headings(content: _Content) -> None:

@@ -140,26 +140,3 @@ def test_the_offline_model_opens_the_address_that_was_meant(public_web: Any, she
     shell.run(f"import pandas as pd; frame = pd.DataFrame({{'url': ['{url}'], 'name': ['Acme']}})")
     assert shell.run(f"a = %ask --model offline --provider local What does Acme make? {question}").ok
     assert [request.path for request in public_web.requests] == ["/about"]
-
-
-def test_the_offline_model_tries_the_other_reading_when_the_first_fails(public_web: Any, shell: Any) -> None:
-    """A comma may be the address's own."""
-    url = public_web.page("http://acme.example/about,us", PAGE)
-    ran = shell.run(f"a = %ask --model offline --provider local What does Acme make? {url}")
-    assert ran.ok and "anvils" in shell.ns["a"].text
-    assert [request.path for request in public_web.requests] == ["/about", "/about,us"]
-
-
-def test_interception_knows_addresses_by_the_same_rule() -> None:
-    """In the user's words and in what the caller's tools gave, but not in what the model said."""
-    from ipy_websearch.interception.url_sources import EVERYWHERE, known_addresses
-
-    result = {"type": "tool_result", "tool_use_id": "t", "content": "https://b.example/y,B"}
-    messages = [
-        {"role": "user", "content": "读https://a.example/x，谢谢"},
-        {"role": "assistant", "content": [{"type": "text", "text": "https://c.example/z,C"}]},
-        {"role": "user", "content": [result]},
-    ]
-    known = known_addresses(messages, EVERYWHERE, {})
-    assert is_known("https://a.example/x", known) and is_known("https://b.example/y", known)
-    assert not is_known("https://c.example/z", known)

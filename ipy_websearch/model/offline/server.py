@@ -21,6 +21,7 @@ from ipy_websearch.errors import ModelError
 from ipy_websearch.model.offline.facts import fill_record
 from ipy_websearch.model.offline.passages import answer_blocks
 from ipy_websearch.model.offline.reading import Conversation, content_words, read_conversation
+from ipy_websearch.tools.addresses import likely_readings, without_addresses
 
 QUERY_WORDS = 24
 """Words of a long question that are searched for."""
@@ -28,7 +29,6 @@ QUERY_WORDS = 24
 LONG_QUESTION = 300
 """Characters of a question above which its content words alone are searched for."""
 
-_ADDRESS = re.compile(r"(?:https?|corpus)://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]}]")
 _PATH = re.compile(r"(?<![\w/:.])(?:[\w-]+/)*[\w-]+\.(?:md|txt|rst|csv|json|ipynb|py|html|pdf)\b")
 _PIECE = re.compile(r"\s*\S+\s*")
 _PREFERRED = ("web_search", "brave_search", "web_search_brave")
@@ -80,9 +80,9 @@ def _calls(talk: Conversation, tools: Mapping[str, Any], wanted: str) -> list[tu
         p: [n for n, t in tools.items() if p in (t["input_schema"].get("properties") or {})] for p in ("query", "url", "path")
     }
     records = [name for name in tools if _RECORDS.search(name) and not any(name in names for names in takes.values())]
-    for parameter, pattern in (("url", _ADDRESS), ("path", _PATH)):
-        text = talk.question if parameter == "url" else _ADDRESS.sub(" ", talk.question)
-        named = [found for found in dict.fromkeys(pattern.findall(text)) if found not in done]
+    addresses = [readings[0] for readings in likely_readings(talk.question) if readings]
+    for parameter, given in (("url", addresses), ("path", _PATH.findall(without_addresses(talk.question)))):
+        named = [found for found in dict.fromkeys(given) if found not in done]
         if named and takes[parameter] and wanted in ("", takes[parameter][0]):
             return [(takes[parameter][0], {parameter: found}) for found in named[:3]]
     searches = sorted(takes["query"], key=lambda name: _PREFERRED.index(name) if name in _PREFERRED else len(_PREFERRED))
