@@ -13,6 +13,7 @@ What has no known price cannot be held to a limit, so under one it is refused be
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ RUN_S = 600.0
 """Seconds that one request or call of a run may take where nobody says how many: the SDK's own limit."""
 
 _NOTHING = Decimal(0)
+_EARLIER_S = 3_600.0  # clocks may be set back
 _RETRIES = 8  # other kernels may take the money between two attempts
 
 
@@ -48,7 +50,7 @@ class Budgets:
         self._settings = settings
         self._ledger = ledger
         self._session = session
-        self._since = 0
+        self._since = self._lately()
         self._rehearsal: Ledger | None = None
 
     @property
@@ -60,7 +62,7 @@ class Budgets:
         self, question_id: str, usd: Decimal | None = None, *, whose: str = "question's budget", raised_by: str = "--budget USD"
     ) -> Budget:
         """Return the budget of one question or run, which may cost `usd` (None: it has no limit of its own)."""
-        own = [] if usd is None else [Limit(whose, usd, raised_by, "question_id", question_id)]
+        own = [] if usd is None else [Limit(whose, usd, raised_by, "question_id", question_id, self._lately())]
         return Budget(self.ledger, self._session, question_id, lambda: [*own, *self.limits()])
 
     def limits(self) -> list[Limit]:
@@ -78,6 +80,10 @@ class Budgets:
     def reset(self) -> None:
         """Let the session's count start anew; the day's goes on."""
         self._since = microseconds(datetime.fromtimestamp(self.ledger.clock(), UTC))
+
+    def _lately(self) -> int:
+        """Return a moment before the first row of a session or a question that begins now: nothing older is looked through."""
+        return int((time.time() - _EARLIER_S) * 1_000_000)
 
     def rehearse(self) -> None:
         """Count on a copy that starts at nothing, until `resume`: a replay costs nothing and ends where its recording did."""

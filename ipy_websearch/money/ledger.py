@@ -62,8 +62,6 @@ _TABLES = (
         server_searches INTEGER NOT NULL, server_fetches INTEGER NOT NULL,
         units REAL NOT NULL, unit TEXT NOT NULL, usd INTEGER, saved INTEGER)""",
     "CREATE INDEX ledger_by_time ON ledger (time, usd)",
-    "CREATE INDEX ledger_by_session ON ledger (session, time, usd)",
-    "CREATE INDEX ledger_by_question ON ledger (question_id, usd)",
     "CREATE TRIGGER ledger_rows_stay BEFORE UPDATE ON ledger BEGIN SELECT raise(ABORT, 'the ledger is append-only'); END",
     "CREATE TRIGGER ledger_rows_stay_too BEFORE DELETE ON ledger BEGIN SELECT raise(ABORT, 'the ledger is append-only'); END",
     """CREATE TABLE reservations (
@@ -369,18 +367,20 @@ class Ledger:
         (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM ledger").fetchone()
         if self._sums_of is not connection:
             self._sums, self._sums_of = {}, connection
+        query = "SELECT session, question_id, sum(usd) FROM reservations WHERE id <> ? AND expires >= ? GROUP BY 1, 2"
+        held = connection.execute(query, (but, self.clock())).fetchall()
         found = []
         for limit in limits:
-            where = f"{limit.column} = :key" if limit.column else "1"
-            query = f"SELECT coalesce(sum(usd), 0) FROM reservations WHERE id <> :but AND expires >= :now AND {where}"
-            (held,) = connection.execute(query, {"but": but, "now": self.clock(), "key": limit.key}).fetchone()
-            found.append(Standing(limit, self._spent(connection, limit, where, last) / NANO, held / NANO))
+            column = {"session": 0, "question_id": 1}.get(limit.column)
+            nano = sum(row[2] for row in held if column is None or row[column] == limit.key)
+            found.append(Standing(limit, self._spent(connection, limit, last) / NANO, nano / NANO))
         return found
 
-    def _spent(self, connection: sqlite3.Connection, limit: Limit, where: str, last: int) -> int:
+    def _spent(self, connection: sqlite3.Connection, limit: Limit, last: int) -> int:
         """Return nano-dollars spent under a limit; from the second time on, only newer rows are read."""
         scope = (limit.column, limit.key, limit.since)
         seen, nano = self._sums.get(scope, (0, 0))
+        where = f"{limit.column} = :key" if limit.column else "1"
         query = f"SELECT coalesce(sum(usd), 0) FROM ledger WHERE time >= :since AND {where}"
         if seen:  # "+" keeps SQLite from an index over all rows: the newer ones are at the end of the table
             query = f"SELECT coalesce(sum(usd), 0) FROM ledger WHERE id > :seen AND +time >= :since AND +{where}"

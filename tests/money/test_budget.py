@@ -43,6 +43,7 @@ def paid(ledger: Ledger, usd: str, *, session: str = "s", question: str = "q") -
 def test_each_limit_counts_its_own() -> None:
     """A question's, the session's since its reset, and the day's over all sessions, from midnight UTC on."""
     clock = Clock()
+    clock.seconds = datetime.now(UTC).replace(hour=23).timestamp()  # the last hour of the day
     ledger = Ledger(None, clock=clock)
     made = budgets(ledger, session=0.10, day=1.0)
     first, second = (made.for_question(id, Decimal("0.05")) for id in ("q1", "q2"))
