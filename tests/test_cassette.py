@@ -349,7 +349,7 @@ def test_a_page_of_the_model_that_is_not_on_the_tape_is_the_error_too(lesson: An
     lesson.model.reply("Matz.")
     lesson.record(f"%ask who wrote Ruby, see {url} ?")
     lesson.change(f'page: "{url}"', f'page: "{url}bc"')
-    ran = lesson.replay(f"%ask who wrote Ruby, see {url} ?", f"%fetch {url}d", "%ask -m offline hello?")
+    ran = lesson.replay(f"%ask who wrote Ruby, see {url} ?", f"%fetch {url}d", "%ask -m offline --provider local hello?")
     assert [type(r.error) for r in ran] == [ReplayError, ReplayError, type(None)]
     assert f"{url}bc" in str(ran[0].error)
 

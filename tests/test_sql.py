@@ -483,7 +483,7 @@ def test_the_default_connection_can_be_used() -> None:
     """`register(duckdb)` and `duckdb.sql`."""
     sql.register(duckdb, "module_", model="offline", provider="local")
     found = duckdb.sql("SELECT module_ask_ai('Mars', 'How many moons does it have?')").fetchall()
-    assert found == [("Mars has two moons, Phobos and Deimos.",)]
+    assert "two **moons**, Phobos and Deimos" in found[0][0]
     duckdb.default_connection().close()
 
 
