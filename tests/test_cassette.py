@@ -21,11 +21,11 @@ from ipy_websearch import api, background
 from ipy_websearch.errors import ConfigError, MissingKeyError, ModelError, ReplayError
 from ipy_websearch.session import Session
 from tests.fakes.engine import hit
+from tests.fakes.github import TOKEN, GitHub
 from tests.fakes.money import Limited
 from tests.fakes.public_web import Page
 from tests.fakes.replies import broken_stream, delay, error, refusal, slow, text, tool_use, truncated
 from tests.test_enrich import company_in, record
-from tests.test_read_research import TOKEN, GitHub
 
 TAPE = "lesson.cassette"
 COUNT = " ".join(f"number {n}" for n in range(1, 21)) + " end"
@@ -167,7 +167,7 @@ def test_documents_on_github_are_replayed(lesson: Any, monkeypatch: pytest.Monke
     with GitHub() as github:
         monkeypatch.setenv("GITHUB_BASE_URL", github.url)
         monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
-        github.files["docs/a.json"] = GitHub.file("docs/a.json", b'{"a":  1}\r\n')
+        github.files["docs/a.json"] = GitHub.file(b'{"a":  1}\r\n')
         lesson.model.reply(tool_use("read_research", {"path": "a.json"}))
         lesson.model.reply("It says 1.")
         setting = "%config WebSearch.research_root = 'github:acme/research/docs'"

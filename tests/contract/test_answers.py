@@ -138,7 +138,6 @@ def test_tool_sets_offer_the_promised_tools(messages_api: Any, brave_api: Any, e
         assert [tool["name"] for tool in messages_api.bodies[-1]["tools"]] == names
 
 
-@pytest.mark.xfail(strict=False, reason="fault 11: read_research is offered")
 def test_no_tools_means_no_tools(messages_api: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("IPY_WEBSEARCH_RESEARCH_ROOT", str(tmp_path))
     messages_api.reply("Yes.")

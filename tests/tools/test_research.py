@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import threading
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,40 +20,11 @@ from ipy_websearch.keys import Keys
 from ipy_websearch.providers.research import MAX_BYTES, Failure, Folder
 from ipy_websearch.tools.base import ToolContext, ToolOutput
 from ipy_websearch.tools.research import ReadResearchInput, checked_path, read_research_tool
+from tests.fakes.github import TOKEN, GitHub
 from tests.fakes.replies import tool_use
-from tests.fakes.server import Server
 from tests.tools.helpers import ask, offered, results_of, words_of
 
-TOKEN = "ghp_fakeTokenOfTheTests0123456789"
 TOO_LARGE = "File exceeds 50KB limit. Try a more specific path or request a summary."
-
-
-class GitHub(Server):
-    """The Contents API of one repository, `acme/research`; `files` maps full paths to what is answered for them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.files: dict[str, Any] = {}
-        self.asked: list[web.Request] = []
-        self.status: int | None = None
-
-    def routes(self) -> list[tuple[str, str, Any]]:
-        """Serve one endpoint."""
-        return [("GET", "/repos/acme/research/contents/{path:.+}", self._contents)]
-
-    async def _contents(self, request: web.Request) -> web.Response:
-        self.asked.append(request)
-        if self.status is not None:
-            return web.json_response({"message": f"no, {TOKEN}"}, status=self.status)
-        found = self.files.get(request.match_info["path"])
-        return web.json_response(found or {"message": "Not Found"}, status=200 if found else 404)
-
-    @staticmethod
-    def file(data: bytes, **changed: Any) -> dict[str, Any]:
-        """Return the object that stands for a file; a value of None takes a field out."""
-        text = base64.encodebytes(data).decode()
-        found = {"type": "file", "size": len(data), "encoding": "base64", "content": text, **changed}
-        return {name: value for name, value in found.items() if value is not None}
 
 
 Read = Callable[[str], tuple[ToolOutput, dict[str, Any]]]
