@@ -117,7 +117,8 @@ def test_a_saved_answer_is_small_and_a_failure_is_one_line(messages_api: Any, br
     (output,) = notebook.cells[1].outputs
     assert len(brave_api.queries) == 5 and "Paragraph 79" in output.data["text/html"]
     assert len(json.dumps(output).encode()) <= 60_000
-    for cell, kind in zip(notebook.cells[2:5], ("UsageError", "ConfigError", "ModelError"), strict=True):
+    assert notebook.cells[2].outputs[0].text.startswith("UsageError: ")  # IPython writes a plain one to standard error
+    for cell, kind in zip(notebook.cells[3:5], ("ConfigError", "ModelError"), strict=True):
         (output,) = [o for o in cell.outputs if o.output_type == "error"]
         assert output.ename == kind and output.traceback == [f"{kind}: {output.evalue}"]
     assert messages_api.key not in json.dumps(notebook.cells) and notebook.cells[5].outputs[0].text == "next\n"

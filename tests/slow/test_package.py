@@ -80,7 +80,7 @@ def test_the_sdist_can_be_tested(built: Path) -> None:
         "notebooks/01_quickstart.ipynb",
         "tests/conftest.py",
     } <= set(found)
-    assert not [name for name in found if "__pycache__" in name or name.endswith((".pyc", ".sqlite"))]
+    assert not [name for name in found if "__pycache__" in name or name.endswith(".pyc")]
 
 
 def test_an_installed_wheel_loads_searches_and_answers(installed: Path, tmp_path: Path) -> None:
