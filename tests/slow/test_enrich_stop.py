@@ -49,9 +49,15 @@ class Kernel:
             content = message["content"]
             text += content.get("text", "") + content.get("evalue", "")
             if message["msg_type"] == "status" and content["execution_state"] == "idle":
-                reply = self.client.get_shell_msg(timeout=10)
-                return reply["content"]["status"], text
+                return self.status(id), text
         raise AssertionError(f"the cell did not end within {timeout_s} s; it said {text!r}")
+
+    def status(self, id: str) -> str:
+        """Return how a cell ended; replies to other requests, such as those of the start, are passed over."""
+        while (reply := self.client.get_shell_msg(timeout=60))["parent_header"].get("msg_id") != id:
+            pass
+        status: str = reply["content"]["status"]
+        return status
 
     def run(self, code: str) -> tuple[str, str]:
         """Run a cell to its end."""
@@ -105,12 +111,12 @@ ceo: Who is the CEO of {company}?"""
 def stopped(kernel: Kernel, server: EnrichServer, code: str, after: str) -> tuple[str, str, str]:
     """Run a cell with another one waiting, stop the first; return its status, what it said, and the status of the other."""
     assert kernel.run(SETUP)[0] == "ok"
-    cell, _ = kernel.start(code), kernel.start(after)
+    cell, waiting = kernel.start(code), kernel.start(after)
     while server.stats()["answered"] < 60:
         time.sleep(0.02)
     kernel.manager.interrupt_kernel()
     status, text = kernel.wait(cell)
-    return status, text, kernel.client.get_shell_msg(timeout=10)["content"]["status"]
+    return status, text, kernel.status(waiting)
 
 
 def test_the_stop_button_in_a_magic_keeps_the_frame_and_the_next_cell_does_not_run(
