@@ -35,9 +35,7 @@ from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, Search
 from ipy_websearch.usage import Usage
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-OFFLINE = (
-    "Not from Claude: composed from search results by the built-in offline model. Set a key with %websearch key anthropic."
-)
+OFFLINE = "Not from Claude: taken from search results without a model. Set a key with %websearch key anthropic."
 FACTS = "claude-x · 3 searches · 2 steps · 12 s · 0.0123 USD · session 0.0456 USD"
 
 SEARCH = SearchResults(
@@ -549,11 +547,11 @@ def test_a_terminal_at_feedback_0_and_2() -> None:
     )
 
 
-def test_a_terminal_says_first_that_claude_does_not_answer() -> None:
-    """The label is printed before the first word, once."""
+def test_a_terminal_says_once_that_claude_does_not_answer_where_the_answer_does_not_say_so() -> None:
+    """The offline answers say so themselves; of others, such as a table, it is said below."""
     offline = replace(ANSWER, offline=True, model="offline")
     printed = streamed((ev.ModelRequested(1, "offline", {}), ev.TextDelta("Mars has two moons.")), offline)
-    assert printed.startswith(f"{OFFLINE}\n\nMars has two moons.\n") and printed.count(OFFLINE) == 1
+    assert printed.startswith(f"Mars has two moons.\n\n{OFFLINE}\n") and printed.count(OFFLINE) == 1
 
 
 def test_a_terminal_shows_an_answer_that_came_without_a_stream() -> None:
