@@ -88,8 +88,9 @@ class EnrichMagics(WebMagics):
 
 
 def is_cluster(value: Any) -> bool:
-    """Return whether something is a Dask client or cluster; Dask is not imported for it."""
-    return hasattr(type(value), "dashboard_link")
+    """Return whether something is a Dask client, a cluster or the address of one; Dask is not imported for it."""
+    is_address = isinstance(value, str) and "://" in value
+    return is_address or hasattr(type(value), "dashboard_link") or hasattr(value, "scheduler_address")
 
 
 def parse_cell(cell: str) -> dict[str, Any]:

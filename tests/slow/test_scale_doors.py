@@ -67,12 +67,11 @@ def test_a_dask_frame_has_df_web_whichever_was_imported_first(first: str) -> Non
         f"assert ('dask' in sys.modules) is {first.startswith('dask')}",
         "import dask.dataframe as dd, pandas as pd",
         "frame = dd.from_pandas(pd.DataFrame({'a': [1]}), npartitions=1)",
-        "waiting = [f for f in sys.meta_path if 'websearch' in type(f).__module__]",
-        "print(type(frame.web).__name__, type(pd.DataFrame().web).__name__, waiting, type(dd.__loader__).__name__)",
+        "print(type(frame.web).__name__, type(pd.DataFrame().web).__name__, type(dd.__loader__).__name__)",
     ]
     root = Path(__file__).parent.parent
     ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=root, capture_output=True, text=True, check=True)
-    assert ran.stdout == "WebAccessor WebAccessor [] SourceFileLoader\n"
+    assert ran.stdout == "WebAccessor WebAccessor SourceFileLoader\n"
 
 
 def test_enrich_and_estimate_are_there() -> None:
@@ -131,9 +130,9 @@ def test_the_magic_takes_a_dask_frame_and_a_cluster(shell: Any, client: Any, mon
     [
         ("--cluster client_of_min", "no Dask client or cluster called 'client_of_min'; did you mean 'client_of_mine'"),
         ("--cluster nothing", "no Dask client or cluster called 'nothing'; there are client_of_mine"),
-        ("--cluster small", "'small' is no Dask client, cluster or address, but DataFrame"),
+        ("--cluster small", "there is no Dask client or cluster called 'small'"),
         ("--cluster client_of_mine --mode batch", "needs no cluster: the API does the work"),
-        ("--mode bach", "'bach' is none of now, batch; did you mean 'batch'"),
+        ("--mode bach", "invalid choice: 'bach'"),
         ("--cluster", "--cluster needs a value"),
     ],
 )
