@@ -10,8 +10,8 @@
 [['Mars', 'corpus://planets/mars']]
 >>> con.close()
 
-Needs `pip install "ipy_websearch[sql]"`: duckdb, and pyarrow, without which DuckDB calls a Python function row by row, one
-after the other, and nothing could run at the same time.
+Needs `pip install "ipy_websearch[sql]"`: duckdb, and pyarrow, without which DuckDB calls a Python function row by row and
+nothing could run at the same time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _ID = "ipy_websearch_id"
-_PREFIX = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*)?")
 _registered: dict[str, tuple[Functions, list[dict[str, Any]]]] = {}
-# DuckDB lets go of a function with the connection that registered it, and goes on calling it for the others: so they stay here.
+# DuckDB forgets a function with the connection that registered it, and goes on calling it for others: they are kept here.
 
 
 def register(
@@ -47,18 +46,24 @@ def register(
 
     - `ask_ai(context, question)` gives an answer as text, after one web search at most, within 90 seconds. The search is
       offered to the model when an engine has a key (or `provider` names one); without it the model answers from what it knows.
+      **An answer that needed a search costs about twice as much**: two model requests, the second with the results, and the
+      search itself.
     - `web_search(query)` gives a LIST of STRUCT (title, url, description, published_date in UTC, extra_snippets, score,
       provider): `SELECT unnest(web_search('duckdb'), recursive := true)`.
     - `set_api_key(key)` and `set_brave_api_key(key)` set a key for this session and say so. SQL is remembered in many places
       (history, logs, saved cells): `con.execute("SELECT set_api_key(?)", [key])` keeps the key out of them, and so does
       `%websearch key anthropic`.
 
-    `prefix="stps_"` gives them names such as stps_ask_ai. Of a chunk (2,048 rows), `concurrency` run at once. Equal rows are
-    asked once, over chunks, threads and queries; answers are kept in the enrichment store for the (UTC) day, `resume=False`
-    asks anew. NULL in gives NULL, and nothing is asked. A row that fails gives NULL and a warning with its inputs;
-    `on_error="raise"` makes it the query's error. `model` None is the setting `enrich_model`; "offline" is the built-in one,
-    which is never used unasked. The session's ceilings hold, and `budget_usd`, US dollars for all that these functions
-    ask. Ctrl-C stops a query; what was answered by then is kept. Calling `register` again changes the options.
+    `prefix="stps_"` gives them names such as stps_ask_ai. Equal rows are asked once, and **answers are kept for the day** (UTC,
+    in the cache: `%websearch cache clear` forgets them). For what changes by the hour, a last argument, `fresh := true`, takes
+    no answer older than a minute: `ask_ai(ticker, 'Price?', fresh := true)`; `resume=False` does so for every row. Of a chunk
+    (2,048 rows), `concurrency` run at once.
+
+    NULL in gives NULL, and nothing is asked. A row that fails gives NULL and a warning with its inputs; `on_error="raise"`
+    makes it the query's error. A search that fails, or that another engine answered, is a warning too, and an answer with a
+    warning is not kept. `model` None is the setting `enrich_model`; "offline" is the built-in one, which is never used
+    unasked. The session's budgets hold, and `budget_usd`, US dollars for all that these functions ask. Ctrl-C stops a query;
+    what was answered by then is kept. Calling `register` again changes the options.
 
     DuckDB may call a function for rows that it does not show in the end. To ask about few rows of many, sort and cut first:
     `SELECT ask_ai(name, 'Who leads it?') FROM (FROM companies ORDER BY name LIMIT 5)`.
@@ -74,27 +79,21 @@ def register(
 
     if on_error not in ("null", "raise"):
         raise ConfigError(f"on_error is {on_error!r}; it must be 'null' or 'raise'")
-    if not _PREFIX.fullmatch(prefix):
+    if not re.fullmatch(r"(?:[A-Za-z_][A-Za-z0-9_]*)?", prefix):
         raise ConfigError(f"prefix is {prefix!r}; it must be letters, digits and _ (such as stps_), not beginning with a digit")
     if not hasattr(con, "create_function"):
         raise ConfigError(f"register needs a DuckDB connection, not {type(con).__name__}")
-    _needs_pyarrow()
-    from ipy_websearch.sql.answers import Wishes
-    from ipy_websearch.sql.interrupts import WATCH
-
-    wishes = Wishes(model, provider, at_least(1, "concurrency", concurrency, 16), money("budget_usd", budget_usd), bool(resume))
-    functions = _known(con, prefix) or _create(con, prefix)
-    functions.configure(wishes, on_error)
-    WATCH.arm()
-
-
-def _needs_pyarrow() -> None:
-    from ipy_websearch.errors import ConfigError
-
     try:
         import pyarrow as pyarrow
     except ImportError as exc:
         raise ConfigError('the SQL functions need duckdb and pyarrow: pip install "ipy_websearch[sql]"') from exc
+    from ipy_websearch.sql.answers import SqlOptions
+    from ipy_websearch.sql.functions import listen_for_interrupts
+
+    most, budget = at_least(1, "concurrency", concurrency, 16), money("budget_usd", budget_usd)
+    functions = _known(con, prefix) or _create(con, prefix)
+    functions.options = SqlOptions(model, provider, most, budget, bool(resume), on_error)
+    listen_for_interrupts()
 
 
 def _known(con: Any, prefix: str) -> Functions | None:

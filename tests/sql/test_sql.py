@@ -1,0 +1,350 @@
+"""The SQL functions through DuckDB itself, against the strict fakes of the Messages API and of Brave."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+
+import ipy_websearch
+from ipy_websearch import api, sql
+from ipy_websearch.errors import ConfigError
+from tests.fakes.engines import hit
+from tests.fakes.replies import delay, error, refusal, search_results, stop, text, tool_use, usage
+
+
+@pytest.fixture
+def con() -> Iterator[Any]:
+    """A DuckDB connection with a table `rows` of 5,000 rows and 50 distinct values."""
+    with duckdb.connect() as made:
+        made.execute("CREATE TABLE rows AS SELECT i, 'v' || (i % 50) AS v FROM range(5000) t(i)")
+        yield made
+
+
+def question(body: dict[str, Any]) -> str:
+    """Return what a request asks."""
+    return str(body["messages"][0]["content"][0]["text"])
+
+
+def echo(body: dict[str, Any]) -> Any:
+    """Answer with the context."""
+    return f"about {question(body).partition(chr(10))[0].removeprefix('Context: ')}"
+
+
+# --- one answer ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_of_the_seed_asks_each_ticker_once(messages_api: Any, con: Any) -> None:
+    messages_api.behave(echo)
+    sql.register(con, prefix="stps_")
+    con.execute("CREATE TABLE stocks AS SELECT unnest(['AAPL', 'MSFT', 'AAPL', 'NVDA', 'TSLA', 'AMD']) AS ticker")
+    rows = con.sql("SELECT ticker, stps_ask_ai(ticker, 'Current stock price?') as price FROM stocks LIMIT 5;").fetchall()
+    assert rows == [(t, f"about {t}") for t in ("AAPL", "MSFT", "AAPL", "NVDA", "TSLA")] and len(messages_api.requests) == 4
+
+
+def test_one_search_gives_the_model_five_short_results_and_then_it_answers(messages_api: Any, brave_api: Any, con: Any) -> None:
+    brave_api.reply([hit(f"https://a.example/{n}", f"Page {n}", "long words " * 60) for n in range(9)])
+    messages_api.reply(tool_use("web_search", {"query": "one"}))
+    messages_api.reply(text("done", citations=[(0, 0)]))
+    sql.register(con)
+    assert con.sql("SELECT ask_ai('Bitcoin', 'Price?')").fetchall() == [("done",)]
+    first, second = messages_api.bodies
+    assert question(first) == "Context: Bitcoin\n\nQuestion: Price?"
+    assert first["model"] == "claude-haiku-5-5" and first["max_tokens"] == 1000 and "tool_choice" not in first
+    found = search_results(second)
+    assert second["tool_choice"] == {"type": "none"} and len(found) == 5
+    assert all(len(part["text"]) <= 200 for block in found for part in block["content"])
+
+
+def test_an_answer_after_a_failed_search_has_a_warning_and_is_not_kept(messages_api: Any, brave_api: Any, con: Any) -> None:
+    brave_api.fail(403, times=2)
+    sql.register(con, provider="brave")
+    for _ in range(2):
+        messages_api.reply(tool_use("web_search", {"query": "price of bitcoin"}))
+        messages_api.reply("From memory.")
+        with pytest.warns(UserWarning, match="answered without a search, which failed: brave.*'Bitcoin'"):
+            assert con.sql("SELECT ask_ai('Bitcoin', 'Price?')").fetchall() == [("From memory.",)]
+
+
+@pytest.mark.parametrize(
+    ("reply", "value", "warning"),
+    [
+        (["It is half an ans", stop("max_tokens")], "It is half an ans", None),
+        (["No.", refusal("cyber")], None, r"declined to answer \(cyber\)"),
+        ([error(400, message="too odd")], None, "too odd"),
+    ],
+)
+def test_a_cut_answer_is_a_value_while_refusals_and_errors_are_null(
+    messages_api: Any, con: Any, recwarn: Any, reply: Any, value: Any, warning: str | None
+) -> None:
+    messages_api.reply(*reply)
+    sql.register(con)
+    assert con.sql("SELECT ask_ai('a', 'b?')").fetchall() == [(value,)]
+    said = [str(each.message) for each in recwarn]
+    assert not said if warning is None else re.search(rf"1 of 1 inputs failed and are NULL; .*{warning}.*\('a', 'b\?'\)", *said)
+
+
+def test_nulls_empty_questions_and_wrong_calls_send_nothing(messages_api: Any, con: Any) -> None:
+    sql.register(con)
+    assert con.sql("SELECT ask_ai(NULL, 'q?'), ask_ai('a', NULL), web_search(NULL)").fetchall() == [(None, None, None)]
+    with pytest.warns(UserWarning, match="the question is empty"):
+        assert con.sql("SELECT ask_ai('a', '  ')").fetchall() == [(None,)]
+    for call in ("ask_ai('a')", "ask_ai('a', 'b', 'c')", "web_search()"):
+        with pytest.raises(duckdb.Error):
+            con.sql(f"SELECT {call}").fetchall()
+    assert not messages_api.requests
+
+
+def test_values_of_any_type_can_be_asked_about(messages_api: Any, con: Any) -> None:
+    messages_api.behave(echo)
+    sql.register(con)
+    found = con.sql("SELECT ask_ai(7, 'q?'), ask_ai(DATE '2026-01-02', 'q?'), ask_ai(2.5::DOUBLE, 'q?')").fetchall()
+    assert found == [("about 7", "about 2026-01-02", "about 2.5")]
+
+
+# --- how often is asked -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "requests"),
+    [
+        ("SELECT ask_ai('a', 'q?') FROM rows", 1),
+        ("SELECT v, ask_ai(v, 'q?') FROM rows WHERE ask_ai(v, 'q?') IS NOT NULL", 50),
+        ("SELECT ask_ai(v, 'q?', fresh := true) FROM rows WHERE ask_ai(v, 'q?', fresh := true) IS NOT NULL", 50),
+        ("SELECT ask_ai(v, 'q?') FROM rows ORDER BY i LIMIT 5", 5),
+        ("SELECT ask_ai(name, 'q?') FROM (FROM frame ORDER BY name LIMIT 5)", 5),
+        ("SELECT ask_ai(CASE WHEN i < 3 THEN v END, 'q?') FROM rows LIMIT 20", 3),
+        ("SELECT count(*) FROM rows WHERE ask_ai(v, 'q?') = 'about v1' AND i < 3", 3),
+    ],
+)
+def test_duckdb_asks_distinct_rows_and_no_more_than_it_shows(messages_api: Any, con: Any, query: str, requests: int) -> None:
+    messages_api.behave(echo)
+    sql.register(con)
+    frame = pd.DataFrame({"name": [f"n{n}" for n in range(100)]})
+    con.sql(query).fetchall()
+    assert len(messages_api.requests) == requests and len(frame) == 100
+
+
+def test_a_chunk_runs_at_once_within_the_bound(messages_api: Any, con: Any) -> None:
+    most: list[int] = []
+    messages_api.behave(lambda body: (most.append(messages_api.active), (echo(body), delay(0.1)))[1])
+    sql.register(con, concurrency=8)
+    con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(24) t(i)").fetchall()
+    assert 4 <= max(most) <= 8
+
+
+def test_a_storm_of_429_loses_no_row(messages_api: Any, con: Any) -> None:
+    seen: Counter[str] = Counter()
+
+    def behaviour(body: dict[str, Any]) -> Any:
+        seen[name := echo(body)] += 1
+        return error(429, headers={"retry-after": "0.1"}) if seen[name] <= 4 and name.endswith(("1", "5")) else name
+
+    messages_api.behave(behaviour)
+    sql.register(con)
+    assert all(answer for (answer,) in con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(30) t(i)").fetchall())
+
+
+def test_threads_and_cursors_share_what_is_under_way(messages_api: Any, con: Any) -> None:
+    messages_api.behave(lambda body: (echo(body), delay(0.2)))
+    sql.register(con)
+    found: list[Any] = []
+    query = "SELECT ask_ai(v, 'q?') FROM (VALUES ('a'), ('b')) t(v)"
+    threads = [threading.Thread(target=lambda: found.extend(con.cursor().execute(query).fetchall())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [("about a",)] * 4 + [("about b",)] * 4 and len(messages_api.requests) == 2
+
+
+def test_answers_are_kept_for_the_day_until_a_fresh_one_is_wanted(messages_api: Any, con: Any) -> None:
+    messages_api.behave(echo)
+    for options, call, requests in (
+        ({}, "ask_ai('a', 'q?')", 1),
+        ({}, "ask_ai('a', 'q?')", 1),
+        ({}, "ask_ai('a', 'q?', fresh := true)", 2),
+        ({"resume": False}, "ask_ai('a', 'q?')", 3),
+        ({"model": "claude-sonnet-5-5"}, "ask_ai('a', 'q?')", 4),
+    ):
+        api.end_session()
+        sql.register(con, **options)
+        con.sql(f"SELECT {call}").fetchall()
+        assert len(messages_api.requests) == requests, (options, call)
+
+
+# --- failures and money -------------------------------------------------------------------------------------------------
+
+
+def test_failures_are_one_warning_with_the_inputs_and_asked_again(messages_api: Any, con: Any) -> None:
+    broken = {"about x1", "about x2", "about x3", "about x4", "about x6"}
+    messages_api.behave(lambda body: error(400, message="no") if echo(body) in broken else echo(body))
+    sql.register(con)
+    query = "SELECT ask_ai('x' || i, 'q?') FROM range(8) t(i)"
+    with pytest.warns(UserWarning, match="5 of 8 inputs failed.*and 2 more") as caught:
+        found = con.sql(query).fetchall()
+    assert [answer is None for (answer,) in found] == [False, True, True, True, True, False, True, False] and len(caught) == 1
+    broken.clear()
+    assert all(answer for (answer,) in con.sql(query).fetchall()) and len(messages_api.requests) == 13
+
+
+def test_on_error_raise_makes_it_the_query_s_error(messages_api: Any, con: Any) -> None:
+    messages_api.behave(lambda body: error(400, message="no"))
+    sql.register(con, on_error="raise")
+    with pytest.raises(duckdb.Error, match=r"ask_ai\('x0', 'q\?'\): the Anthropic API refused the request \(400.*no"):
+        con.execute("SELECT ask_ai('x' || i, 'q?') FROM range(1) t(i)")
+    messages_api.behave(echo)
+    assert con.execute("SELECT ask_ai('a', 'q?')").fetchall() == [("about a",)]
+
+
+def test_a_refused_key_stops_the_chunk(messages_api: Any, con: Any) -> None:
+    messages_api.behave(lambda body: error(401, message="invalid"))
+    sql.register(con)
+    with pytest.warns(UserWarning, match="500 of 500 inputs failed.*refused the key"):
+        con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(500) t(i)").fetchall()
+    assert len(messages_api.requests) <= 16
+
+
+def test_without_a_key_it_is_an_error_that_says_what_to_do(con: Any) -> None:
+    sql.register(con)
+    with pytest.raises(duckdb.Error, match=r"ANTHROPIC_API_KEY is not set.*set_api_key"):
+        con.sql("SELECT ask_ai('Mars', 'How many moons does it have?')").fetchall()
+
+
+@pytest.mark.parametrize("where", ["register", "session"])
+def test_a_budget_is_used_up_and_never_passed(messages_api: Any, con: Any, where: str) -> None:
+    messages_api.behave(lambda body: (echo(body), usage(input_tokens=900, output_tokens=100)))
+    if where == "session":
+        api.session().settings.session_budget_usd = 0.005
+    sql.register(con, **({"budget_usd": 0.005} if where == "register" else {}))
+    with pytest.warns(UserWarning, match=r"budget.*of 0.005 USD"):
+        found = con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(200) t(i)").fetchall()
+    filled = sum(answer is not None for (answer,) in found)
+    assert 10 < filled == len(messages_api.requests) < 200 and ipy_websearch.cost().usd.sum() <= 0.005
+
+
+def test_each_row_is_booked_and_equal_questions_are_one_line(messages_api: Any, brave_api: Any, con: Any) -> None:
+    messages_api.behave(
+        lambda body: tool_use("web_search", {"query": echo(body)}) if len(body["messages"]) == 1 else echo(body)
+    )
+    sql.register(con)
+    con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(3) t(i)").fetchall()
+    cost = ipy_websearch.cost()
+    assert Counter(cost.kind) == {"model": 6, "search": 3} and cost.usd.sum() > 0
+    assert list(ipy_websearch.cost(by="question").question) == ["ask_ai: q?"] and not api.session().answers
+    assert float(api.session().spent_usd or 0) == pytest.approx(cost.usd.sum())
+
+
+def test_keys_are_set_for_the_session_and_shown_nowhere(messages_api: Any, con: Any, tmp_path: Path) -> None:
+    sql.register(con)
+    secret, messages_api.allow_refusals = "sk-ant-very-secret-0123456789", True
+    assert con.execute("SELECT set_api_key(?)", [secret]).fetchall() == [("ANTHROPIC_API_KEY is set for this session.",)]
+    with pytest.warns(UserWarning, match="refused the key") as caught:
+        con.sql("SELECT ask_ai('a', 'q?')").fetchall()
+    with pytest.raises(duckdb.Error, match="not a key") as raised:
+        con.execute("SELECT set_brave_api_key(?)", ["two words secret"])
+    texts = [str(caught[0].message), str(raised.value), repr(api.session().keys)]
+    texts += [path.read_bytes().decode("latin-1") for path in (tmp_path / "websearch").rglob("*") if path.is_file()]
+    assert not any("very-secret" in each or "words secret" in each for each in texts)
+
+
+# --- web_search ---------------------------------------------------------------------------------------------------------
+
+
+def test_web_search_gives_rows_with_columns(brave_api: Any, con: Any) -> None:
+    brave_api.reply(
+        [hit("https://duckdb.org/", "DuckDB", "A database.", date="2026-10-01T08:00:00"), hit("https://b.example/")]
+    )
+    sql.register(con)
+    frame = con.sql("SELECT unnest(web_search('duckdb'), recursive := true)").df()
+    assert list(frame.columns) == ["title", "url", "description", "published_date", "extra_snippets", "score", "provider"]
+    assert frame.provider[0] == "brave" and frame.published_date[0] == pd.Timestamp("2026-10-01 08:00")
+    con.execute("CREATE TABLE q AS SELECT unnest(['duckdb', 'ibis', NULL, 'ibis']) AS q")
+    found = con.sql("SELECT q, r.url FROM q, unnest(web_search(q)) t(r)").fetchall()
+    assert Counter(query for query, _ in found) == {"duckdb": 2, "ibis": 10} and brave_api.queries == ["duckdb", "ibis"]
+
+
+def test_a_search_that_fails_is_null_with_a_warning_and_one_without_hits_an_empty_list(brave_api: Any, con: Any) -> None:
+    brave_api.reply([])
+    sql.register(con, provider="brave")
+    assert con.sql("SELECT web_search('nothing at all')").fetchall() == [([],)]
+    brave_api.fail(403)
+    with pytest.warns(UserWarning, match=r"web_search: 1 of 1 inputs failed.*brave.*\('broken'\)"):
+        assert con.sql("SELECT web_search('broken')").fetchall() == [(None,)]
+
+
+def test_a_busy_engine_is_waited_for_and_a_stand_in_is_told(brave_api: Any, wikipedia_api: Any, con: Any) -> None:
+    sql.register(con)
+    brave_api.fail(429)
+    assert con.sql("SELECT web_search('busy')[1].provider").fetchall() == [("brave",)]
+    brave_api.fail(403)
+    with pytest.warns(UserWarning, match=r"brave.*wikipedia was asked instead \(these have values\)"):
+        assert con.sql("SELECT web_search('moons of Mars')[1].provider").fetchall() == [("wikipedia",)]
+
+
+# --- registering and stopping -------------------------------------------------------------------------------------------
+
+
+def test_registering_again_changes_the_options_from_any_cursor(messages_api: Any, con: Any) -> None:
+    messages_api.behave(echo)
+    sql.register(con.cursor(), on_error="raise")
+    sql.register(con, "stps_")
+    sql.register(con.cursor(), model="claude-sonnet-5-5")
+    assert con.sql("SELECT ask_ai('a', 'q?'), stps_ask_ai('a', 'q?')").fetchall() == [("about a", "about a")]
+    assert sorted(body["model"] for body in messages_api.bodies) == ["claude-haiku-5-5", "claude-sonnet-5-5"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_error": "ignore"}, "'null' or 'raise'"),
+        ({"prefix": "a-b"}, "prefix is 'a-b'"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"budget_usd": "much"}, "budget_usd"),
+        ({"con": "con"}, "needs a DuckDB connection, not str"),
+    ],
+)
+def test_wrong_options_are_refused_and_nothing_is_registered(con: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        sql.register(**{"con": con, **options})
+    with pytest.raises(duckdb.Error):
+        con.sql("SELECT ask_ai('a', 'b')").fetchall()
+
+
+def test_another_function_of_that_name_stays(con: Any) -> None:
+    con.create_function("web_search", lambda x: x, ["VARCHAR"], "VARCHAR")
+    with pytest.raises(ConfigError, match="web_search cannot be registered.*another prefix"):
+        sql.register(con)
+    assert con.sql("SELECT web_search('mine')").fetchall() == [("mine",)]
+
+
+@pytest.mark.parametrize("query", ["SELECT ask_ai('x' || i, 'q?') FROM range(30) t(i)", "SELECT ask_ai('a', 'q?')"])
+def test_ctrl_c_stops_the_sending_and_what_was_answered_is_kept(messages_api: Any, con: Any, shell: Any, query: str) -> None:
+    """In a notebook, where a query is shown by running it, and again when that fails."""
+    messages_api.behave(lambda body: (echo(body), delay(0 if re.search(r" x[0-9]\n", question(body)) else 8)))
+    sql.register(con, concurrency=4)
+    shell.ns["con"] = con
+    many = "range" in query
+
+    def press() -> None:
+        messages_api.wait(lambda fake: len(fake.requests) == (14 if many else 1), 30)
+        threading.Event().wait(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    shell.run(f'con.sql("{query}")')
+    thread.join()
+    assert len(messages_api.requests) == (14 if many else 1)
+    messages_api.behave(echo)
+    assert len(con.execute(query).fetchall()) == (30 if many else 1)
+    assert len(messages_api.requests) == (34 if many else 2)
