@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 import shlex
@@ -112,13 +113,15 @@ class WebSearchMagics(WebMagics):
                 f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here"
             ]
         try:
+            if cells_wait(self.shell):
+                raise NotImplementedError
             value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
         except (EOFError, NotImplementedError):  # nbclient, papermill and `jupyter execute` have nobody to ask
             if found := keys.find(spec.variable):
-                return [f"{spec.variable} is set ({found[1]}); no other key can be typed here."]
+                return [f"{spec.variable} is set ({found[1]}); to type another one, run this cell alone."]
             return [
-                f"{spec.variable} is not set and cannot be typed here: set the environment variable {spec.variable} before "
-                f"the notebook runs, or write {spec.variable}=… to a file .env beside it."
+                f"{spec.variable} is not set: run this cell alone to type it, set the environment variable {spec.variable} "
+                f"before the notebook runs, or write {spec.variable}=… to a file .env beside it."
             ]
         from ipy_websearch import background
         from ipy_websearch.errors import ModelError, ProviderError
@@ -238,6 +241,20 @@ class WebSearchMagics(WebMagics):
     def _reset(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
         session.reset()
         return ["The conversation was forgotten."]
+
+
+def cells_wait(shell: Any) -> bool:
+    """Return whether further cells wait to be run, as after Restart & Run All: nobody may be there to type.
+
+    Their messages are in the kernel's socket, or already in tasks of its loop, which have not begun (ipykernel 7.4, 2026-11).
+    """
+    kernel: Any = getattr(shell, "kernel", None)
+    if (thread := getattr(kernel, "shell_channel_thread", None)) is None:
+        stream = getattr(kernel, "shell_stream", None)
+        return stream is not None and bool(stream.socket.poll(0))
+    tasks: Any = asyncio.all_tasks(kernel.io_loop.asyncio_loop)
+    names = [task.get_coro().__name__ for task in tasks]
+    return names.count("run_in_context") > 1 or bool(thread.manager.get_shell_channel_to_subshell_pair(None).to_socket.poll(0))
 
 
 def status_lines(session: Any) -> list[str]:

@@ -123,12 +123,15 @@ def _freshness(value: str | None) -> str | None:
 
 
 def clean_domain(value: str) -> str:
-    """Return the bare host name of a domain or address ("https://Example.com/a" → "example.com").
+    """Return the bare host name of a domain ("https://Example.com/" → "example.com").
 
     Raises:
-        ConfigError: there is no host name in it.
+        ConfigError: there is no host name in it, or more than one: engines cannot search a part of a site.
     """
-    host = re.sub(r"^[a-z]+://", "", value.strip().lower()).split("/")[0].removeprefix("*.").split(":")[0].rstrip(".")
+    host, _, path = re.sub(r"^[a-z]+://", "", value.strip().lower()).partition("/")
+    if path:
+        raise ConfigError(f"{value!r} has a path, and engines search whole sites; write {host}")
+    host = host.removeprefix("*.").split(":")[0].rstrip(".")
     try:
         host = host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError:

@@ -107,3 +107,17 @@ async def test_at_most_two_pages_of_a_host_are_read_at_once() -> None:
 
     await asyncio.gather(*(read() for _ in range(6)))
     assert most == 2
+
+
+@pytest.mark.parametrize(
+    ("hostile", "allowed"),
+    [
+        ("Disallow: /" + "*a" * 1_000 + "*b", True),  # would take for ever as a backtracking pattern
+        ("Disallow: /" + "*" * 50_000, False),
+        ("Disallow: /x\n" * 9_000 + "Disallow: /a", True),  # what stands behind 64,000 bytes is not read
+        ("Disallow: /%zz%ff\x00\u202e[(?:a+)+$\nCrawl-delay: 1e999\nSitemap: javascript:x", True),
+        ("User-agent: *\n" * 4_000 + "Disallow: /a", False),
+    ],
+)
+async def test_a_hostile_file_is_decided_like_any_other(hostile: str, allowed: bool) -> None:
+    assert await may(robots(Site(f"User-agent: *\n{hostile}\n")), f"/{'a' * 2_000}") is allowed

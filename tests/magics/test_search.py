@@ -72,6 +72,7 @@ def test_a_query_is_never_read_as_options_or_code(shell: Any) -> None:
         ("%search --freshness soon moons", ConfigError, "pd, pw, pm, py"),
         ("%search x", ConfigError, "2 characters"),
         ("%search --safe-search strickt moons", UsageError, "choose from 'off', 'moderate', 'strict'"),
+        ("%search --site duckdb.org/docs windows", ConfigError, "engines search whole sites; write duckdb.org"),
         ("%fetch", UsageError, "%fetch --help"),
         ("%fetch http://169.254.169.254/latest", Exception, "cloud metadata"),
         ("%fetch javascript:alert(1)", Exception, "not an http:// or https:// address"),

@@ -1,50 +1,26 @@
-"""What the engines' tests share: a scripted server in the place of any engine's, with its keys, and recorded bodies."""
+"""The fixture that serves engines to the providers' tests, without a socket."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ipy_websearch.providers.base import PROVIDERS
-from tests.fakes.scripted import Scripted
-
-WIRE = Path(__file__).parent.parent / "data" / "wire"
-
-
-def key_of(variable: str) -> str:
-    """Return the key that a variable has in these tests."""
-    return f"fake-{variable.lower()}-0000"
-
-
-def recorded(name: str) -> Any:
-    """Return a recorded body, such as "brave/helmut_web"."""
-    return json.loads((WIRE / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def lead_to(server: Scripted, name: str, patch: pytest.MonkeyPatch) -> None:
-    """Set an engine's address and keys."""
-    info = PROVIDERS[name]
-    patch.setenv(info.base_variable, server.url)
-    for variable in info.keys:
-        patch.setenv(variable, key_of(variable))
+from tests.fakes.wire import SERVED, Service, host_of, key_of
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Scripted]]:
-    """A function that puts a scripted server in the place of an engine."""
-    with ExitStack() as stack:
-        started: list[Scripted] = []
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Service]]:
+    """A function that puts a scripted service in the place of an engine, and sets its keys."""
 
-        def serve(name: str) -> Scripted:
-            started.append(stack.enter_context(Scripted()))
-            lead_to(started[-1], name, monkeypatch)
-            return started[-1]
+    def serve(name: str) -> Service:
+        info = PROVIDERS[name]
+        for variable in info.keys:
+            monkeypatch.setenv(variable, key_of(variable))
+        if not info.base_default and info.base_variable:
+            monkeypatch.setenv(info.base_variable, f"https://{host_of(name)}")
+        return SERVED.setdefault(host_of(name), Service())
 
-        yield serve
-        for server in started:
-            server.check()
+    yield serve
+    SERVED.clear()

@@ -17,13 +17,11 @@ from ipy_websearch.providers.firecrawl import FirecrawlProvider
 from ipy_websearch.providers.wikipedia import search_words
 from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
-from tests.fakes.engine_checks import EVERY_FILTER, context, run, search
-from tests.fakes.scripted import Scripted
-from tests.providers.conftest import recorded
+from tests.fakes.wire import EVERY_FILTER, Service, context, recorded, run, search
 from tests.providers.test_engines import FIRECRAWL
 
 WEB, RICH = "/res/v1/web/search", "/res/v1/web/rich"
-Served = Callable[[str], Scripted]
+Served = Callable[[str], Service]
 
 
 def brave(method: str, *args: Any, **options: Any) -> Any:
@@ -195,13 +193,14 @@ def test_a_question_is_searched_by_its_words_of_meaning(question: str, words: st
     assert search_words("Wer ist der Präsident?", "de") == "Wer ist der Präsident"
 
 
-def test_introductions_come_in_one_more_request(served: Served) -> None:
-    """The language chooses the Wikipedia; another MediaWiki says where its pages are."""
+def test_introductions_come_in_one_more_request(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another MediaWiki says where its pages are."""
     server = served("wikipedia")
     found = {"query": {"search": [{"title": "Größe & Maß", "pageid": 7, "snippet": "<span>words</span>"}]}}
     server.answer(found)
     server.answer({"query": {"pages": [{"pageid": 7, "extract": "One.\nTwo.", "fullurl": "https://wiki.example/x"}]}})
-    results = search("wikipedia", "Größe", language="pt-BR")
+    monkeypatch.setenv("WIKIPEDIA_BASE_URL", "https://en.wikipedia.org/other")
+    results = search("wikipedia", "Größe")
     assert results[0].extra_snippets == ("One.", "Two.") and results[0].url == "https://wiki.example/x"
     assert server.requests[1].params["pageids"] == "7"
     server.forget()

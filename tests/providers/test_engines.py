@@ -8,14 +8,22 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, RateLimitedError
 from ipy_websearch.usage import Charge
-from tests.fakes.engine_checks import check_every_filter, check_sound, check_survives, damaged, odd_json, search
-from tests.fakes.scripted import Scripted
-from tests.providers.conftest import key_of, lead_to, recorded
+from tests.fakes.wire import (
+    Service,
+    check_every_filter,
+    check_sound,
+    check_survives,
+    damaged,
+    key_of,
+    odd_json,
+    recorded,
+    search,
+)
 
 KEYED = ["brave", "google", "firecrawl", "tavily", "perplexity", "exa"]
 ALL = [*KEYED, "searxng", "wikipedia"]
@@ -71,7 +79,7 @@ SENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "fields", "expected"), SENT)
 def test_a_search_sends_the_documented_parameters(
-    served: Callable[[str], Scripted], name: str, fields: dict[str, Any], expected: dict[str, Any]
+    served: Callable[[str], Service], name: str, fields: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     """Under the engine's own names, with the key in its header (Google's in the query)."""
     server = served(name)
@@ -146,7 +154,7 @@ READ: list[tuple[str, Any, int, dict[str, Any], Charge]] = [
 
 @pytest.mark.parametrize(("name", "body", "most", "first", "charge"), READ, ids=[row[0] for row in READ])
 def test_a_recorded_answer_becomes_plain_results(
-    served: Callable[[str], Scripted], name: str, body: Any, most: int, first: dict[str, Any], charge: Charge
+    served: Callable[[str], Service], name: str, body: Any, most: int, first: dict[str, Any], charge: Charge
 ) -> None:
     """Tags and entities are gone, dates are aware UTC and never made up, and what the answer reports is booked."""
     served(name).answer(body)
@@ -187,7 +195,7 @@ REFUSED: list[tuple[str, int, Any, str, str]] = [
 
 @pytest.mark.parametrize(("name", "status", "body", "words", "reason"), REFUSED)
 def test_a_refusal_says_what_to_do_and_its_kind(
-    served: Callable[[str], Scripted], name: str, status: int, body: Any, words: str, reason: str
+    served: Callable[[str], Service], name: str, status: int, body: Any, words: str, reason: str
 ) -> None:
     """In one line without the key; only 5xx is asked again."""
     server = served(name)
@@ -214,7 +222,7 @@ def test_a_refusal_says_what_to_do_and_its_kind(
     ],
 )
 def test_brave_tells_a_busy_second_from_a_used_up_month(
-    served: Callable[[str], Scripted], headers: Any, meta: Any, words: str, wait: float, reason: str
+    served: Callable[[str], Service], headers: Any, meta: Any, words: str, wait: float, reason: str
 ) -> None:
     """The first passes at once, the other is an outage that nobody waits for."""
     server = served("brave")
@@ -224,7 +232,7 @@ def test_brave_tells_a_busy_second_from_a_used_up_month(
     assert (caught.value.retry_after, caught.value.reason, len(server.requests)) == (wait, reason, 1)
 
 
-def test_a_reset_that_is_far_away_is_a_quota_at_any_engine(served: Callable[[str], Scripted]) -> None:
+def test_a_reset_that_is_far_away_is_a_quota_at_any_engine(served: Callable[[str], Service]) -> None:
     """And the message says when it is."""
     served("exa").answer({"error": "limit"}, status=429, headers={"Retry-After": "7200"})
     with pytest.raises(RateLimitedError, match=r"the limit is reset at 20\d\d-") as caught:
@@ -233,7 +241,7 @@ def test_a_reset_that_is_far_away_is_a_quota_at_any_engine(served: Callable[[str
 
 
 @pytest.mark.parametrize("name", KEYED)
-def test_without_its_key_an_engine_sends_nothing(served: Callable[[str], Scripted], monkeypatch: Any, name: str) -> None:
+def test_without_its_key_an_engine_sends_nothing(served: Callable[[str], Service], monkeypatch: Any, name: str) -> None:
     """The error names every way to set it."""
     server = served(name)
     variable = "GOOGLE_SEARCH_API_KEY" if name == "google" else f"{name.upper()}_API_KEY"
@@ -258,14 +266,14 @@ def test_without_its_key_an_engine_sends_nothing(served: Callable[[str], Scripte
     ],
 )
 def test_what_an_engine_cannot_do_is_said(
-    served: Callable[[str], Scripted], name: str, fields: dict[str, Any], notices: list[str]
+    served: Callable[[str], Service], name: str, fields: dict[str, Any], notices: list[str]
 ) -> None:
     served(name).answer({})
     said = search(name, **fields).notices
     assert len(said) == len(notices) and all(words in notice for words, notice in zip(notices, said, strict=True))
 
 
-def test_named_tools_may_set_an_engines_own_options(served: Callable[[str], Scripted]) -> None:
+def test_named_tools_may_set_an_engines_own_options(served: Callable[[str], Service]) -> None:
     """The end of a name will do; an unknown one is met with those there are."""
     server = served("tavily")
     server.answer({"answer": "A <b>framework</b>."})
@@ -277,12 +285,12 @@ def test_named_tools_may_set_an_engines_own_options(served: Callable[[str], Scri
 
 
 @pytest.mark.parametrize("cost", [{}, {"costDollars": {"total": "free"}}, {"costDollars": {"total": 1e308}}])
-def test_a_cost_that_cannot_be_believed_is_left_to_the_price_table(served: Callable[[str], Scripted], cost: Any) -> None:
+def test_a_cost_that_cannot_be_believed_is_left_to_the_price_table(served: Callable[[str], Service], cost: Any) -> None:
     served("exa").answer(cost)
     assert search("exa").charges == (Charge("exa", usd=None),)
 
 
-def test_half_an_emoji_is_mended_everywhere(served: Callable[[str], Scripted]) -> None:
+def test_half_an_emoji_is_mended_everywhere(served: Callable[[str], Service]) -> None:
     """In the fields, and in the raw answer that goes into panels and files."""
     item = b'{"title": "x \\ud83d y", "url": "https://a.example/", "content": "\\uD83D\\uDE00"}'
     served("searxng").answer(b'{"results": [' + item + b"]}")
@@ -292,7 +300,7 @@ def test_half_an_emoji_is_mended_everywhere(served: Callable[[str], Scripted]) -
 
 
 @pytest.mark.parametrize("deep", [b"[" * 400 + b"]" * 400, b"[" * 100_000 + b"]" * 100_000])
-def test_an_answer_nested_too_deeply_is_one_line(served: Callable[[str], Scripted], deep: bytes) -> None:
+def test_an_answer_nested_too_deeply_is_one_line(served: Callable[[str], Service], deep: bytes) -> None:
     """And counts as paid and lost."""
     served("brave").answer(b'{"web": ' + deep + b"}", headers={"content-type": "application/json"})
     with pytest.raises(ProviderError) as caught:
@@ -305,10 +313,12 @@ BODIES = {name: body for name, body, *_ in READ}
 
 @pytest.mark.parametrize("name", ALL)
 @given(data=st.data())
-@settings(max_examples=25)
-def test_whatever_an_engine_sends_nothing_but_our_errors_comes_out(name: str, data: st.DataObject) -> None:
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_an_engine_sends_nothing_but_our_errors_comes_out(
+    served: Callable[[str], Service], name: str, data: st.DataObject
+) -> None:
     """Missing fields, nulls, wrong types and hostile text are read as far as they can be."""
-    with Scripted() as server, pytest.MonkeyPatch.context() as patch:
-        lead_to(server, name, patch)
-        server.answer(data.draw(odd_json | damaged(BODIES[name])))
-        check_survives(name)
+    service = served(name)
+    service.forget()
+    service.answer(data.draw(odd_json | damaged(BODIES[name])))
+    check_survives(name)

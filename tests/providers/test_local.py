@@ -18,7 +18,7 @@ from ipy_websearch.errors import ConfigError
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.local import LocalIndex, LocalProvider
 from ipy_websearch.results import SearchResults
-from tests.fakes.engine_checks import context
+from tests.fakes.wire import context
 
 
 def ask(folder: Path, query: str, **options: Any) -> SearchResults:

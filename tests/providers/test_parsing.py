@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.providers import parsing
-from tests.fakes.engine_checks import odd_json
+from tests.fakes.wire import odd_json
 
 
 @pytest.mark.parametrize(

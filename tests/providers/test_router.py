@@ -21,8 +21,7 @@ from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter, from_json, provider_to_ask, to_json
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.usage import Charge
-from tests.fakes.engine_checks import context, run
-from tests.fakes.scripted import Scripted
+from tests.fakes.wire import Service, context, run
 
 ARTICLE = {"query": {"search": [{"title": "Article", "pageid": 1, "snippet": "words"}]}}
 NOTHING: dict[str, Any] = {"query": {"search": []}}
@@ -30,7 +29,7 @@ QUOTA = {"error": {"code": "RATE_LIMITED", "meta": {"quota_limit": 2000, "quota_
 
 
 @pytest.fixture
-def wikipedia(served: Callable[[str], Scripted]) -> Scripted:
+def wikipedia(served: Callable[[str], Service]) -> Service:
     """Wikipedia's stand-in, which knows one article."""
     server = served("wikipedia")
     server.answer(ARTICLE)
@@ -38,7 +37,7 @@ def wikipedia(served: Callable[[str], Scripted]) -> Scripted:
 
 
 @pytest.fixture
-def brave(served: Callable[[str], Scripted], wikipedia: Scripted) -> Scripted:
+def brave(served: Callable[[str], Service], wikipedia: Service) -> Service:
     """Brave's stand-in, with a key; Wikipedia is behind it."""
     return served("brave")
 
@@ -76,7 +75,7 @@ class Use:
 # --- the chain --------------------------------------------------------------------------------------------------------
 
 
-def test_without_any_key_wikipedia_answers_and_nothing_found_is_an_answer(wikipedia: Scripted, tmp_path: Path) -> None:
+def test_without_any_key_wikipedia_answers_and_nothing_found_is_an_answer(wikipedia: Service, tmp_path: Path) -> None:
     results = Use(tmp_path).search()
     assert (results.provider, results.cost_usd, results[0].title) == ("wikipedia", 0, "Article")
     wikipedia.forget()
@@ -96,7 +95,7 @@ def test_without_a_key_and_a_network_the_local_index_answers(tmp_path: Path, off
 
 
 @pytest.mark.parametrize("status", [429, 401, 403, 422])
-def test_a_failing_engine_hands_on_to_the_next_engine_of_the_web(brave: Scripted, tmp_path: Path, status: int) -> None:
+def test_a_failing_engine_hands_on_to_the_next_engine_of_the_web(brave: Service, tmp_path: Path, status: int) -> None:
     """The results say which engine failed, and how."""
     brave.answer({"error": {"detail": "no more"}}, status=status)
     results = Use(tmp_path).search()
@@ -112,18 +111,18 @@ def test_a_failing_engine_hands_on_to_the_next_engine_of_the_web(brave: Scripted
     [(401, NOTHING, "key", False), (401, None, "key", False), (503, NOTHING, "server", False)],
 )
 def test_the_index_never_stands_in_for_a_keyed_engine(
-    brave: Scripted, wikipedia: Scripted, tmp_path: Path, status: int, wiki: Any, reason: str, permanent: bool
+    brave: Service, wikipedia: Service, tmp_path: Path, status: int, wiki: Any, reason: str, permanent: bool
 ) -> None:
     """Where no other engine of the web has a hit, the search is an error with the engine's reason."""
     brave.answer({}, status=status)
     wikipedia.forget()
-    wikipedia.answer(*([wiki] if wiki else [b""]), status=200 if wiki else 503)
+    wikipedia.answer(*([wiki] if wiki else [b""]), status=200 if wiki else 429)
     with pytest.raises(ProviderError, match=f"the search failed: brave answered {status}.*; wikipedia") as caught:
         Use(tmp_path).search("planets of the solar system")
     assert (caught.value.provider, caught.value.reason, caught.value.permanent) == ("brave", reason, permanent)
 
 
-def test_no_results_are_no_reason_to_pay_another_engine(brave: Scripted, wikipedia: Scripted, tmp_path: Path) -> None:
+def test_no_results_are_no_reason_to_pay_another_engine(brave: Service, wikipedia: Service, tmp_path: Path) -> None:
     brave.answer({"web": {"results": []}})
     results = Use(tmp_path).search()
     assert (results.provider, len(results), wikipedia.requests) == ("brave", 0, [])
@@ -138,7 +137,7 @@ def test_no_results_are_no_reason_to_pay_another_engine(brave: Scripted, wikiped
     ],
 )
 def test_a_failure_is_remembered_and_not_asked_for_again(
-    brave: Scripted, tmp_path: Path, script: dict[str, Any], tries: int, seconds: int
+    brave: Service, tmp_path: Path, script: dict[str, Any], tries: int, seconds: int
 ) -> None:
     """The chain passes the engine over with the same words each time, and asks it again when the time is over."""
     brave.answer(**script)
@@ -155,7 +154,7 @@ def test_a_failure_is_remembered_and_not_asked_for_again(
 
 
 def test_a_new_key_ends_an_outage_and_an_engine_by_name_is_always_asked(
-    brave: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    brave: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brave.answer({}, status=401)
     brave.answer(page())
@@ -170,7 +169,7 @@ def test_a_new_key_ends_an_outage_and_an_engine_by_name_is_always_asked(
     assert use.search("one more query").provider == "brave"
 
 
-def test_a_short_429_is_forgotten_at_once(brave: Scripted, tmp_path: Path) -> None:
+def test_a_short_429_is_forgotten_at_once(brave: Service, tmp_path: Path) -> None:
     """And the stand-in's answer is not served as the engine's."""
     brave.answer({}, status=429)
     brave.answer(page())
@@ -181,7 +180,7 @@ def test_a_short_429_is_forgotten_at_once(brave: Scripted, tmp_path: Path) -> No
 # --- by name ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_engine_asked_by_name_has_no_stand_in(brave: Scripted, wikipedia: Scripted, tmp_path: Path) -> None:
+def test_an_engine_asked_by_name_has_no_stand_in(brave: Service, wikipedia: Service, tmp_path: Path) -> None:
     brave.answer({}, status=429, headers={"X-RateLimit-Reset": "1, 5"})
     with pytest.raises(RateLimitedError) as caught:
         Use(tmp_path).search(provider="Brave")
@@ -201,7 +200,7 @@ def test_an_engine_that_cannot_be_asked_is_a_setting_to_correct(tmp_path: Path, 
         use.router.check(None)
 
 
-def test_a_named_tool_is_an_engine_with_options(brave: Scripted, tmp_path: Path) -> None:
+def test_a_named_tool_is_an_engine_with_options(brave: Service, tmp_path: Path) -> None:
     """Its answers are kept apart from the plain engine's."""
     tools: Mapping[str, Any] = {"metric": {"provider": "brave", "units": "metric"}, "odd": {"provider": "nobody"}, "none": 5}
     brave.answer(page())
@@ -237,7 +236,7 @@ def test_named_tools_reach_the_magic(engine: Callable[[str], Any], shell: Any) -
 # --- plans, costs, cache ----------------------------------------------------------------------------------------------
 
 
-def test_a_plan_says_what_a_search_will_cost(brave: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_says_what_a_search_will_cost(brave: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing, once the answer is in the cache; the worst is that of the dearest engine that may stand in."""
     monkeypatch.setenv("EXA_API_KEY", "fake-exa-key-0000")
     brave.answer(page())
@@ -251,7 +250,7 @@ def test_a_plan_says_what_a_search_will_cost(brave: Scripted, tmp_path: Path, mo
     assert use.router.plan(request, fresh=True).expected_charges == (Charge("brave"),)
 
 
-def test_the_same_search_is_paid_for_once(brave: Scripted, tmp_path: Path) -> None:
+def test_the_same_search_is_paid_for_once(brave: Service, tmp_path: Path) -> None:
     """Within the cache's time it comes back whole, marked, with its age, for nothing, for the chain and by name."""
     brave.answer(page() | {"query": {"altered": "other"}})
     first = Use(tmp_path).search("DuckDB  Release")
@@ -263,7 +262,7 @@ def test_the_same_search_is_paid_for_once(brave: Scripted, tmp_path: Path) -> No
 
 
 def test_another_filter_address_or_freshness_is_another_search(
-    brave: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    brave: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brave.answer(page())
     use = Use(tmp_path)
@@ -276,7 +275,7 @@ def test_another_filter_address_or_freshness_is_another_search(
     assert all(use.search(**fields).cached for fields in different)
     assert use.search(allowed_domains=domains[::-1]).cached and not use.search(fresh=True).cached
     assert not use.search("duckdb OR release").cached and not use.search("duckdb or release").cached
-    monkeypatch.setenv("BRAVE_BASE_URL", brave.url + "/proxy")
+    monkeypatch.setenv("BRAVE_BASE_URL", "https://api.search.brave.com/proxy")
     assert not use.search().cached
     bare = Use(tmp_path / "bare", cache_ttl_s=lambda: 0)
     assert not bare.search().cached and not bare.search().cached
@@ -306,7 +305,7 @@ def test_results_come_out_of_the_cache_as_they_went_in(results: SearchResults) -
 # --- in flight ----------------------------------------------------------------------------------------------------------
 
 
-def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Scripted, tmp_path: Path) -> None:
+def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Service, tmp_path: Path) -> None:
     """Also when the one who asked first leaves."""
     brave.answer(page(), delay_s=0.1)
     use = Use(tmp_path)
@@ -324,7 +323,7 @@ def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Scripted, 
     assert sum(r.cost_usd for r in results) == Decimal("0.005")
 
 
-def test_when_all_have_left_the_search_is_stopped(brave: Scripted, tmp_path: Path) -> None:
+def test_when_all_have_left_the_search_is_stopped(brave: Service, tmp_path: Path) -> None:
     """Nothing goes on behind the back of an interrupt, and the next search begins anew."""
     brave.answer(page(), delay_s=30)
     brave.answer(page("new"))
@@ -384,7 +383,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("their_engine", None)
 
 
-def test_another_package_can_bring_an_engine(plugin: None, wikipedia: Scripted, tmp_path: Path, monkeypatch: Any) -> None:
+def test_another_package_can_bring_an_engine(plugin: None, wikipedia: Service, tmp_path: Path, monkeypatch: Any) -> None:
     """It is asked before the free ones, held to the domain lists, and may report its price; broken ones stop nothing."""
     use = Use(tmp_path)
     results = use.search(blocked_domains=("b.example",))

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from tests.fakes.notebook import errors, texts
+from jupyter_client.manager import KernelManager
+
+from tests.fakes.notebook import errors, subprocess_environment, texts
+
+KEY = "%websearch key tavily"
+
+
+def reply_of(client: Any) -> Any:
+    return client.get_shell_msg(timeout=60)
 
 
 def test_a_notebook_runs_through_without_anybody_to_ask(run_notebook: Any) -> None:
@@ -27,3 +36,21 @@ def test_a_notebook_runs_through_without_anybody_to_ask(run_notebook: Any) -> No
         "['--max-searches', '--max-steps']" in tab and "'matches': ['web_fetch'], 'cursor_end': 28, 'cursor_start': 23" in tab
     )
     assert "--max-searches" in tab and "How many moons does Mars have?" in tab
+
+
+def test_restart_and_run_all_is_not_held_up_by_a_key(tmp_path: Path) -> None:
+    """All cells are sent at once and somebody could type; a cell that runs alone asks."""
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(cwd=str(tmp_path), env=subprocess_environment())
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        sent = [client.execute(cell, allow_stdin=True) for cell in ("%load_ext ipy_websearch", KEY, "done = 1")]
+        replies = {reply["parent_header"]["msg_id"]: reply["content"]["status"] for reply in map(reply_of, [client] * 3)}
+        assert [replies[n] for n in sent] == ["ok"] * 3 and client.stdin_channel.msg_ready() is False
+        client.execute(KEY, allow_stdin=True)
+        assert "TAVILY_API_KEY" in client.get_stdin_msg(timeout=60)["content"]["prompt"]
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
