@@ -5,7 +5,8 @@ A file that is replaced leaves one line in `warnings`; what the caller can still
 
 - A file that is broken, another program's, or written by a newer version is renamed to `<name>.broken-<time>`, and a new one
   is begun; what the caller was doing is then done again.
-- A file that cannot be opened (read-only, no permission, full disk) is replaced by a database in memory until the kernel ends.
+- A file that cannot be opened (read-only, no permission, full disk) is replaced by a database in memory until the kernel ends,
+  or raises where the caller keeps its data itself (`memory_instead` False).
 - A locked file is waited for. When it stays locked, `sqlite3.OperationalError` is raised; the next call tries again.
 - A disk that fills up later raises as well: the caller still has its data, and decides what to do with it.
 """
@@ -56,6 +57,7 @@ class Database:
         purpose: str,
         version: int | None = None,
         busy_timeout_s: float | None = None,
+        memory_instead: bool = True,
     ) -> None:
         self.path = path
         self.in_memory = path is None
@@ -65,6 +67,7 @@ class Database:
         self._purpose = purpose
         self._version = version
         self._busy_timeout_s = BUSY_TIMEOUT_S if busy_timeout_s is None else busy_timeout_s
+        self._memory_instead = memory_instead
         self._connection: sqlite3.Connection | None = None
         self._opened_file: os.stat_result | None = None
         self._lock = threading.RLock()
@@ -74,6 +77,7 @@ class Database:
 
         Raises:
             sqlite3.OperationalError: the file stayed locked, or the disk is full.
+            sqlite3.Error, OSError: the file cannot be used, and nothing stands in for it.
         """
         with self._lock:
             for _ in range(2):
@@ -159,7 +163,7 @@ class Database:
             self._set_aside(str(exc))
         elif self._is_broken(exc, code):
             self._set_aside("is broken")
-        elif was_open or code in _LOCKED or "no such module" in str(exc):
+        elif was_open or not self._memory_instead or code in _LOCKED or "no such module" in str(exc):
             return False
         else:
             self._use_memory(getattr(exc, "strerror", None) or str(exc))
@@ -200,6 +204,8 @@ class Database:
         except FileNotFoundError:
             return
         except OSError as exc:
+            if not self._memory_instead:
+                raise
             self._use_memory(f"it {reason} and cannot be renamed: {exc.strerror}")
         else:
             self._warn(f"{reason}; it was renamed to {os.path.basename(target)} and a new one was begun")

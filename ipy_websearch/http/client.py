@@ -9,8 +9,6 @@ like that.
 
 An error is `lost` when the engine may bill the request: it went out, and no answer came, or a 2xx that cannot be used.
 httpx's exception classes say whether it went out; where a request was tried several times, one such try is enough.
-
-Importing this module imports no HTTP library: that happens at the first request.
 """
 
 from __future__ import annotations
@@ -19,22 +17,32 @@ import asyncio
 import logging
 import os
 import re
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 
+import httpx
+
 from ipy_websearch.background import close_with
-from ipy_websearch.errors import ProviderError, RateLimitedError
-from ipy_websearch.http.response import Explain, HttpResponse, JsonObject, Reason, explain_any
+from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
+from ipy_websearch.http.response import (
+    Explain,
+    HttpResponse,
+    JsonObject,
+    explain_any,
+    failure_words,
+    hung_up,
+    is_failure,
+    keep_location,
+    read_body,
+    was_sent,
+)
 from ipy_websearch.keys import SHORTEST_SECRET
 from ipy_websearch.text import plain, shorten
-
-if TYPE_CHECKING:
-    import httpx
-
-__all__ = ["HttpClient", "HttpResponse", "Params", "Reason", "call_address"]
 
 Params = Mapping[str, Any] | Sequence[tuple[str, Any]]
 """Query parameters. None values are left out; in a sequence of pairs, a name may come several times."""
@@ -44,7 +52,11 @@ MESSAGE_WIDTH, PLACE_WIDTH = 200, 100
 _USER_INFO = re.compile(r"//[^/@\s]+@")
 _SECRET_HEADERS = ("authorization", "x-subscription-token", "x-api-key", "api-key")
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
-_ENVIRONMENT = (*_PROXIES, "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_ENVIRONMENT = (*_PROXIES, "NO_PROXY", "no_proxy", *_CERTIFICATES)
+_LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+_KEPT_S = 60.0
+"""Seconds for which an idle connection is kept: as long as a model may think between two searches."""
 _KEY_PARAMETER = re.compile(r"(?<=[?&]key=)[^&]*")
 
 
@@ -189,8 +201,6 @@ class HttpClient:
 
     async def _try(self, call: _Call, *, again: bool = True) -> HttpResponse:
         """Send once, or twice when the server hangs up without a word; translate every error of the HTTP libraries."""
-        from ipy_websearch.http.wire import hung_up, is_failure, was_sent
-
         call.head = None
         try:
             return await self._exchange(call)
@@ -205,8 +215,6 @@ class HttpClient:
 
     async def _exchange(self, call: _Call) -> HttpResponse:
         """Send the request and read its answer. The body of a refusal is cut at `max_bytes`, or left out when it is broken."""
-        from ipy_websearch.http.wire import is_failure, plain_request, read_body
-
         request = plain_request(call.method, call.url, call.headers, call.body, call.connect_timeout_s)
         response = await self._open().send(request, stream=True, follow_redirects=False)
         headers = {**response.headers, "location": response.extensions["location"]}
@@ -235,10 +243,8 @@ class HttpClient:
         """
         made_under = (asyncio.get_running_loop(), *map(os.environ.get, _ENVIRONMENT))
         if self._client is None or made_under != self._made_under:
-            from ipy_websearch.http.wire import engine_client
-
             logging.getLogger("httpx").addFilter(_without_key)
-            self._client, self._made_under = engine_client(self._transport), made_under
+            self._client, self._made_under = _engine_client(self._transport), made_under
             close_with(self, self._client.aclose)  # aiohttp prints about what nobody closes
         return self._client
 
@@ -246,8 +252,6 @@ class HttpClient:
 
     def _failure(self, call: _Call, exc: Exception) -> ProviderError:
         """Return the error for a request without an answer, or with one that cannot be used."""
-        from ipy_websearch.http.wire import failure_words
-
         why = failure_words(exc)
         if call.head is not None:
             text = f"{call.provider} answered {call.head.status}, but with nothing that can be used: {why}"
@@ -292,3 +296,65 @@ def _without_key(record: logging.LogRecord) -> bool:
     if isinstance(record.args, tuple):
         record.args = tuple(_KEY_PARAMETER.sub("***", str(arg)) if type(arg).__name__ == "URL" else arg for arg in record.args)
     return True
+
+
+# --- connections, also those of pages -----------------------------------------------------------------------------------
+
+
+def plain_request(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, connect_s: float | None
+) -> httpx.Request:
+    """Return a request; unlike those that a client of httpx builds, it sends no cookies back."""
+    timeout = {"connect": connect_s, "pool": connect_s}  # aiohttp counts the resolver's time to the pool
+    return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": timeout})
+
+
+def bad_proxy(name: str, value: str) -> ConfigError:
+    """Return the error for a setting that holds no usable proxy, without the password in it."""
+    return ConfigError(f"{name} is {value.rpartition('@')[2]!r}, which cannot be used as a proxy; write http://host:port")
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return the TLS settings: certifi's authorities, or those in SSL_CERT_FILE or SSL_CERT_DIR.
+
+    Raises:
+        ConfigError: they cannot be read.
+    """
+    try:
+        return _context(*map(os.environ.get, _CERTIFICATES))
+    except OSError as exc:
+        named = next((f"{v}={os.environ[v]}" for v in _CERTIFICATES if os.environ.get(v)), "the package certifi")
+        raise ConfigError(f"the certificates of {named} cannot be read ({exc.strerror or exc}); mend or unset it") from exc
+
+
+@cache  # building one takes some 15 ms
+def _context(file: str | None, folder: str | None) -> ssl.SSLContext:
+    return httpx.create_ssl_context()
+
+
+def _engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+    """Return a client for the running event loop; `transport` replaces the network and the proxies of the environment.
+
+    Raises:
+        ConfigError: the environment names a proxy or certificates that cannot be used.
+    """
+    if transport is not None:
+        return httpx.AsyncClient(transport=transport, event_hooks={"response": [keep_location]})
+    from httpx_aiohttp import AiohttpTransport
+
+    direct = AiohttpTransport(verify=tls_context(), limits=httpx.Limits(max_connections=0, keepalive_expiry=_KEPT_S))
+    session = direct.client = direct.get_client()
+
+    async def forget_cookies(_: httpx.Response) -> None:
+        session.cookie_jar.clear()
+
+    # A mount for "all://" would stand in the way of ALL_PROXY.
+    patterns = _LOOPBACK if any(map(os.environ.get, _PROXIES[4:])) else ("all://", *_LOOPBACK)
+    try:
+        return httpx.AsyncClient(
+            mounts=dict.fromkeys(patterns, direct),
+            verify=tls_context(),
+            event_hooks={"response": [keep_location, forget_cookies]},
+        )
+    except (ValueError, ImportError, httpx.InvalidURL):
+        raise bad_proxy(*next((name, os.environ[name]) for name in _PROXIES if os.environ.get(name))) from None

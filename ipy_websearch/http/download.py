@@ -22,9 +22,9 @@ import httpx
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.http.address import TO_OPEN, SafeUrl, check_url, shown
+from ipy_websearch.http.client import plain_request
 from ipy_websearch.http.guard import guarded_transport
-from ipy_websearch.http.response import retry_after
-from ipy_websearch.http.wire import failure_words, keep_location, plain_request, read_body
+from ipy_websearch.http.response import failure_words, keep_location, read_body, retry_after
 from ipy_websearch.text import plain, shorten
 
 Admission = Callable[[SafeUrl], Awaitable[None]]

@@ -16,7 +16,7 @@ import httpx
 
 from ipy_websearch.errors import BlockedAddressError
 from ipy_websearch.http.address import ALLOW_VARIABLE, TO_OPEN, host_key, ip_rule
-from ipy_websearch.http.wire import bad_proxy, tls_context
+from ipy_websearch.http.client import bad_proxy, tls_context
 
 ADDRESS_S = 3.0
 """Seconds for one address of a host that has several; the last one may take as long as the caller waits."""

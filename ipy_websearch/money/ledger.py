@@ -297,23 +297,14 @@ class Ledger:
             raise self._failure
         try:
             if self._unwritten:
-                self._on_disk(self._file.write(self._write_kept))
+                self._file.write(self._write_kept)
                 self._unwritten = []
-            result = self._on_disk(self._file.write(work))
+            result = self._file.write(work)
         except (sqlite3.Error, OSError) as exc:
             self._note(exc)
             raise
         self._failure = None
         return result
-
-    def _on_disk(self, found: Found) -> Found:
-        """Return what was found in the file; where it had to be replaced by memory, forget that, and raise why."""
-        if self.path is None or not self._file.in_memory:
-            return found
-        *others, reason = self._file.warnings
-        self._warnings += others
-        self._file = _database(self.path)
-        raise sqlite3.OperationalError(reason.partition("(")[2].partition(")")[0] or reason)
 
     def _write_kept(self, connection: sqlite3.Connection) -> None:
         for entry in self._unwritten:
@@ -333,7 +324,7 @@ class Ledger:
             try:
                 if self._failure is not None:
                     self._transaction(lambda connection: None)
-                return self._on_disk(self._file.read(work))
+                return self._file.read(work)
             except (sqlite3.Error, OSError) as exc:
                 if exc is not self._failure:
                     self._note(exc)
@@ -353,7 +344,7 @@ class Ledger:
         copy, rows = _database(None), list[Any]()
         try:
             query = f"SELECT {', '.join(COLUMNS)} FROM ledger ORDER BY id"
-            rows = self._on_disk(self._file.read(lambda connection: connection.execute(query).fetchall()))
+            rows = self._file.read(lambda connection: connection.execute(query).fetchall())
         except (sqlite3.Error, OSError):
             pass  # it was said when it failed first
         copy.write(_Entry(rows).write)
@@ -420,7 +411,15 @@ def microseconds(moment: datetime) -> int:
 
 
 def _database(path: Path | None) -> Database:
-    return Database(path, application_id=APPLICATION_ID, prepare=_migrate, purpose="ledger", busy_timeout_s=BUSY_S)
+    """Return the file (None: memory) with its tables; no memory stands in for it, since the ledger keeps its rows itself."""
+    return Database(
+        path,
+        application_id=APPLICATION_ID,
+        prepare=_migrate,
+        purpose="ledger",
+        busy_timeout_s=BUSY_S,
+        memory_instead=False,
+    )
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
