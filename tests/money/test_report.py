@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
@@ -139,6 +139,7 @@ rows = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(booked=st.lists(rows, max_size=12), seconds=st.integers(0, 10**6), session=st.none() | st.sampled_from("st"))
 def test_every_report_is_the_exact_sum_of_its_rows(booked: list[LedgerRow], seconds: int, session: str | None) -> None:
     """For any rows, session and moment: sums, counts, savings and unknown prices, in every grouping and in the curve."""

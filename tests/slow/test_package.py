@@ -20,6 +20,7 @@ import ipy_websearch
 
 ROOT = Path(__file__).parents[2]
 MAX_BYTES = 2 * 2**20
+pytestmark = pytest.mark.xdist_group("package")  # one worker builds and installs once
 SITE = next(path for path in sys.path if path.endswith("site-packages"))
 
 
@@ -37,10 +38,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The `bin` folder of a fresh environment with the wheel in it, which finds the dependencies of this one behind it."""
     folder = tmp_path_factory.mktemp("venv")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = next(folder.glob("[bS]*/python*"))
     wheel = next(built.glob("*.whl"))
-    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel]
+    install = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet", "--no-deps", "--no-index", wheel]
     subprocess.run(install, check=True, capture_output=True, timeout=120)
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "behind.pth").write_text(f"{SITE}\n")
