@@ -6,7 +6,7 @@ web search, streamed or whole, so that a client that was written for that one ca
 
 from __future__ import annotations
 
-from ipy_websearch.interception.client import intercept
-from ipy_websearch.interception.interceptor import WebSearchInterceptor
+from ipy_websearch.interception.interceptor import WebSearchInterceptor, intercept
+from ipy_websearch.interception.tools import web_search_tool
 
-__all__ = ["WebSearchInterceptor", "intercept"]
+__all__ = ["WebSearchInterceptor", "intercept", "web_search_tool"]

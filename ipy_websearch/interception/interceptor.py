@@ -1,55 +1,108 @@
-"""Decides what of a request is run here, and puts a run together from the session's parts.
+"""The door: a client of the anthropic SDK in, the same client with web search out; and what decides which requests it takes.
 
-Without being told otherwise, only what a platform cannot do itself is done here: the API's own search passes through
-untouched where the API is. Naming an engine, or the platform, asks for ours.
+Without being told otherwise, only what a platform cannot do itself is done here: the API's own search passes through untouched
+where the API is. Naming an engine, or the platform, asks for ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+import logging
+import re
+import warnings
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import Money
-from ipy_websearch.interception.conversation import Conversation, Grant
-from ipy_websearch.interception.detection import NATIVE_NAMES, UPSTREAM_NAMES, Bounds, Wanted, capped, kind_of, wanted_tools
-from ipy_websearch.interception.replay import called_here, expanded, has_native, has_own
-from ipy_websearch.interception.run import InterceptedRun, least_tokens
-from ipy_websearch.interception.shape import may_cite
-from ipy_websearch.interception.soundness import is_sound
-from ipy_websearch.interception.sources import Sources
-from ipy_websearch.interception.telling import tell_once
-from ipy_websearch.interception.tools import asked_count, bare_domains, fetch_tool, search_tool
-from ipy_websearch.interception.url_sources import known_addresses
+from ipy_websearch.interception.history import Unpacked, is_sound, question, web_blocks
+from ipy_websearch.interception.native import Sources
+from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, native_addresses, rendering
+from ipy_websearch.interception.tools import (
+    MAX_USES,
+    WebTool,
+    bare_domains,
+    fetch_tool,
+    gone,
+    kind_of,
+    runs_natively,
+    search_tool,
+    web_tool,
+)
 from ipy_websearch.loop.calls import CallRunner
-from ipy_websearch.loop.history import Message
 from ipy_websearch.loop.limits import Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
-from ipy_websearch.model.tokens import caches_for_an_hour, estimate_tokens, server_searches
+from ipy_websearch.model.tokens import caches_for_an_hour, server_searches
 from ipy_websearch.money.booking import add_money
-from ipy_websearch.money.budget import RunBudget
+from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.options import at_least, texts
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Panels
 from ipy_websearch.session import Session
+from ipy_websearch.text import shorten
+from ipy_websearch.tools.addresses import addresses_of
 from ipy_websearch.tools.base import Tool, ToolContext
 from ipy_websearch.usage import Limits, Terms
 
-MAX_USES = 10
-"""Searches that one call may make when nobody says how many: the API's own loop makes as many before it pauses."""
+ClientT = TypeVar("ClientT")
 
 TOOLS_TIMEOUT_S = 3_600.0
 """Seconds after which a call starts no more tools; each tool has a limit of its own, and so has the caller's client."""
 
-_GONE = "Not in use any more: its results above are valid, but it finds nothing now. Do not call it."
-"""What the model is told of a tool that is only defined because the history has calls of it."""
+MOST_TOLD = 50
+"""Problems that one client is warned of: what an engine says of its failures may be new each time."""
 
-_NAMES = {upstream: NATIVE_NAMES[kind] for upstream, kind in UPSTREAM_NAMES.items()}
-_KEPT_SEARCHES = 64
-_PLATFORM_ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
+_ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
+_VARYING = re.compile(r"\d+(?:\.\d+)?")  # seconds to wait, times of day: the problem is the same
+
+
+def intercept(
+    client: ClientT,
+    *,
+    provider: str | None = None,
+    search_tool_name: str | None = None,
+    enabled_platforms: Collection[Any] | None = None,
+    max_uses: int | None = None,
+) -> ClientT:
+    """Return a client of the same class whose `messages` run web searches and fetches inside the call.
+
+    It takes every client of the anthropic SDK: Anthropic, Bedrock, Vertex, Foundry, blocking and async; `create`, `stream`,
+    `parse`, the raw responses and `beta.messages`. A request is answered here when it has a tool whose type begins with
+    `web_search_` or `web_fetch_`, or that is called `ipy_web_search`, `litellm_web_search`, or `web_search` or `WebSearch`
+    without a schema. With a schema these two are the caller's own, unless an engine or the platform is named here. `max_uses`,
+    domains, `user_location` (as far as the engine can) and `citations` of the tool hold.
+
+    `provider` names the engine (None: the setting, then the first of the setting `search_tools`, then the chain),
+    `search_tool_name` one of `search_tools` (one that is not there is the first there is). Where the platform has a search of
+    its own, that one is used, unless an engine is named or `enabled_platforms` ("anthropic", "bedrock", "vertex", "foundry", …)
+    lists the platform; listed platforms are the only ones then. `max_uses` bounds each call (None: the tool's own, or 10).
+    What was searched is in the ledger (`%cost`); the session's and the day's budget hold.
+
+    The client that was given searches nothing; it shares its connections with the new one, and closing either closes both.
+    An intercepted client may be given again: what is not given now is as it was.
+
+    At an address that may be anybody's, the setting `platform` says what the server takes; it is read at each call. Without
+    it, results go as blocks that can be cited to models with a name of Anthropic's and as plain text to others (and to Ollama
+    and LM Studio, known by their ports); a server that refuses the blocks gets the same request as text, and nothing is
+    searched again. A server that ignores the native tool instead of refusing it needs `provider` or `enabled_platforms`.
+
+    >>> import anthropic
+    >>> client = intercept(anthropic.Anthropic(api_key="…"), provider="local")
+    >>> client.messages.create(tools=[{"type": "web_search_20250305", "name": "web_search"}], ...)  # doctest: +SKIP
+
+    Raises:
+        ConfigError: an argument is wrong, or `client` is no client of the anthropic SDK.
+        MissingKeyError: the engine asked for by name has no key.
+    """
+    from ipy_websearch.model.sdk_hook import interceptor_of, with_interception
+
+    given: dict[str, Any] = {"enabled_platforms": enabled_platforms, "max_uses": max_uses}
+    given |= {"provider": provider, "search_tool_name": search_tool_name}
+    if isinstance(earlier := interceptor_of(client), WebSearchInterceptor):
+        engine = ("provider", "search_tool_name")
+        kept = {n: v for n, v in earlier.given.items() if not (n in engine and (provider or search_tool_name))}
+        given = {name: kept.get(name) if value is None else value for name, value in given.items()}
+    return with_interception(client, WebSearchInterceptor(**given))
 
 
 class WebSearchInterceptor:
@@ -80,7 +133,7 @@ class WebSearchInterceptor:
         self.given: dict[str, Any] = {"provider": provider, "search_tool_name": search_tool_name}
         self.given |= {"enabled_platforms": self._enabled, "max_uses": self._max_uses}
         self._named = bool(provider or search_tool_name)
-        self._searches: dict[tuple[Any, ...] | None, Tool] = {}
+        self._told: set[str] = set()
         self._provider = provider or self._search_tool(search_tool_name)
         if self._provider:
             self.session.router.check(self._provider)
@@ -94,8 +147,8 @@ class WebSearchInterceptor:
             return api.session()
         return self._session
 
-    def begin(self, body: Mapping[str, Any], platform: Platform, *, forced: bool = False) -> InterceptedRun | None:
-        """Return the run that answers a request, None when the request can be sent as it is.
+    def begin(self, body: Mapping[str, Any], platform: Platform, *, forced: bool = False) -> InterceptedCall | None:
+        """Return the call that answers a request, None when the request can be sent as it is.
 
         `forced` runs the web tools here although the platform is taken to have its own.
 
@@ -103,95 +156,85 @@ class WebSearchInterceptor:
             ConfigError: a web tool is not defined as the API would take it, a cassette is replayed, or the user's price file
                 is wrong; nothing was sent.
         """
-        messages = body.get("messages")
-        if not isinstance(messages, list) or not all(map(is_sound, messages)):
+        messages, tools = body.get("messages"), body.get("tools") or []
+        if not is_sound(messages) or not isinstance(tools, list | tuple):
             return None  # the API says what is wrong with it
-        if platform.assumed and (_wants_web(body.get("tools")) or has_native(messages)):
+        known = web_blocks(messages)  # type: ignore[arg-type]
+        if platform.assumed and (known or any(kind_of(tool, named=True) for tool in tools)):
             platform = settled(platform, self.session.settings.platform, body.get("model"))
-        wanted = self._wanted(body, platform, forced)
-        if wanted is None:
-            wanted = _for_history(body, messages, platform.server_tools and not forced)
-            if wanted is None:
-                return None
-            if not wanted.others:
-                body = {**body, "tool_choice": {"type": "none"}}
+        wanted = self._wanted(tools, platform, forced)
+        own = {kind for kind, is_own in known if is_own}
+        readable = platform.server_tools and not forced and not self._named  # the platform reads its own results
+        if not wanted and not own and (not known or readable):
+            return None
+        wanted += [gone(kind) for kind in sorted(own - {tool.kind for tool in wanted}, reverse=True)]
         if tape := self.session.replayed_from:  # the requests are the caller's own: they are not recorded, and cost money
             raise ConfigError(f"calls of an intercepted client are not on {tape}; `%websearch stop` ends the replay")
-        keep = platform.server_tools and not forced and not self._named
-        sources, cited = Sources(), may_cite(body)
-        turns = expanded(messages, platform, keep_foreign=keep, sources=sources, cited=cited, names=wanted.upstream)
-        return self._run(body, wanted, turns, platform, sources, cited)
+        return self._call(body, wanted, platform, keep_foreign=readable)
 
-    def _wanted(self, body: Mapping[str, Any], platform: Platform, forced: bool) -> Wanted | None:
-        tools = body.get("tools")
-        if not isinstance(tools, list) or not tools:
-            return None
-        if self._enabled is not None:
-            return wanted_tools(tools, platform, forced=True) if platform.name in self._enabled else None
-        return wanted_tools(tools, platform, forced=forced or self._named)
+    def _wanted(self, tools: Collection[Any], platform: Platform, forced: bool) -> list[WebTool]:
+        """Return the web tools that are run here."""
+        if self._enabled is not None and platform.name not in self._enabled:
+            return []
+        forced = forced or self._named or self._enabled is not None
+        named = self._named or self._enabled is not None
+        found = [(n, kind, tool) for n, tool in enumerate(tools) if (kind := kind_of(tool, named=named))]
+        wanted = [web_tool(tool, kind, n) for n, kind, tool in found if forced or not runs_natively(tool, platform)]
+        for tool in wanted:
+            if twin := next((other for other in wanted if other.kind == tool.kind and other is not tool), None):
+                raise ConfigError(f"{tool.definition.name!r} and {twin.definition.name!r} are one web {tool.kind}; give one")
+        return wanted
 
-    def _run(
-        self,
-        body: Mapping[str, Any],
-        wanted: Wanted,
-        messages: list[Message],
-        platform: Platform,
-        sources: Sources,
-        cited: bool,
-    ) -> InterceptedRun:
+    def _call(
+        self, body: Mapping[str, Any], wanted: list[WebTool], platform: Platform, *, keep_foreign: bool
+    ) -> InterceptedCall:
         session = self.session
         _ = session.prices  # a mistake in the user's price file shows here, before anything is paid for
-        bounds = {kind: capped(b, self._max_uses) for kind, b in wanted.bounds.items()}
-        booking = session.booking(_question(body["messages"]), model=str(body.get("model")), least=least_tokens(body))
+        cited = _may_cite(body)
+        history = Unpacked(rendering(platform, cited), Sources(), keep_foreign)
+        history.unpack(body["messages"])
+        booking = session.booking(question(body["messages"]), model=str(body.get("model")), least=_least_tokens(body))
         budget = booking.budget
         if budget.bounded:
             budget.terms, budget.hour_cache = Terms.of(body), caches_for_an_hour(body)
+            places = {tool.index for tool in wanted}
+            budget.server_searches = server_searches([t for n, t in enumerate(body.get("tools") or ()) if n not in places])
         tools = [
-            fetch_tool(session.reader, bound) if kind == "fetch" else self._search(session, bound, budget.bounded)
-            for kind, bound in bounds.items()
+            self._search(tool, budget.bounded) if tool.kind == "search" else fetch_tool(tool, lambda: session.reader)
+            for tool in wanted
         ]
-        tools = [replace(t, description=_GONE) if b.max_uses == 0 else t for t, b in zip(tools, bounds.values(), strict=True)]
-        known = known_addresses(messages, bounds["fetch"].sources, _NAMES) if "fetch" in bounds else set()
-        meter = Meter(Limits(max_searches=_most(bounds.get("search")), timeout_s=TOOLS_TIMEOUT_S))
-        runner = CallRunner({t.name: t for t in tools}, ToolContext(known_urls=known), Panels(), budget, meter)
-        fetch = bounds.get("fetch", Bounds())
-        grant = _grant(budget, body, wanted) if budget.bounded else None
-        conversation = Conversation(body, wanted, messages, platform, runner, fetch, sources, cited, grant)
-        return InterceptedRun(conversation, booking, self._spent)
+        uses = [tool.definition.max_uses or 0 for tool in wanted]
+        limits = Limits(
+            max_searches=10_000, max_steps=min(max([MAX_ROUNDS, *uses]), MOST_ROUNDS) + 1, timeout_s=TOOLS_TIMEOUT_S
+        )
+        known = {url for message in history.messages for url in _addresses(message)}
+        runner = CallRunner({tool.name: tool for tool in tools}, ToolContext(known_urls=known), Panels(), budget, Meter(limits))
+        return InterceptedCall(body, wanted, history, platform, runner, booking, cited, self._spent)
 
     def _spent(self, usd: Money) -> None:
         """Add what a call has cost to the session's sum."""
         self.session.spent_usd = add_money(self.session.spent_usd, usd)
 
-    def _search(self, session: Session, bounds: Bounds, bounded: bool) -> Tool:
-        """Return the search; without a ceiling, that of a named engine is made once for the same bounds and settings."""
-        settings, router = session.settings, session.router
+    def _search(self, tool: WebTool, bounded: bool) -> Tool:
+        session, given = self.session, tool.definition
+        router, settings = session.router, session.settings
         provider, said = provider_to_ask(self._provider, settings.provider, settings.search_tools)
         for notice in said:
-            tell_once(session, notice)
-        if searches := bounds.max_uses != 0:
+            self._tell(notice)
+        if not tool.gone:
             router.check(provider)  # its key may be gone
-        key = None
-        if provider and not bounded:
-            chosen = (settings.count, settings.country, settings.language, settings.safe_search)
-            key = (bounds, provider, router, *chosen, str(settings.search_tools.get(provider)))
-        if key in self._searches:
-            return self._searches[key]
-        allowed, blocked = bare_domains(bounds)
-        given = {"country": bounds.country or None, "place": bounds.place or None}
-        count = asked_count(bounds, settings.count)
-        defaults = session.search_request("placeholder", count=count, allowed_domains=allowed, blocked_domains=blocked, **given)
-
-        async def search(request: Any) -> Any:
-            return await router.search(request, provider=provider)
-
-        price = router.expected_charges(provider, count, worst=bounded) if searches else ()
-        tool = search_tool(search, defaults, bounds, price, settings.count, partial(tell_once, session))
-        if key is not None:
-            if len(self._searches) >= _KEPT_SEARCHES:
-                self._searches.clear()
-            self._searches[key] = tool
-        return tool
+        allowed, blocked = bare_domains(given)
+        domains = {"allowed_domains": allowed, "blocked_domains": blocked}
+        defaults = session.search_request("placeholder", country=given.country or None, place=given.place or None, **domains)
+        bounds = [uses for uses in (given.max_uses, self._max_uses) if uses is not None]
+        return search_tool(
+            tool,
+            defaults,
+            lambda request: router.search(request, provider=provider),
+            max_uses=min(bounds, default=MAX_USES),
+            price=() if tool.gone else router.expected_charges(provider, defaults.count, worst=bounded),
+            tell=self._tell,
+        )
 
     def _search_tool(self, name: str | None) -> str | None:
         """Return the engine for a named search tool; one that is not there is the first there is (seed 004)."""
@@ -204,61 +247,72 @@ class WebSearchInterceptor:
             return name
         return next(iter(named), None)
 
+    def _tell(self, problem: str) -> None:
+        """Warn once of why nothing is searched: the reply has no words for it, and the caller is a program without a screen."""
+        key = _VARYING.sub("#", problem)
+        if key in self._told or len(self._told) >= MOST_TOLD:
+            return
+        self._told.add(key)
+        line = shorten(self.session.redact(problem), 600)
+        try:
+            warnings.warn(line, UserWarning, stacklevel=2)
+        except Exception:  # the filter "error", or a hook of the user's: telling never fails a call
+            logging.getLogger(__name__).warning(line)
+
 
 def _uses(given: Any) -> int:
-    """Return a number of uses as Python's own; NumPy's are taken too."""
     try:
         return at_least(1, "max_uses", given, 1)
     except ConfigError:
         raise ConfigError(f"max_uses is {given!r}; it must be a whole number, 1 or more") from None
 
 
-def _wants_web(tools: Any) -> bool:
-    return isinstance(tools, list) and any(map(kind_of, tools))
-
-
-def _most(bounds: Bounds | None) -> int:
-    return MAX_USES if bounds is None or bounds.max_uses is None else bounds.max_uses
-
-
-def _for_history(body: Mapping[str, Any], messages: Sequence[Any], native: bool) -> Wanted | None:
-    """Return what it takes to send a history with native calls although no web tool is wanted, None for any other.
-
-    The tools that the history calls have to be defined; they may not be used. `native` says that the platform reads its own.
-    """
-    own, tools = has_own(messages), body.get("tools") or ()
-    if not isinstance(tools, list | tuple) or (not own and (native or not has_native(messages))):
-        return None
-    called = called_here(messages)
-    used = {kind for kind, name in NATIVE_NAMES.items() if name in called}
-    return Wanted({kind: Bounds(max_uses=0) for kind in sorted(used, reverse=True)}, {}, tuple(tools))
-
-
-def _grant(budget: RunBudget, body: Mapping[str, Any], wanted: Wanted) -> Grant:
-    budget.server_searches = server_searches(wanted.others)
-
-    def grant(draft: Mapping[str, Any], final: bool) -> int | None:
-        return budget.grant(str(body.get("model")), estimate_tokens(draft), int(body.get("max_tokens") or 0), final=final)
-
-    return grant
-
-
-def _question(messages: Sequence[Any]) -> str:
-    """Return the user's last own words, for the ledger."""
-    for message in reversed(messages):
-        if isinstance(message, Mapping) and message.get("role") == "user":
-            content = message.get("content")
-            if isinstance(content, str):
-                return content
-            texts = [str(b.get("text")) for b in content or () if isinstance(b, Mapping) and b.get("type") == "text"]
-            if texts:
-                return texts[-1]
-    return ""
-
-
 def _platform_name(value: Any) -> str:
     name = str(getattr(value, "value", value)).strip().lower()
-    name = _PLATFORM_ALIASES.get(name, name)
+    name = _ALIASES.get(name, name)
     if name not in PLATFORMS:
         raise ConfigError(f"there is no platform {name!r}; there are: {', '.join(PLATFORMS)}")
     return name
+
+
+def _may_cite(body: Mapping[str, Any]) -> bool:
+    """Say whether results in a request may be cited: not together with an output format, nor beside some that may not be."""
+    config = body.get("output_config")
+    if body.get("output_format") or (isinstance(config, Mapping) and config.get("format")):
+        return False
+    return _all_cited([block for message in body["messages"] for block in _blocks(message)])
+
+
+def _all_cited(blocks: list[Mapping[str, Any]]) -> bool:
+    for block in blocks:
+        cited = block.get("citations")
+        if block.get("type") == "search_result" and not (isinstance(cited, Mapping) and cited.get("enabled")):
+            return False
+        if block.get("type") == "tool_result" and not _all_cited(_blocks(block)):
+            return False
+    return True
+
+
+def _blocks(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    content = part.get("content")
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []
+
+
+def _addresses(message: Mapping[str, Any]) -> set[str]:
+    """Return the addresses that a message made known: the user's, those of results, those the platform's own tools found."""
+    if message["role"] != "user":
+        return native_addresses(_blocks(message))
+    return addresses_of(message)
+
+
+def _least_tokens(body: Mapping[str, Any]) -> int:
+    """Return the tokens that a reply must be able to have: room for all of its thinking, and for an answer.
+
+    The API refuses a `max_tokens` that is not above the thinking's budget (but where the caller's own is not, either).
+    """
+    thinking = body.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) and thinking.get("type") == "enabled" else None
+    wanted = body.get("max_tokens")
+    if not isinstance(budget, int) or not isinstance(wanted, int) or wanted <= budget:
+        return MIN_ANSWER_TOKENS
+    return min(wanted, budget + MIN_ANSWER_TOKENS)

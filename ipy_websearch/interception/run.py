@@ -1,258 +1,417 @@
-"""One intercepted call with everything around it: its replies are read, its tools run, and all of it is booked.
+"""One intercepted call: a face of the tool loop (`loop.core`) that gives the caller's own message, in the native shape.
 
-The drivers in `model.intercepted` send what `next_body` gives and hand over what comes back; they know nothing of searching,
-and nothing here knows how a request is sent.
+`InterceptedCall.events` is the caller's stream; a caller who does not stream takes `message` afterwards. Results of a round go
+back in one message, a forced choice of the tool is let go once it was used, and the last request asks for words. What the
+caller's other tools are called for is handed back, and the conversation can be resumed (`history`).
 """
 
 from __future__ import annotations
 
+import re
 import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from decimal import Decimal
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.events import Event as Happening
-from ipy_websearch.events import ModelResponded, Money
-from ipy_websearch.interception.conversation import Conversation
-from ipy_websearch.interception.plain_results import in_text, refuses_blocks
-from ipy_websearch.interception.replay import has_native
-from ipy_websearch.interception.stream import Event, EventWriter
-from ipy_websearch.interception.thoughts import forget, refuses_thinking
-from ipy_websearch.loop.history import without_thinking
-from ipy_websearch.model.platforms import Platform
-from ipy_websearch.model.stream import Reply
-from ipy_websearch.model.tokens import counted, estimate_tokens
+from ipy_websearch.errors import BudgetExceededError, ModelError
+from ipy_websearch.events import ModelRequested, ModelResponded, Money
+from ipy_websearch.interception.history import Render, Unpacked
+from ipy_websearch.interception.native import given, result_block, server_id
+from ipy_websearch.interception.stream import EventWriter, is_own
+from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
+from ipy_websearch.loop.calls import Call, CallRunner
+from ipy_websearch.loop.core import Loop, Then
+from ipy_websearch.loop.history import (
+    THINKING,
+    Message,
+    assistant_message,
+    with_nudge,
+    without_newest_results,
+    without_thinking,
+)
+from ipy_websearch.loop.prompts import FINAL_NUDGE
+from ipy_websearch.model.platforms import Platform, forces_tools
+from ipy_websearch.model.requests import CACHE_CONTROL, tool_result
+from ipy_websearch.model.stream import Event, Reply
+from ipy_websearch.model.tokens import estimate_tokens
 from ipy_websearch.money.booking import Booking
-from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
-from ipy_websearch.money.prices import billed_model
+from ipy_websearch.tools.base import ToolOutput
 
-_lock = (
-    threading.RLock()
-)  # what happened is booked in one thread at a time; what is collected meanwhile may end calls of its own
+MAX_ROUNDS, MOST_ROUNDS = 10, 48
+"""Rounds of calls that one call of the caller may have: the API's own loop pauses after as many (platform.claude.com/docs, read
+2026-11). A tool's `max_uses` may ask for more, up to the second. Two requests follow: a call too many, and the answer."""
+
+MAX_BREAKPOINTS = 4
+
+_CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
+_FORM = re.compile(r"search_result|tool_result|\bcontent\b(?![ _-]*(management|filter|polic|moderat))", re.IGNORECASE)
+_lock = threading.RLock()  # calls of several threads and event loops are booked one after the other
 
 
-class InterceptedRun:
-    """A call under way. `done` is True when the caller's message is complete; `spent` is told what the call has cost.
+class Wire(Protocol):
+    """How requests are sent: by the SDK client of the caller; see `model.sdk_hook`."""
 
-    `attempts` counts how often the newest request was sent.
-    """
-
-    def __init__(self, conversation: Conversation, booking: Booking, spent: Callable[[Money], None]) -> None:
-        self.conversation = conversation
-        self.booking = booking
-        booking.traces = False  # the caller has the message, and never the booking
-        self._asked = str(conversation.body.get("model"))
-        self._spent = spent
-        self._told: Money = Decimal(0)
-        self._writer = EventWriter(conversation)
-        self._reply = Reply()
-        self.attempts = 0
-        self._pending: dict[str, Any] | None = None
-        self._held = True  # the money for the request under way
-        self._sent: dict[str, Any] = {}
-        self._tail: Mapping[str, Any] = {}
-        self._start = 0.0
-        self._open = self._closed = False
+    request_id: str | None
 
     @property
-    def done(self) -> bool:
-        """Whether the caller's message is complete."""
-        return self.conversation.done
+    def retries(self) -> int:
+        """How often the caller's client sends a request again."""
+        ...
 
     @property
     def begun(self) -> bool:
-        """Whether a reply was already taken: what fails from now on must not begin anew."""
-        return bool(self.conversation.head)
+        """Whether any request was answered yet."""
+        ...
 
-    @property
-    def written(self) -> bool:
-        """Whether the caller has seen anything of the running reply."""
-        return self._writer.written
+    def send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
+        """Send a request and give its stream events, raising `ModelError` (with `status` when it was refused)."""
+        ...
 
-    def draft(self) -> dict[str, Any]:
-        """Return what the next request would be; nothing is reserved for it."""
-        return self.conversation.draft()
 
-    @property
-    def platform(self) -> Platform:
-        """What the model's server takes, as far as that is known."""
-        return self.conversation.platform
+@dataclass(slots=True)
+class InterceptedCall:
+    """A call of the caller's under way. Iterate over `events` once; `close` books what was left over, and may be called again.
 
-    def in_text(self, status: int, said: str) -> bool:
-        """Give the refused request its results as text; say whether that was done, which is once, and where it may help."""
-        platform = self.conversation.platform
-        if not (self._pending and platform.assumed and platform.search_results and refuses_blocks(status, said)):
-            return False
-        if (messages := in_text(self._pending["messages"])) is None:
-            return False
-        self._pending = self._sent = {**self._pending, "messages": messages}
-        self.conversation.messages = in_text(self.conversation.messages) or self.conversation.messages
-        self.conversation.platform = replace(platform, assumed=False, search_results=False)
-        self.attempts = 0
-        return True
+    `body` is the caller's request, `tools` its web tools with the tools that run for them (`runner.tools`). `spent` is told
+    what the call has cost.
+    """
 
-    def without_thinking(self, status: int, said: str) -> bool:
-        """Leave the thinking out of a refused first request whose history was taken apart; say whether that was done.
+    body: Mapping[str, Any]
+    tools: Sequence[WebTool]
+    history: Unpacked
+    platform: Platform
+    runner: CallRunner
+    booking: Booking
+    cited: bool
+    spent: Callable[[Money], None]
+    writer: EventWriter = field(init=False)
+    messages: list[Message] = field(init=False)
+    usage: dict[str, Any] = field(default_factory=dict)
+    done: bool = False
+    loop: Loop | None = None
+    _container: Mapping[str, Any] | None = None
+    _ids: set[str] = field(default_factory=set)
+    _coming: dict[str, str] = field(default_factory=dict)
+    _outputs: dict[str, ToolOutput] = field(default_factory=dict)
+    _counts: dict[Kind, int] = field(default_factory=lambda: {"search": 0, "fetch": 0})
+    _outbox: list[Event] = field(default_factory=list)
+    _replies: int = 0
+    _refusals: int = 0
+    _nudged: bool = False
+    closed: bool = False
 
-        Another process made it, behind results in another form, and nobody here can tell.
-        """
-        conversation = self.conversation
-        if self.begun or not self._pending or not refuses_thinking(status, said):
-            return False
-        left = without_thinking(conversation.messages)
-        if left == conversation.messages or not has_native(conversation.body["messages"]):
-            return False
-        forget(conversation.messages)
-        conversation.messages = left
-        self._pending = self._sent = {**self._pending, "messages": left}
-        self.attempts = 0
-        return True
+    def __post_init__(self) -> None:
+        self.writer = EventWriter(self.history.sources)
+        self.messages = self.history.messages
+        self.booking.traces = False  # the caller has the message, and never the booking
+        self._ids = {str(b["id"]) for m in self.messages for b in _listed(m["content"]) if b.get("type") == "tool_use"}
 
-    def next_body(self) -> dict[str, Any] | None:
-        """Return the request to send: the same one until its reply was taken; None when the message has to end here.
+    # --- the caller's stream ------------------------------------------------------------------------------------------
 
-        Where the money that was held for it is spent or given back, money is asked for again, and the request may become a
-        smaller one, or the last.
+    async def events(self, wire: Wire) -> AsyncGenerator[list[Event], None]:
+        """Converse, and yield the caller's stream, as many events at once as there are.
 
         Raises:
-            BudgetExceededError: the session's budget does not reach for a request, and there is nothing yet to end with.
+            ModelError: the API refused or broke off; `wire.begun` says whether that was the first request.
+            BudgetExceededError: there is no money for a request; nothing was sent.
         """
-        if self.done:
-            return None
-        self._closed = False  # a call that was given up may be taken up again
-        if self._pending is None:
-            self.attempts = 0
-        elif not self._held:
-            self._pending = None
-            self.conversation.requests -= 1
-        if self._pending is None:
-            self._pending = self._sent = self.conversation.request() or {}
-        if not self._pending:
-            self._pending = None
-            if not self.conversation.content:
-                raise BudgetExceededError(self.booking.budget.refusal(estimate_tokens(self.draft())))
-            return None
-        self._held, self._start = True, time.perf_counter()
-        self.attempts += 1
-        return self._pending
+        meter, budget = self.runner.meter, self.booking.budget
+        loop = self.loop = Loop(self, lambda body: self._sent(wire, body), self.runner, meter, budget, lambda: wire.request_id)
+        signals = loop.run()
+        try:
+            async for signal in signals:
+                if isinstance(signal, list):
+                    events = [event for raw in signal for event in self.writer.feed(raw)]
+                    loop.shown = self.writer.written
+                else:
+                    if isinstance(signal, ModelRequested):
+                        self.writer.begin(self._replies + 1)
+                    elif isinstance(signal, ModelResponded) and wire.begun:
+                        loop.retries = wire.retries
+                    self._book(signal)
+                    events, self._outbox = self._outbox, []
+                if events:
+                    yield events
+            if not self.writer.head:
+                raise BudgetExceededError(budget.refusal(estimate_tokens(self.request(final=True))))
+            if not self.done:  # no money is left: the caller may go on from here, as after a pause of the API's own
+                self.writer.tail = {"delta": {"stop_reason": "pause_turn"}}
+            yield [*self._outbox, *self.writer.end(self._total())]
+        finally:
+            await signals.aclose()
+            self.close()
 
-    def begin(self) -> None:
-        """Say that a reply to the request begins."""
-        self._reply, self._start, self._open = Reply(), time.perf_counter(), True
-        self._tail = {}
-        self.conversation.ids.begin()
-        self._writer.begin()
-
-    def event(self, raw: Event) -> list[Event]:
-        """Take a stream event of the reply; return the events for the caller."""
-        if raw.get("type") == "content_block_start" and isinstance(block := raw.get("content_block"), dict):
-            raw = {**raw, "content_block": self.conversation.under_our_name(block)}
-        self._reply.apply(raw)
-        if raw.get("type") == "message_delta":
-            self._tail = raw
-        return self._writer.feed(raw)
-
-    def message(self, message: Mapping[str, Any]) -> None:
-        """Take a reply that came whole."""
-        self.conversation.open(message)
-        reply = self._reply
-        reply.model, reply.complete = str(message.get("model") or ""), True
-        reply.blocks = dict(enumerate(map(self.conversation.under_our_name, message.get("content") or ())))
-        reply.stop_reason, reply.stop_details = message.get("stop_reason"), message.get("stop_details")
-        reply.usage_fields = {name: value for name, value in (message.get("usage") or {}).items() if value is not None}
-        stops = ("stop_reason", "stop_sequence", "stop_details")
-        known = ("id", "type", "role", "model", "content", *stops)
-        rest = {name: value for name, value in message.items() if name not in known}
-        self._tail = {**rest, "delta": {name: message[name] for name in stops if name in message}}
-
-    @property
-    def complete(self) -> bool:
-        """Whether the reply came to its end."""
-        return self._reply.complete
-
-    def taken(self, request_id: str | None = None) -> bool:
-        """Take the finished reply into the conversation; return whether calls are to be run now."""
-        self._pending = None
-        self._book(request_id)
-        return bool(self.conversation.take(self._reply, self._tail))
-
-    async def run_calls(self) -> None:
-        """Run the calls of the reply, all at the same time, and take what they gave."""
-        runner, calls = self.conversation.runner, self.conversation.calls
-        async for event in runner.run(calls):
-            if not self._closed:  # what was under way then is booked
-                self._happened(event)
-        self.conversation.give(runner.outputs)
-
-    def results(self) -> list[Event]:
-        """Return the stream events for the results of the calls, and for what was held back until now."""
-        return self._writer.results()
-
-    def end(self) -> list[Event]:
-        """Return the stream events that end the caller's message."""
-        return self._writer.end()
-
-    def final(self) -> dict[str, Any]:
-        """Return the caller's message."""
-        return self.conversation.message()
+    def message(self) -> dict[str, Any]:
+        """Return the finished message."""
+        return self.writer.message(self._total())
 
     def close(self) -> None:
-        """Book what broke off or was no longer wanted, and give back the money that was held; it may be called again."""
-        self.drop()
-        self._held, self._closed = not self.booking.budget.bounded, True
+        """Book what broke off or was no longer wanted, and give back the money that was held."""
         with _lock:
-            self.booking.close()
-        cost, told = self.booking.cost_usd, self._told
-        self._spent(None if cost is None or told is None else cost - told)
-        self._told = cost
+            if not self.closed:
+                self.closed = True
+                self.booking.close(self.loop.cut_off() if self.loop else None)
+                self.spent(self.booking.cost_usd)
 
-    def drop(self) -> None:
-        """Book a reply that broke off; it may be asked for again."""
-        if self._open and self._reply.usage_fields:
-            self._book(None)
-        elif self._open:
-            self.lost()
-
-    def lost(self) -> None:
-        """Book the request under way, of whose reply nothing came: it went out, and may be billed."""
-        self._reply = Reply()
-        self._book(None, lost=True)
-
-    def _book(self, request_id: str | None, *, lost: bool = False) -> None:
-        reply = self._reply
-        self._open = False
-        usage, estimated = counted(reply.usage_fields, self._sent, reply.content)
-        if self.booking.budget.bounded:
-            self._held = False
-        self._happened(
-            ModelResponded(
-                step=self.conversation.requests,
-                model=billed_model(self._asked, reply.model),
-                usage=usage,
-                stop_reason=reply.stop_reason,
-                seconds=time.perf_counter() - self._start,
-                request_id=request_id,
-                estimated=estimated or not reply.complete,
-                lost=lost,
-            )
-        )
-
-    def _happened(self, event: Happening) -> None:
+    def _book(self, event: Any) -> None:
+        if isinstance(event, ModelResponded) and not (event.lost or event.stop_reason or event.usage.total_input_tokens):
+            return  # it never went out, or was refused: what was reserved for it is given back in the end
         with _lock:
             self.booking.take(event)
 
+    async def _sent(self, wire: Wire, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
+        """Send a request; one that is refused for its form goes up once more in another."""
+        self._coming = {}
+        while True:
+            try:
+                async for events in wire.send(body):
+                    yield [self._under_our_name(event) for event in events]
+                return
+            except ModelError as exc:
+                if not wire.begun and exc.status != 200 and self.loop:
+                    self.loop.retries = 0  # a first request is the SDK's to send again
+                if not self._adapted(exc):
+                    raise
+            body = {**self.request(final=bool(self.loop and self.loop.final)), "max_tokens": body.get("max_tokens")}
 
-def least_tokens(body: Mapping[str, Any]) -> int:
-    """Return the tokens that a reply to a request must be able to have: room for all of its thinking, and for an answer.
+    def _adapted(self, error: ModelError) -> bool:
+        """Change what the server may have refused: thinking that came back in another place, results as blocks to cite."""
+        said = str(error)
+        if error.status not in (400, 422):
+            return False
+        if not self._replies and self.history.natives and "thinking" in said.lower():
+            left = without_thinking(self.messages)
+            changed, self.messages = left != self.messages, left
+            return changed
+        platform, natives = self.platform, self.history.natives
+        if not (platform.assumed and platform.search_results and natives and _FORM.search(said)):
+            return False
+        self.platform = replace(platform, assumed=False, search_results=False)
+        self.messages = [
+            {**m, "content": [self._in_text(b) for b in _listed(m["content"])] or m["content"]} for m in self.messages
+        ]
+        return True
 
-    The API refuses a `max_tokens` that is not above the thinking's budget (but where the caller's own is not, either).
-    """
-    thinking = body.get("thinking")
-    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) and thinking.get("type") == "enabled" else None
-    wanted = body.get("max_tokens")
-    if not isinstance(budget, int) or not isinstance(wanted, int) or wanted <= budget:
-        return MIN_ANSWER_TOKENS
-    return min(wanted, budget + MIN_ANSWER_TOKENS)
+    def _in_text(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        native = self.history.natives.get(str(block.get("tool_use_id")))
+        return self._result(str(block["tool_use_id"]), given(*native)) if native else dict(block)
+
+    def _under_our_name(self, event: Event) -> Event:
+        """Return an event with calls of our tools by our names (models remember others), and no id of a call twice: small
+        servers give every call the same one, or count anew in each reply."""
+        block = event.get("content_block")
+        if event.get("type") != "content_block_start" or not isinstance(block, Mapping) or block.get("type") != "tool_use":
+            return event
+        name, kinds = str(block.get("name")), {tool.kind for tool in self.tools}
+        others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
+        kind = self._callers.get(name) or (NAMES.get(name) if name not in others else None)
+        made, n = str(block.get("id")), 1
+        while made in self._ids or made in self._coming:
+            made, n = f"{block.get('id')}_{n + 1}", n + 1
+        self._coming[made] = name
+        return {**event, "content_block": {**block, "id": made, "name": OUR_NAMES[kind] if kind in kinds and kind else name}}
+
+    @property
+    def _places(self) -> dict[int, WebTool]:
+        return {tool.index: tool for tool in self.tools if tool.index >= 0}
+
+    @property
+    def _callers(self) -> dict[str, Kind]:
+        return {tool.definition.name: tool.kind for tool in self.tools if tool.index >= 0}
+
+    # --- what the loop asks (see `core.Face`) -------------------------------------------------------------------------
+
+    def request(self, *, final: bool) -> dict[str, Any]:
+        """Return the next request; the final one may not call our tools."""
+        body = {name: value for name, value in self.body.items() if name not in ("stream", "tools", "tool_choice")}
+        body["messages"] = self._marked() if self._replies else self.messages
+        if self._replies:
+            body.pop("fallback_credit_token", None)  # it is for the refused request again, and for no other
+        if self._container:
+            own = body.get("container")
+            body["container"] = {**own, "id": self._container["id"]} if isinstance(own, Mapping) else self._container["id"]
+        if tools := self._offered(final):
+            body["tools"] = tools
+            if choice := self._choice(final):
+                body["tool_choice"] = choice
+        return body
+
+    def make_smaller(self) -> bool:
+        """Put an error in place of each of the newest results."""
+        reason = f"Left out: {self.runner.meter.explain('budget')}."
+        output = ToolOutput(summary=reason, text=reason, is_error=True)
+        smaller = (
+            without_newest_results(self.messages, lambda call_id: self._result(call_id, output)) if self._replies else None
+        )
+        self.messages = smaller or self.messages
+        return smaller is not None
+
+    def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
+        """Decide by the reply's calls of our tools and its stop reason."""
+        if not reply.complete:
+            raise ModelError("the model's answer ended too soon", status=200, kind="api_error")
+        self._replies += 1
+        self._ids.update(self._coming)
+        self._container = reply.container or self._container
+        self.usage = summed(self.usage, reply.usage_fields)
+        self.runner.context.known_urls.update(native_addresses(reply.content))
+        own = [call for call in Call.of(reply) if call.name in OUR_NAMES.values()]
+        if own and reply.stop_reason not in _CUT and not final:
+            return own
+        for call in own:
+            self._give(call, failed("max_uses_exceeded" if final else "invalid_tool_input"), reply)
+        if own and final and reply.stop_reason == "tool_use" and not _handed_back(reply):
+            self.writer.tail["delta"] = {**self.writer.tail.get("delta", {}), "stop_reason": "end_turn"}
+        self._outbox += self.writer.release()
+        return self._ask_for_words(reply)
+
+    def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
+        """Put the results into one user message, unless calls of the caller's tools are handed back with them."""
+        assert self.loop is not None
+        reply = self.loop.reply
+        self._outputs |= {call_id: output for call_id, output in runner.outputs.items() if not output.same_as}
+        refused, results = False, []
+        for call in calls:
+            own = runner.outputs[call.id]
+            output = self._outputs.get(own.same_as, own)
+            results.append(self._give(call, output, reply))
+            refused = refused or output.error_code == "max_uses_exceeded"
+            if not own.is_error and not own.same_as:
+                self._counts["search" if call.name == OUR_NAMES["search"] else "fetch"] += 1
+        self._outbox += self.writer.release()
+        if _handed_back(reply):
+            self.done = True
+            return Then.DONE
+        turn = assistant_message(reply.content)
+        for message in ([turn] if turn else []) + [{"role": "user", "content": results}]:
+            self.history.sources.count(message)
+            self.messages = [*self.messages, message]
+        # Other tools may still be needed after the limit of one; a second call beyond it is one too many.
+        alone = sum(not tool.gone for tool in self.tools) < 2 and len(self.body.get("tools") or ()) <= len(self._places)
+        self._refusals += refused
+        self.loop.final = self.loop.final or (refused and (alone or self._refusals > 1))
+        return Then.AGAIN
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _offered(self, final: bool) -> list[Any]:
+        """Return the tools of a request: ours in the places of the caller's."""
+        without = final and not self.platform.tool_choice
+        made: list[Any] = []
+        for n, tool in enumerate(self.body.get("tools") or ()):
+            ours = self._places.get(n)
+            if ours is None:
+                made.append(tool)
+            elif not without:
+                marks = {name: tool[name] for name in ("cache_control",) if tool.get(name)}
+                made.append({**self.runner.tools[OUR_NAMES[ours.kind]].definition(), **marks})
+        if not without:
+            made += [self.runner.tools[OUR_NAMES[tool.kind]].definition() for tool in self.tools if tool.gone]
+        return made
+
+    def _choice(self, final: bool) -> Mapping[str, Any] | None:
+        """Return the `tool_choice` of a request: the caller's, under our names, and let go once it was used."""
+        usable = len(self._places) or self.body.get("tools")
+        if final or not usable:
+            return {"type": "none"} if self.platform.tool_choice else None
+        choice = self.body.get("tool_choice")
+        if not isinstance(choice, Mapping):
+            return None
+        kind = self._callers.get(str(choice.get("name"))) if choice.get("type") == "tool" else None
+        # Claude Code forces its search on every model; those that cannot be forced are left the choice.
+        ours = kind or (choice.get("type") == "any" and len(self._places) == len(self.body.get("tools") or ()))
+        forced = choice.get("type") in ("tool", "any")
+        if forced and (self._replies or (ours and not forces_tools(str(self.body.get("model"))))):
+            return {"type": "auto", **{k: v for k, v in choice.items() if k == "disable_parallel_tool_use"}}
+        return {**choice, "name": OUR_NAMES[kind]} if kind else choice
+
+    def _marked(self) -> list[Message]:
+        """Return the history with a cache breakpoint on its last block, if the caller caches and a place is left.
+
+        Where the whole request is marked, the API sets that one itself.
+        """
+        used = _breakpoints([self.body.get("system"), self.body.get("tools"), self.body.get("messages")])
+        last = self.messages[-1]
+        if self.body.get("cache_control") or not self.platform.caching or not 0 < used < MAX_BREAKPOINTS:
+            return self.messages
+        *blocks, newest = _listed(last["content"])
+        return [*self.messages[:-1], {**last, "content": [*blocks, {**newest, "cache_control": CACHE_CONTROL}]}]
+
+    def _give(self, call: Call, output: ToolOutput, reply: Reply) -> dict[str, Any]:
+        """Take the output of a call; return the result for the model, made of that for the caller."""
+        tool = next(tool for tool in self.tools if OUR_NAMES[tool.kind] == call.name)
+        native = result_block(tool.kind, server_id(call.id, self._replies), output, cited=tool.cited)
+        if caller := next((block.get("caller") for block in reply.content if block.get("id") == call.id), None):
+            native["caller"] = caller
+        self.writer.results[call.id] = native
+        self.history.natives[call.id] = (native, {"input": call.input})
+        self.history.sources.kinds[call.id] = tool.kind
+        return self._result(call.id, given(native, {"input": call.input}))
+
+    def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
+        return rendering(self.platform, self.cited)(call_id, output)
+
+    def _ask_for_words(self, reply: Reply) -> Then:
+        """Ask once more when results were followed by nothing at all."""
+        empty = all(block.get("type") in THINKING for block in reply.content)
+        if empty and reply.stop_reason == "end_turn" and self._outputs and not self._nudged:
+            self._nudged = True
+            self.messages = with_nudge(self.messages, FINAL_NUDGE)
+            return Then.AGAIN
+        self.done = True
+        return Then.DONE
+
+    def _total(self) -> dict[str, Any]:
+        """Return the usage of all requests together, with the calls that were run here as server tool uses."""
+        ran = {f"web_{kind}_requests": count for kind, count in self._counts.items()}
+        return {**self.usage, "server_tool_use": summed(ran, self.usage.get("server_tool_use") or {})}
+
+
+def rendering(platform: Platform, cited: bool) -> Render:
+    """Return what writes results for a platform; `cited` says whether they may be cited in this request."""
+    return lambda call_id, output: tool_result(call_id, output, platform, cited=cited)
+
+
+def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sum of two usage objects: counts are added, lists joined, all else is taken from the later one."""
+    result = dict(total)
+    for name, value in usage.items():
+        before = result.get(name)
+        if isinstance(value, Mapping):
+            result[name] = summed(before if isinstance(before, Mapping) else {}, value)
+        elif isinstance(value, int) and isinstance(before, int) and not isinstance(value, bool):
+            result[name] = before + value
+        elif isinstance(value, list) and isinstance(before, list):
+            result[name] = [*before, *value]
+        elif value is not None or name not in result:
+            result[name] = value
+    return result
+
+
+def native_addresses(content: Sequence[Any]) -> set[str]:
+    """Return the addresses that a platform's own tools found in one turn."""
+    found = set()
+    for block in content:
+        if isinstance(block, Mapping) and str(block.get("type")).endswith("_tool_result"):
+            inner = block.get("content")
+            hits = inner if isinstance(inner, list) else [inner]
+            found |= {hit["url"] for hit in hits if isinstance(hit, Mapping) and isinstance(hit.get("url"), str)}
+    return found
+
+
+def _handed_back(reply: Reply) -> bool:
+    """Say whether a reply calls tools of the caller's."""
+    return any(block.get("type") == "tool_use" and not is_own(block) for block in reply.content)
+
+
+def _listed(content: Any) -> list[Any]:
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []
+
+
+def _breakpoints(part: Any) -> int:
+    """Return how many cache breakpoints a part of a request has."""
+    if isinstance(part, list | tuple):
+        return sum(map(_breakpoints, part))
+    if not isinstance(part, Mapping):
+        return 0
+    return bool(part.get("cache_control")) + _breakpoints(part.get("content"))

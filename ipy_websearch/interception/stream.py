@@ -1,7 +1,8 @@
 """Writes the caller's stream: the events of several replies as those of one message, in the API's own order. Pure.
 
-Text goes on at once. A call is announced as it is written; what the model writes after it in the same reply is held back
-until the call has its result, so that every call is followed by its own. Result blocks come whole, as the API sends them.
+Text goes on at once. A call is announced as it is written; what the model writes after it in the same reply is held back until
+the call has its result, so that every call is followed by its own. Result blocks come whole, as the API sends them. A caller
+who does not stream gets the message that these events add up to.
 Order and indices: platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11.
 """
 
@@ -9,115 +10,132 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from ipy_websearch.interception.conversation import Conversation
-from ipy_websearch.interception.detection import UPSTREAM_NAMES
-from ipy_websearch.interception.shape import server_tool_use
+from ipy_websearch.interception.native import Sources, server_id
+from ipy_websearch.interception.tools import NATIVE_NAMES, OUR_NAMES
+from ipy_websearch.model.stream import Event, Reply
 
-Event = dict[str, Any]
+_NATIVE = {OUR_NAMES[kind]: name for kind, name in NATIVE_NAMES.items()}
+_KNOWN = ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage")
 
 
+def is_own(block: Mapping[str, Any]) -> bool:
+    """Say whether a block of a reply is a call of one of our tools."""
+    return block.get("type") == "tool_use" and block.get("name") in _NATIVE
+
+
+@dataclass(slots=True)
 class EventWriter:
-    """The caller's stream of one conversation. `written` says whether anything of the running reply has gone out."""
+    """The caller's stream of one call.
 
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
-        self._next = 0
-        self._indices: dict[Any, int] = {}
-        self._calls: dict[Any, str] = {}
-        self._held: list[Event] = []
-        self._hidden: set[Any] = set()
-        self._holding = False
-        self._waiting: str | None = None
-        self.written = False
+    `written` says whether any block of the running reply has gone out, `number` which reply it is (from 1), `results` has the
+    native results of our calls by upstream id. `whole` is what the events written so far add up to, `head` the message that
+    they began with and `tail` the newest reply's end.
+    """
 
-    def begin(self) -> None:
-        """Say that a new reply begins."""
-        self._indices, self._calls, self._held, self._hidden = {}, {}, [], set()
-        self._holding, self._waiting, self.written = False, None, False
+    sources: Sources
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    whole: Reply = field(default_factory=Reply)
+    head: dict[str, Any] = field(default_factory=dict)
+    tail: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
+    written: bool = False
+    _extra: dict[str, Any] = field(default_factory=dict)
+    _next: int = 0
+    _indices: dict[Any, int] = field(default_factory=dict)
+    _calls: dict[Any, str] = field(default_factory=dict)
+    _held: list[Event] = field(default_factory=list)
+    _waiting: str = ""
+
+    def begin(self, number: int) -> None:
+        """Say that the reply with this number begins, or begins once more."""
+        self._indices, self._calls, self._held = {}, {}, []
+        self._waiting, self.written, self.number = "", False, number
 
     def feed(self, raw: Event) -> list[Event]:
         """Take an event of a reply; return those that the caller gets now."""
-        kind = raw.get("type")
-        if raw.get("index") in self._hidden or self._hides(raw):
-            return []
-        if kind == "content_block_delta" and not self._holding and (raw.get("delta") or {}).get("type") != "citations_delta":
-            self.written, place = True, raw.get("index")  # nearly all events are of this kind: it is kept short
-            index = self._indices.get(place, 0)
-            return [raw if index == place else {**raw, "index": index}]
+        kind = str(raw.get("type"))
         if kind == "message_start":
-            first = self._conversation.open(raw.get("message") or {})
-            return [{"type": kind, "message": self._conversation.head}] if first else []
-        if not str(kind).startswith("content_block_"):
+            return self._start(raw.get("message") or {})
+        if kind == "message_delta":
+            self.tail = {**self._extra, **{name: value for name, value in raw.items() if name not in ("type", "usage")}}
+        if not kind.startswith("content_block_"):
             return [dict(raw)] if kind == "ping" else []
-        if self._holding:
-            self._held += _pieces(raw)
+        if self._waiting:
+            self._held.append(raw)
             return []
-        return [event for piece in _pieces(raw) for event in self._write(piece)]
+        return self._out([event for piece in _pieces(raw) for event in self._write(piece)])
 
-    def _hides(self, raw: Event) -> bool:
-        """Say whether an event begins a block that the caller does not get."""
-        hides = raw.get("type") == "content_block_start" and self._conversation.hides(raw.get("content_block") or {})
-        if hides:
-            self._hidden.add(raw.get("index"))
-        return bool(hides)
+    def release(self) -> list[Event]:
+        """Return the results that are there now, and what was held back for them."""
+        events = self._result()
+        held, self._held = self._held, []
+        for raw in held:
+            for piece in _pieces(raw):
+                events += [*self._write(piece), *self._result()]
+        return self._out(events)
 
-    def results(self) -> list[Event]:
-        """Return what was held back, each call followed by its result."""
-        events = self._released()
-        for raw in self._held:
-            events += [*self._write(raw), *self._released()]
-        self._held = []
+    def end(self, usage: Mapping[str, Any]) -> list[Event]:
+        """Return the events that end the message with the usage of all requests."""
+        delta = {"stop_reason": None, "stop_sequence": None, **(self.tail.get("delta") or {})}
+        # At the end the API repeats counts, and not what else is said at the beginning.
+        counts = {name: value for name, value in usage.items() if isinstance(value, int) or name == "server_tool_use"}
+        rest = {name: value for name, value in self.tail.items() if name != "delta"}
+        return [{"type": "message_delta", "delta": delta, **rest, "usage": counts}, {"type": "message_stop"}]
+
+    def message(self, usage: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the message as a whole."""
+        rest = {name: value for name, value in self.tail.items() if name != "delta"}
+        return {**self.head, **rest, "content": self.whole.content, **(self.tail.get("delta") or {}), "usage": dict(usage)}
+
+    def _start(self, message: Mapping[str, Any]) -> list[Event]:
+        """Begin with the head of the first reply, which gives the whole its id and model."""
+        self._extra = {name: value for name, value in message.items() if name not in _KNOWN and value is not None}
+        if self.head:
+            return []
+        self.head = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
+        return [{"type": "message_start", "message": self.head}]
+
+    def _out(self, events: list[Event]) -> list[Event]:
+        self.written = self.written or bool(events)
+        for event in events:
+            self.whole.apply(event)
         return events
-
-    def _released(self) -> list[Event]:
-        """Return the result that the call written last waits for."""
-        waiting, self._waiting, self._holding = self._waiting, None, False
-        return [] if waiting is None else self._result(waiting)
-
-    def end(self) -> list[Event]:
-        """Return the events that end the message."""
-        conversation = self._conversation
-        tail = {name: value for name, value in conversation.tail.items() if name not in ("type", "delta", "usage")}
-        delta = conversation.tail.get("delta") or {"stop_reason": None, "stop_sequence": None}
-        named = {"server_tool_use", *(conversation.tail.get("usage") or ())}
-        total = conversation.total_usage()  # at the end the API repeats counts, and not what else is said at the beginning
-        usage = {name: value for name, value in total.items() if isinstance(value, int) or name in named}
-        return [{"type": "message_delta", "delta": delta, **tail, "usage": usage}, {"type": "message_stop"}]
 
     def _write(self, raw: Event) -> list[Event]:
         kind, place = raw["type"], raw.get("index")
-        self.written = True
         if kind == "content_block_start":
-            return [self._start(raw, place)]
+            self._indices[place], self._next = self._next, self._next + 1
+            return [{"type": kind, "index": self._indices[place], "content_block": self._block(raw, place)}]
         event = {**raw, "index": self._indices.get(place, 0)}
-        if kind == "content_block_stop" and place in self._calls:
-            self._holding, self._waiting = True, self._calls[place]
-        delta = raw.get("delta") or {}
-        if delta.get("type") == "citations_delta":
-            event["delta"] = {**delta, "citation": self._conversation.sources.native(delta.get("citation") or {})}
+        if kind == "content_block_stop":
+            self._waiting = self._calls.get(place, "")
+        elif (delta := raw.get("delta") or {}).get("type") == "citations_delta":
+            event["delta"] = {**delta, "citation": self.sources.native(delta.get("citation") or {})}
         return [event]
 
-    def _start(self, raw: Event, place: Any) -> Event:
-        self._indices[place] = self._next
-        block = raw.get("content_block") or {}
-        if block.get("type") == "tool_use" and block.get("name") in UPSTREAM_NAMES:
-            self._calls[place] = str(block.get("id"))
-            block = {**server_tool_use(block, self._conversation.requests), "input": {}}
-        block = self._conversation.wanted.for_caller(block)
-        self._next += 1
-        return {"type": "content_block_start", "index": self._indices[place], "content_block": block}
+    def _block(self, raw: Event, place: Any) -> dict[str, Any]:
+        block = dict(raw.get("content_block") or {})
+        if is_own(block):
+            self._calls[place] = call_id = str(block.get("id"))
+            block |= {
+                "type": "server_tool_use",
+                "id": server_id(call_id, self.number),
+                "name": _NATIVE[block["name"]],
+                "input": {},
+            }
+        return block
 
-    def _result(self, call_id: str) -> list[Event]:
-        block = self._conversation.results.get(call_id)
-        if block is None:
+    def _result(self) -> list[Event]:
+        """Return the result that the call written last waits for."""
+        call_id, self._waiting = self._waiting, ""
+        if not call_id or (block := self.results.get(call_id)) is None:
             return []
         index, self._next = self._next, self._next + 1
-        return [
-            {"type": "content_block_start", "index": index, "content_block": block},
-            {"type": "content_block_stop", "index": index},
-        ]
+        ends = {"type": "content_block_stop", "index": index}
+        return [{"type": "content_block_start", "index": index, "content_block": block}, ends]
 
 
 def _pieces(raw: Mapping[str, Any]) -> Iterator[Event]:
@@ -130,8 +148,9 @@ def _pieces(raw: Mapping[str, Any]) -> Iterator[Event]:
     match block.get("type"):
         case "text":
             deltas = [{"type": "citations_delta", "citation": c} for c in block.pop("citations", None) or ()]
+            block["citations"] = [] if deltas else None
             deltas.append({"type": "text_delta", "text": block.get("text") or ""})
-            block |= {"text": "", "citations": [] if len(deltas) > 1 else None}
+            block["text"] = ""
         case "tool_use":
             deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block.get("input") or {})}]
             block["input"] = {}

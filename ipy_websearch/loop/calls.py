@@ -152,7 +152,7 @@ class CallRunner:
     def _limit_output(self, limit: LimitName) -> ToolOutput:
         self.meter.reach(limit)
         reason = self.meter.explain(limit)
-        code = "max_uses_exceeded" if limit == "max_searches" else "unavailable"
+        code = "max_uses_exceeded" if limit in ("max_searches", "max_steps") else "unavailable"
         return ToolOutput(summary=f"not run: {reason}", text=f"Not run: {reason}.", is_error=True, error_code=code)
 
     def _out_of_time(self, tool: Tool) -> ToolOutput:

@@ -24,7 +24,7 @@ from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.events import Event, LimitReached, ModelRequested, ModelResponded, Notice, Retracted
 from ipy_websearch.loop.calls import Call, CallRunner
 from ipy_websearch.loop.limits import Meter
-from ipy_websearch.model.failures import may_be_billed, retry_wait_s
+from ipy_websearch.model.failures import MAX_RETRIES, may_be_billed, retry_wait_s
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.model.tokens import counted, estimate_tokens, written_tokens
@@ -81,7 +81,7 @@ class Loop:
     budget: RunBudget
     request_id: Callable[[], str | None] = lambda: None
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    retries: bool = True
+    retries: int = MAX_RETRIES
     usage: Usage = Usage()
     model: str = ""
     reply: Reply = field(default_factory=Reply)
@@ -133,9 +133,9 @@ class Loop:
         while True:
             body = self.face.request(final=self.final)
             tokens = estimate_tokens(body) if self.budget.bounded else 0
-            granted = self.budget.grant(str(body["model"]), tokens, int(body["max_tokens"]), final=self.final)
+            granted = self.budget.grant(str(body["model"]), tokens, int(body.get("max_tokens") or 0), final=self.final)
             if granted is not None:
-                return {**body, "max_tokens": granted} if granted != body["max_tokens"] else body
+                return {**body, "max_tokens": granted} if granted != (body.get("max_tokens") or 0) else body
             self.meter.reach("budget")
             if self.final and not self.face.make_smaller():
                 return None
@@ -168,7 +168,7 @@ class Loop:
             if (error := self._fatal(error)) is None:
                 return
             failures += 1
-            wait = retry_wait_s(error, failures) if self.retries and not self.shown else None
+            wait = None if self.shown else retry_wait_s(error, failures, retries=self.retries)
             if wait is None or wait >= self.meter.seconds_left:
                 raise error
             yield Retracted(self.meter.steps)

@@ -90,7 +90,8 @@ def connection_error(exc: BaseException, address: str, redact: Callable[[str], s
     """Return the error for a connection that could not be made, or was lost."""
     cause = exc.__cause__ or exc
     name = type(cause).__name__
-    detail = shorten(redact(plain(str(cause)) or name), 160)
+    said = "" if "Protocol" in name else str(cause)  # h11 quotes bytes that may be the end of somebody else's answer
+    detail = shorten(redact(plain(said) or name), 160)
     kind = "no_message" if name == "TooManyRedirects" else "connection_error" if name in _NEVER_SENT else "connection_lost"
     return ModelError(f"could not reach the model at {address}: {detail}; check the network, or use --model offline", kind=kind)
 

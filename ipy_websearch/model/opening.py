@@ -32,7 +32,7 @@ def open_client(platform: str, key: str | None, pace_s: float = 0.0) -> Any:
     if platform == OFFLINE_MODEL:
         return open_in_process(pace_s=pace_s)
     if platform in CLOUDS:
-        return _open_cloud(platform)
+        return open_cloud(platform)
     token = os.environ.get("ANTHROPIC_AUTH_TOKEN")
     if key is None and not token and not os.environ.get("ANTHROPIC_BASE_URL"):
         raise ConfigError("no Anthropic key is set: run `%websearch key anthropic`, or use --model offline")
@@ -58,7 +58,12 @@ def open_in_process(pace_s: float = 0.0, reply: Callable[..., Any] | None = None
     )
 
 
-def _open_cloud(platform: str) -> Any:
+def open_cloud(platform: str) -> Any:
+    """Return the SDK's asynchronous client for a cloud.
+
+    Raises:
+        ConfigError: credentials or a package are missing.
+    """
     class_name, wants = CLOUDS[platform]
     try:
         return getattr(importlib.import_module("anthropic"), class_name)(max_retries=0)

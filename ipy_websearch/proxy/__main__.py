@@ -1,9 +1,10 @@
-"""`python -m ipy_websearch.proxy --upstream URL`: starts the proxy and prints its address."""
+"""`python -m ipy_websearch.proxy --platform bedrock`: starts the proxy and prints its address."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, WebSearchError
+from ipy_websearch.model.opening import CLOUDS
 from ipy_websearch.model.platforms import PLATFORMS
 
 if TYPE_CHECKING:
@@ -18,10 +20,11 @@ if TYPE_CHECKING:
 
 PORT = 8787
 _LAST_PORT = 65_535
-# No access log: addresses may hold keys, and what people ask is theirs. `date` and `server` are the upstream's own. One reader
-# of HTTP, whatever else is installed: the strict one.
+_ADDRESS = ("http://", "https://")
+# No access log: what people ask is theirs. `date` and `server` are the upstream's own. One reader of HTTP, whatever else is
+# installed: the strict one.
 SERVER: dict[str, Any] = {
-    "http": "ipy_websearch.proxy.connections:Prompt",
+    "http": "h11",
     "ws": "none",
     "proxy_headers": False,
     "log_level": "warning",
@@ -55,32 +58,49 @@ def serve(options: argparse.Namespace) -> None:
     try:
         import uvicorn
 
-        from ipy_websearch.proxy.app import build_app
-        from ipy_websearch.proxy.callers import is_loopback
+        from ipy_websearch.proxy.app import Proxy, is_loopback
     except ImportError as exc:
         raise ConfigError(f"the proxy needs {exc.name}: pip install 'ipy_websearch[proxy]'") from exc
-    from ipy_websearch.interception.interceptor import WebSearchInterceptor
-    from ipy_websearch.model.upstream_address import address_and_login
+    from ipy_websearch.interception import WebSearchInterceptor
 
-    _keep_quiet()
-    upstream, _ = address_and_login(options.upstream)
+    for name in ("anthropic", "httpx2"):  # ANTHROPIC_LOG would have the SDK write down requests with their keys
+        logging.getLogger(name).setLevel(logging.WARNING)
+    os.environ.pop("ANTHROPIC_CUSTOM_HEADERS", None)  # the SDK would send them, keys among them, with every caller's requests
     local = is_loopback(options.host)
     if not local and not options.allow_remote:
         raise ConfigError(f"--host is {options.host!r}, which others can reach; say --allow-remote if that is meant")
+    upstream, platform = _upstream(options)
     interceptor = WebSearchInterceptor(
         provider=options.provider, search_tool_name=options.search_tool, max_uses=options.max_uses
     )
-    _check(interceptor.session, options)
-    app = build_app(options.upstream, interceptor, local_only=local)
+    _check(interceptor.session, platform, named=bool(options.provider or options.search_tool))
+    proxy = Proxy(upstream, interceptor, local_only=local)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listener = socket.create_server((options.host, options.port), family=family)
-    there = urlsplit(upstream)
-    if is_loopback(there.hostname or "") and there.port == listener.getsockname()[1]:
-        listener.close()
-        raise ConfigError(f"--upstream is {upstream!r}, this proxy itself; give the model's server, or another --port")
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    print(f"http://{host}:{listener.getsockname()[1]} searches for {upstream}", flush=True)
-    uvicorn.Server(uvicorn.Config(app, **SERVER)).run(sockets=[listener])
+    with socket.create_server((options.host, options.port), family=family) as listener:
+        port, there = listener.getsockname()[1], urlsplit(proxy.server.name)
+        if is_loopback(there.hostname or "") and there.port == port:
+            raise ConfigError(f"--upstream is {upstream!r}, this proxy itself; give the model's server, or another --port")
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        print(f"http://{host}:{port} searches for {proxy.server.name}", flush=True)
+        uvicorn.Server(uvicorn.Config(proxy, **SERVER)).run(sockets=[listener])
+
+
+def _upstream(options: argparse.Namespace) -> tuple[str, str]:
+    """Return where requests go ("bedrock", "anthropic", an address), and the platform that an address is said to have.
+
+    Raises:
+        ConfigError: nothing says where, or a cloud and an address do.
+    """
+    platform, address = options.platform or "", options.upstream
+    if platform.startswith(_ADDRESS):
+        platform, address = "", address or platform
+    if platform in CLOUDS:
+        if address:
+            raise ConfigError(f"--platform {platform} has its own address; leave --upstream out")
+        return platform, ""
+    if not address and platform != "anthropic":
+        raise ConfigError("say where the model is: --platform anthropic, bedrock, vertex, foundry, or the address of a server")
+    return address or platform, "" if platform == "anthropic" else platform
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,16 +109,11 @@ def _parser() -> argparse.ArgumentParser:
         description="A local proxy for the Messages API that runs web searches for models without one.",
         epilog="Then: ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude",
     )
-    upstream = "address of the server that speaks the Messages API (http://user:password@host logs in there as that user)"
-    parser.add_argument("--upstream", required=True, help=upstream)
+    where = "where the model is: anthropic, bedrock, vertex, foundry, or an address; with --upstream, what the server there is"
+    parser.add_argument("--platform", type=_platform, metavar="NAME|URL", help=where)
+    parser.add_argument("--upstream", metavar="URL", help="address of a server that speaks the Messages API")
     parser.add_argument("--provider", help="search engine (default: those with a key, then Wikipedia, then local)")
     parser.add_argument("--search-tool", help="a named engine of the setting search_tools")
-    parser.add_argument(
-        "--platform",
-        choices=[name for name in PLATFORMS if name != "offline"],
-        metavar="NAME",
-        help="what the server is, where its address does not say it: vllm, llamacpp, ollama, … (default: the setting platform)",
-    )
     parser.add_argument("--max-uses", type=int, help="most searches in one request (default: the request's, or 10)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=_port, default=PORT, help=f"port (default: {PORT}; 0: any free one)")
@@ -112,7 +127,14 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _check(session: Session, options: argparse.Namespace) -> None:
+def _platform(text: str) -> str:
+    known = [name for name in PLATFORMS if name != "offline"]
+    if text not in known and not text.startswith(_ADDRESS):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither an address nor one of: {', '.join(known)}")
+    return text
+
+
+def _check(session: Session, platform: str, *, named: bool) -> None:
     """Look at the settings now: what is wrong with them shall be told here, and not to whoever asks first.
 
     Raises:
@@ -121,19 +143,12 @@ def _check(session: Session, options: argparse.Namespace) -> None:
     from ipy_websearch.providers.router import provider_to_ask
 
     settings = session.settings
-    if options.platform:
-        settings.platform = options.platform
-    if not (options.provider or options.search_tool):
+    settings.platform = platform or settings.platform
+    if not named:
         engine, notes = provider_to_ask(None, settings.provider, settings.search_tools)
         session.router.check(engine)
         for note in notes:
             print(f"ipy_websearch.proxy: {note}", file=sys.stderr)
-
-
-def _keep_quiet() -> None:
-    """Turn off what `ANTHROPIC_LOG` turns on in the SDK: it writes down requests with their keys."""
-    for name in ("anthropic", "httpx2"):
-        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

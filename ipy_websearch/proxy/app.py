@@ -1,183 +1,217 @@
-"""The proxy's application: every path goes on to the server behind it, requests that want the web through the interception.
+"""The proxy's application: every request goes on to the server behind it, those that want the web through the interception.
 
-A request that is to be looked at must be readable here: one in an encoding that is not (br or zstd without their packages) is
-refused with 415 and the encodings that are, since a search that silently does not happen is worse. No body is held that is
-larger than `bodies.MAX_BYTES`, and none is waited for longer than `PIECE_S` from piece to piece.
+Programs on this machine may ask, and web pages may not: a browser would let a page use the model on anybody's behalf. It cannot
+hide where a page comes from, in `Origin`, `Sec-Fetch-Site` and (where a page's own name leads here) `Host`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import ipaddress
+import json
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
-from ipy_websearch.interception.interceptor import WebSearchInterceptor
-from ipy_websearch.model.upstream import Asked, Upstream
-from ipy_websearch.model.upstream_headers import read_headers
-from ipy_websearch.proxy.bodies import MAX_BYTES, json_in, readable, unread
-from ipy_websearch.proxy.callers import may_ask
-from ipy_websearch.proxy.passing import CLIENT_GONE, Answers, Passing, error, while_here
+from ipy_websearch.interception import WebSearchInterceptor
+from ipy_websearch.model.upstream import Answered, Upstream
 from ipy_websearch.text import plain, shorten
 
-PIECE_S = 60.0
-"""Seconds in which the next piece of a request's body must come."""
+MAX_BYTES = 32 * 2**20
+"""Most bytes of a request's body: as many as the API takes."""
+
+END_S = 5.0
+"""Seconds that answers have to come to their end when the proxy does."""
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+CLIENT_GONE = 499
 
 
 class _Refused(Exception):
     """A request that is not passed on, and the answer to it."""
 
-    def __init__(self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
-        self.response = error(status, kind, message, headers)
+        self.response = _error(status, kind, message)
 
 
-def build_app(upstream: str, interceptor: WebSearchInterceptor, *, local_only: bool = True) -> ASGIApp:
-    """Return the application in front of the server at `upstream`.
-
-    Web pages of other machines are refused: one in a browser could otherwise use the model behind the proxy. `local_only`
-    refuses also what was sent to another name than this machine's.
+class Proxy:
+    """The application in front of the server at `upstream`; `local_only` refuses other names than this machine's.
 
     Raises:
-        ConfigError: `upstream` is no http or https address.
+        ConfigError: there is no such server, or its credentials are missing.
     """
-    server = Upstream(upstream, interceptor)
-    answers = Answers()
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        await answers.ended()
-        await server.aclose()
-        await interceptor.session.aclose()
+    def __init__(self, upstream: str, interceptor: WebSearchInterceptor, *, local_only: bool = True) -> None:
+        self.server = Upstream(upstream, interceptor)
+        self._interceptor = interceptor
+        self._local_only = local_only
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._lifespan: ASGIApp = Starlette(lifespan=self._running)
 
-    starting = Starlette(lifespan=lifespan)
-
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await starting(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close"})
-        else:
-            with answers.one():
-                response = await _answer(server, Request(scope, receive), local_only)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await (self._lifespan(scope, receive, send) if scope["type"] == "lifespan" else send({"type": "websocket.close"}))
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        async with AsyncExitStack() as stack:
+            response = await self._response(Request(scope, receive), stack)
+            with suppress(ModelError, asyncio.CancelledError):  # an answer that breaks off is left without its end
                 await response(scope, receive, send)
 
-    return application
+    @asynccontextmanager
+    async def _running(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        if self._tasks:  # cancelled by the server, they are still booking, and telling their clients
+            await asyncio.wait(tuple(self._tasks), timeout=END_S)
+        await self.server.aclose()
+        await self._interceptor.session.aclose()
+
+    async def _response(self, request: Request, stack: AsyncExitStack) -> Response:
+        try:
+            target = self._checked(request)
+            body, content = await _read(request)
+            answering = stack.enter_async_context(
+                self.server.answer(request.method, target, _joined(request.headers), body, content)
+            )
+            answered = await _while_here(request, answering)
+            return StreamingResponse(answered.body, answered.status, answered.headers)
+        except (Exception, asyncio.CancelledError) as exc:
+            return _told(exc)
+
+    def _checked(self, request: Request) -> str:
+        """Return path and query of a request that may be answered.
+
+        Raises:
+            _Refused: it may not.
+        """
+        if not may_ask(request.headers, local_only=self._local_only):
+            raise _Refused(403, "permission_error", "this proxy answers programs on this machine only")
+        path = bytes(request.scope.get("raw_path") or request.scope["path"].encode()).partition(b"?")[0].decode("latin-1")
+        if not path.startswith("/") or ".." in unquote(unquote(path)):
+            raise _Refused(400, "invalid_request_error", "the path is none below the upstream server's own")
+        if request.method not in METHODS:
+            raise _Refused(405, "invalid_request_error", f"{request.method} is none of {', '.join(METHODS)}")
+        query = request.scope["query_string"].decode("latin-1")
+        return f"{path}?{query}" if query else path
 
 
-async def _answer(server: Upstream, request: Request, local_only: bool) -> Response:
-    stack, run = AsyncExitStack(), None
+async def _read(request: Request) -> tuple[Any, bytes]:
+    """Return a request's body as JSON, or as its bytes where it is none.
+
+    Raises:
+        _Refused: it is too large, packed, or broken JSON for the Messages API.
+    """
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise _Refused(415, "invalid_request_error", "the proxy reads bodies without a Content-Encoding only; send it plain")
+    pieces, size = [], int(request.headers.get("content-length") or 0)
+    async for piece in request.stream() if size <= MAX_BYTES else _nothing():
+        pieces.append(piece)
+        size = max(size, sum(map(len, pieces)))
+        if size > MAX_BYTES:
+            break
+    if size > MAX_BYTES:
+        raise _Refused(413, "request_too_large", f"the proxy takes requests of at most {MAX_BYTES // 2**20} MB")
+    content = b"".join(pieces)
+    if not request.scope["path"].startswith("/v1/messages") or not content:
+        return None, content
     try:
-        path, read = _path(request, server, local_only), asyncio.Event()
-        if server.reads(request.method, path):
-            asked = _read(request, path, await _body(request, read))
-        else:
-            asked = _asked(request, path, _pieces(request, read))
-        run = server.begin(asked)
-        return Passing(await while_here(request, read, stack.enter_async_context(server.answer(asked, run))), stack)
-    except (Exception, asyncio.CancelledError) as exc:
-        await stack.aclose()
-        return _told(exc, final=run is not None and run.begun)
+        return json.loads(content), b""
+    except (ValueError, RecursionError):
+        raise _Refused(400, "invalid_request_error", "the request's body is not valid JSON") from None
 
 
-def _told(exc: BaseException, *, final: bool) -> Response:
-    """Return what the client is told of an error; `final` says that it must not ask again: it would pay again."""
-    again = {"x-should-retry": "false"} if final else {}
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield
+
+
+async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]) -> Answered:
+    """Return the answer, unless the client goes away before it has begun; what runs for it is stopped then.
+
+    Raises:
+        ClientDisconnect: it went away.
+    """
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    answer, left = asyncio.ensure_future(answering), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientDisconnect
+    finally:
+        for task in (answer, left):
+            task.cancel()
+        await asyncio.gather(answer, left, return_exceptions=True)
+
+
+def _joined(headers: Headers) -> dict[str, str]:
+    """Return headers by name; one that came several times (`anthropic-beta`) is one with all values."""
+    return {name: ", ".join(headers.getlist(name)) for name in headers}
+
+
+def may_ask(headers: Headers, *, local_only: bool) -> bool:
+    """Say whether a program asks, and not a web page; `local_only` wants this machine's own name in `Host`."""
+    origins = headers.getlist("origin")
+    if not all(_is_this_machine(origin) for origin in origins):
+        return False
+    if not origins and headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):
+        return False
+    return not local_only or _is_this_machine(f"//{headers.get('host', '')}")
+
+
+def _is_this_machine(address: str) -> bool:
+    with suppress(ValueError):
+        return is_loopback(urlsplit(address).hostname or "")
+    return False
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a name or an address is this machine's alone."""
+    with suppress(ValueError):
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def _told(exc: BaseException) -> Response:
+    """Return what the client is told of an error."""
     match exc:
         case ClientDisconnect():
             return Response(status_code=CLIENT_GONE)
         case asyncio.CancelledError():  # only the server's end does that
-            return error(503, "api_error", "the proxy is being stopped", {"x-should-retry": "false", "connection": "close"})
+            final = {"x-should-retry": "false", "connection": "close"}
+            return _error(503, "api_error", "the proxy is being stopped", final)
         case _Refused():
             return exc.response
         case BudgetExceededError():
-            return error(402, "billing_error", str(exc), again)
+            return _error(402, "billing_error", str(exc))
+        case ModelError(status=404):
+            return _error(404, "not_found_error", str(exc))
         case ModelError():
-            return error(502, "api_error", str(exc), again)
+            return _error(502, "api_error", str(exc))
         case WebSearchError():
-            return error(400, "invalid_request_error", str(exc), again)
+            return _error(400, "invalid_request_error", str(exc))
         case _:  # what a plug-in raises becomes an answer that the client understands
             said = f"the request could not be answered ({type(exc).__name__}: {shorten(plain(str(exc)), 200)})"
-            return error(502, "api_error", said, again)
+            return _error(502, "api_error", said)
 
 
-# --- what is asked --------------------------------------------------------------------------------------------------
-
-
-def _path(request: Request, server: Upstream, local_only: bool) -> str:
-    """Return the path as it was written: what is escaped in it stays escaped.
-
-    Raises:
-        _Refused: the caller may not ask, or not for that.
-    """
-    raw = request.scope.get("raw_path") or request.scope["path"].encode()
-    path, authority = bytes(raw).partition(b"?")[0].decode("latin-1"), None
-    if path.lower().startswith(("http://", "https://")):  # the form that a request to a proxy has
-        found = urlsplit(path)
-        path, authority = f"/{path.split('/', 3)[3]}" if path.count("/") > 2 else "/", found.netloc
-    if not may_ask(request.headers, authority, local_only=local_only):
-        raise _Refused(403, "permission_error", "this proxy answers programs on this machine only")
-    if not path.startswith("/") or not server.holds(path):
-        raise _Refused(400, "invalid_request_error", "the path is none below the upstream server's own")
-    return path
-
-
-def _asked(request: Request, path: str, content: bytes | AsyncIterator[bytes], body: Any = None) -> Asked:
-    query = request.scope["query_string"].decode("latin-1")
-    return Asked(request.method, path, query, read_headers(request.headers.raw), content, body)
-
-
-def _read(request: Request, path: str, content: bytes) -> Asked:
-    encoding = ",".join(request.headers.getlist("content-encoding"))
-    if content and (unknown := unread(encoding)):
-        known = ", ".join(readable())
-        more = {"br": ", or pip install 'brotli>=1.2'", "zstd": ", or pip install backports.zstd"}.get(unknown, "")
-        said = f"the proxy cannot read a body in the encoding {unknown!r}; send it plain, or as one of: {known}{more}"
-        raise _Refused(415, "invalid_request_error", said, {"accept-encoding": known})
-    return _asked(request, path, content, json_in(content, encoding))
-
-
-async def _body(request: Request, read: asyncio.Event) -> bytes:
-    """Return a body that is held whole.
-
-    Raises:
-        _Refused: it is too large.
-    """
-    too_large = _Refused(413, "request_too_large", f"the proxy takes requests of at most {MAX_BYTES // 2**20} MB")
-    if int(request.headers.get("content-length") or 0) > MAX_BYTES:
-        raise too_large
-    found, size = [], 0
-    async for piece in _pieces(request, read):
-        found.append(piece)
-        size += len(piece)
-        if size > MAX_BYTES:
-            raise too_large
-    return b"".join(found)
-
-
-async def _pieces(request: Request, read: asyncio.Event) -> AsyncIterator[bytes]:
-    """Give a body as it comes; `read` is set once all of it was given.
-
-    Raises:
-        _Refused: the rest does not come.
-    """
-    pieces = aiter(request.stream())
-    while True:
-        try:
-            async with asyncio.timeout(PIECE_S):
-                piece = await anext(pieces, None)
-        except TimeoutError:
-            said = f"no more of the request's body came within {PIECE_S:.0f} seconds"
-            raise _Refused(408, "invalid_request_error", said, {"connection": "close"}) from None
-        if piece is None:
-            read.set()
-            return
-        yield piece
+def _error(status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return an error in the form of the Messages API."""
+    return JSONResponse({"type": "error", "error": {"type": kind, "message": message}}, status_code=status, headers=headers)

@@ -83,7 +83,7 @@ def test_a_stream_and_an_async_client_give_the_same(messages_api: Any, brave_api
         {"name": "litellm_web_search", "input_schema": SCHEMA},
         {"name": "WebSearch"},
         {"name": "web_search", "input_schema": SCHEMA},
-        pytest.param({"name": "WebSearch", "input_schema": SCHEMA}, marks=pytest.mark.xfail(strict=False, reason="fault 13")),
+        {"name": "WebSearch", "input_schema": SCHEMA},
     ],
     ids=lambda tool: f"{tool.get('type', '')} {tool['name']}{' with a schema' if 'input_schema' in tool else ''}",
 )

@@ -18,7 +18,7 @@ import uvicorn
 
 from ipy_websearch.interception import WebSearchInterceptor
 from ipy_websearch.proxy.__main__ import SERVER
-from ipy_websearch.proxy.app import build_app
+from ipy_websearch.proxy.app import Proxy
 from ipy_websearch.session import Session
 from tests.fakes.server import run_there
 
@@ -56,7 +56,7 @@ class Running(Listening):
     """The proxy in a thread of its own, as the command runs it."""
 
     def __init__(self, upstream: str, **options: Any) -> None:
-        app = build_app(upstream, WebSearchInterceptor(provider="brave", session=Session()), **options)
+        app = Proxy(upstream, WebSearchInterceptor(provider="brave", session=Session()), **options)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"

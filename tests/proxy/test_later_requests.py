@@ -49,10 +49,9 @@ NO_HTTP = b"SECRET of somebody else\r\nConnection: close\r\n\r\n"
     [
         (CUT, 3),
         (NO_HTTP, 3),
-        (raw_answer(b"", "700 Odd"), 3),
         (raw_answer(b"<p>Sign in</p>", "200 OK", "Content-Type: text/html"), 1),
     ],
-    ids=["cut", "no http", "odd status", "page"],
+    ids=["cut", "no http", "page"],
 )
 def test_what_was_paid_is_not_paid_again(proxy: Running, wire: Wire, brave_api: Any, answer: bytes, times: int) -> None:
     """The later request alone is sent again, and then the client's own retries are told to stop."""

@@ -17,7 +17,7 @@ pytest.importorskip("uvicorn")
 from ipy_websearch.errors import ConfigError  # noqa: E402
 from ipy_websearch.interception import WebSearchInterceptor  # noqa: E402
 from ipy_websearch.proxy.__main__ import main  # noqa: E402
-from ipy_websearch.proxy.app import build_app  # noqa: E402
+from ipy_websearch.proxy.app import Proxy  # noqa: E402
 from ipy_websearch.session import Session  # noqa: E402
 from tests.fakes.replies import error, slow, text, thinking, tool_use  # noqa: E402
 from tests.proxy.running import Running  # noqa: E402
@@ -176,4 +176,4 @@ def test_wrong_options_are_refused_in_a_line(capsys: pytest.CaptureFixture[str])
         assert main(wrong) == 2
         assert says in capsys.readouterr().err
     with pytest.raises(ConfigError):
-        build_app("nonsense", WebSearchInterceptor(session=Session()))
+        Proxy("nonsense", WebSearchInterceptor(session=Session()))

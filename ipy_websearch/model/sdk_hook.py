@@ -1,0 +1,578 @@
+"""The hook in somebody else's SDK client: middleware that turns one request into as many as it takes.
+
+One async core serves every client. An async client's calls run in the caller's event loop; a blocking client's run on the
+background loop, which has the requests themselves sent and read in the caller's thread (`CallersThread`), where an interrupt
+belongs. The middleware runs inside the SDK's own retrying, so the first request's failures are the SDK's; later requests are
+sent again by the loop, each by itself, and never make the SDK begin anew.
+
+What this uses of the SDK's inside, and nothing else in the package does (anthropic 2.12, read 2026-11):
+
+    APIRequest.options                 the request with `json_data`, `get_max_retries()`          `_request.py`, `_models.py`
+    APIResponse(raw=, cast_to=, …)     the constructor; `_client`, `_options` of a response       `_response.py`
+    client._make_sse_decoder()         what reads the stream of a platform (Bedrock's is binary)  `_base_client.py`
+    anthropic._streaming.SSEDecoder    what reads text                                            `_streaming.py`
+    client._token_cache                the token that a 401 renews                                `_client.py`
+    client._strict_response_validation what the SDK's copies of a client forget                   `_base_client.py`
+    x-should-retry, x-stainless-retry-count   headers by which the SDK decides about retries      `_base_client.py`
+    X-Stainless-Raw-Response           asks for the response instead of a model                   `_constants.py`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from time import perf_counter
+from typing import Any, Protocol, TypeVar, cast
+
+import anthropic
+import httpx2
+from anthropic._streaming import SSEDecoder
+
+from ipy_websearch import background
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError
+from ipy_websearch.model.failures import MAX_RETRIES, connection_error, event_error, explain, retry_after_s
+from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
+from ipy_websearch.model.stream import Event, excerpt, message_events, parse_message, read_events
+
+ClientT = TypeVar("ClientT")
+T = TypeVar("T")
+
+MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
+
+RAW_RESPONSE = "X-Stainless-Raw-Response"
+
+PING_S = 10.0
+"""Seconds of silence after which a caller's stream gets a `ping`, as the API's own does while its tools run: what is in
+between (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60."""
+
+_REFUSED = (400, 404, 422, 501)
+_KEPT_PLATFORMS = 64
+_OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
+_ODD = (TypeError, AttributeError, LookupError, RecursionError)  # events of another form than the API's
+_LOST = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, OSError)
+
+
+class Call(Protocol):
+    """A call of the caller's under way; `interception.run` has the one there is."""
+
+    platform: Platform
+    closed: bool
+
+    def events(self, wire: Any) -> AsyncGenerator[list[Event], None]: ...
+    def message(self) -> dict[str, Any]: ...
+    def request(self, *, final: bool) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+
+class Interceptor(Protocol):
+    """Decides which requests are run here; see `interception.interceptor`."""
+
+    def begin(self, body: Mapping[str, Any], platform: Platform, *, forced: bool = False) -> Call | None:
+        """Return the call that answers a request, None when it can be sent as it is."""
+        ...
+
+
+class Refused(ModelError):
+    """A request was answered by an error; `response` is the SDK's, `body` what it says."""
+
+    def __init__(self, response: Any, body: bytes) -> None:
+        try:
+            error = json.loads(body)["error"]
+            said, kind = str(error.get("message")), str(error.get("type") or "")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            said, kind = excerpt(body, 300), ""
+        headers, status = response.headers, response.status_code
+        kind = "do_not_retry" if headers.get("x-should-retry") == "false" else kind
+        wait_s = retry_after_s(headers)
+        super().__init__(explain(status, said, kind, wait_s), status=status, retry_after=wait_s, kind=kind)
+        self.response, self.body = response, body
+
+
+class Lost(ModelError):
+    """A request got no answer; `raised` is what the SDK raised."""
+
+    def __init__(self, exc: Exception, address: str) -> None:
+        told = connection_error(exc, address, str)
+        super().__init__(str(told), kind=told.kind)
+        self.raised = exc
+
+
+# --- the two kinds of clients -----------------------------------------------------------------------------------------
+
+
+class AsyncSide:
+    """Sends and reads for an async client, in the caller's own event loop."""
+
+    def __init__(self, call_next: Any) -> None:
+        self.send = call_next
+
+    async def read(self, http: httpx2.Response) -> bytes:
+        """Read a body whole."""
+        return await http.aread()
+
+    def pieces(self, http: httpx2.Response) -> AsyncIterator[bytes]:
+        """Yield a body as it comes."""
+        return http.aiter_bytes()
+
+    async def close(self, http: httpx2.Response) -> None:
+        """Read no further."""
+        await http.aclose()
+
+
+class CallersThread:
+    """Sends and reads for a blocking client: in the caller's thread, which waits in `run` for work on the background loop."""
+
+    def __init__(self, call_next: Any) -> None:
+        self._call_next = call_next
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine function on the background loop to its end; what interrupts this thread cancels it."""
+        task = background.Task(function)
+        task.future.add_done_callback(lambda _: self._jobs.put(None))
+        try:
+            while not task.future.done() or not self._jobs.empty():
+                with suppress(queue.Empty):
+                    if job := self._jobs.get(timeout=background.POLL_S):
+                        job()
+            return task.future.result()
+        except BaseException:
+            task.cancel()
+            raise
+
+    async def send(self, request: Any) -> Any:
+        """Send a request."""
+        return await self._called(lambda: self._call_next(request))
+
+    async def read(self, http: httpx2.Response) -> bytes:
+        """Read a body whole."""
+        return await self._called(http.read)
+
+    async def pieces(self, http: httpx2.Response) -> AsyncIterator[bytes]:
+        """Yield a body as it comes."""
+        coming = http.iter_bytes()
+        while (piece := await self._called(lambda: next(coming, None))) is not None:
+            yield piece
+
+    async def close(self, http: httpx2.Response) -> None:
+        """Read no further."""
+        http.close()
+
+    async def _called(self, function: Callable[[], T]) -> T:
+        """Call a function in the caller's thread."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(setter: Callable[[Any], None], value: Any) -> None:
+            if not future.done():
+                setter(value)
+
+        def job() -> None:
+            try:
+                made = function()
+            except Exception as exc:
+                loop.call_soon_threadsafe(settle, future.set_exception, exc)
+            else:
+                loop.call_soon_threadsafe(settle, future.set_result, made)
+
+        self._jobs.put(job)
+        return await future
+
+
+# --- the requests of one call -----------------------------------------------------------------------------------------
+
+
+class Exchange:
+    """Sends the requests of one call of the caller. `first` is the SDK's response to the first one, None before it came."""
+
+    def __init__(self, request: Any, side: Any, retries: int | None = None) -> None:
+        self.request = request
+        self._given = retries
+        self.side = side
+        self.first: Any = None
+        self.request_id: str | None = None
+        self._began = perf_counter()
+
+    @property
+    def begun(self) -> bool:
+        """Whether any request was answered."""
+        return self.first is not None
+
+    @property
+    def retries(self) -> int:
+        """How often a request is sent again: as often as the caller's client does it, where nothing else is said."""
+        if self._given is not None:
+            return self._given
+        client = getattr(self.first, "_client", None)
+        return int(self.request.options.get_max_retries(getattr(client, "max_retries", MAX_RETRIES)))
+
+    async def send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
+        """Send a request and yield the events of its reply as they come, together what came together.
+
+        Raises:
+            Refused: it was answered by an error. Lost: it got no answer. ModelError: its reply broke off.
+        """
+        response = await self._answered(body)
+        http = response.http_response
+        try:
+            async for events in self._events(response):
+                error = next((event for event in events if event.get("type") == "error"), None)
+                yield events if error is None else events[: events.index(error)]
+                if error is not None:
+                    raise event_error(error, str, self.request_id)
+        except _LOST as exc:
+            raise Lost(exc, str(http.request.url.host)) from exc
+        except (ValueError, *_ODD) as exc:
+            raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
+        finally:
+            await self.side.close(http)
+
+    async def _answered(self, body: Mapping[str, Any]) -> Any:
+        response = await self._once(body)
+        if response.status_code == 401 and self.begun and (cache := getattr(self.first._client, "_token_cache", None)):
+            cache.invalidate()  # a token that expired between two requests; the SDK does the same for the first one
+            response = await self._once(body)
+        status = response.status_code
+        if not 200 <= status < 300 or status in (204, 205):
+            try:
+                said = await self.side.read(response.http_response)
+            except httpx2.HTTPError:
+                said = b""
+            raise Refused(response, said)
+        self.first = self.first or response
+        self.request_id = response.headers.get("request-id")
+        return response
+
+    async def _once(self, body: Mapping[str, Any]) -> Any:
+        try:
+            return await self.side.send(with_body(self.request, {**body, **({"stream": True} if self.request.stream else {})}))
+        except anthropic.APIConnectionError as exc:
+            raise Lost(exc, exc.request.url.host) from exc
+
+    async def _events(self, response: Any) -> AsyncIterator[list[Event]]:
+        http, kind = response.http_response, response.headers.get("content-type", "")
+        if "json" in kind:  # some servers answer JSON although a stream was asked for
+            message = parse_message(await self.side.read(http))
+            yield [message] if message.get("type") == "error" else message_events(message)
+        elif "vnd.amazon.eventstream" in kind:
+            async for event in response._client._make_sse_decoder().aiter_bytes(self.side.pieces(http)):
+                yield [json.loads(event.data)] if event.data else []
+        else:
+            async for events in read_events(self.side.pieces(http)):
+                yield events
+
+    # --- what the caller gets -------------------------------------------------------------------------------------------
+
+    def answered(self, **body: Any) -> Any:
+        """Return the caller's response, with `content` or `stream` as its body."""
+        original, first, request = self.first.http_response, self.first, self.request
+        kind = b"text/event-stream; charset=utf-8" if request.stream else b"application/json"
+        headers = [(name, value) for name, value in original.headers.raw if name.lower() not in _OF_THE_BODY]
+        raw = httpx2.Response(200, headers=[*headers, (b"content-type", kind)], request=original.request, **body)
+        raw.elapsed = timedelta(seconds=perf_counter() - self._began)
+        return self._response(raw, _TextClient(first._client) if request.stream else first._client)
+
+    def failed(self, error: ModelError) -> Any:
+        """Return the response for a call that failed after its first request: an error that the SDK does not try again."""
+        if isinstance(error, Refused):
+            response = error.response
+        else:
+            body = error_event(error)
+            raw = httpx2.Response(502, json=body, request=self.first.http_response.request)
+            response = self._response(raw, self.first._client)
+        response.http_response.headers["x-should-retry"] = "false"
+        response.http_response.request.headers["x-stainless-retry-count"] = "1"  # which a 401 is judged by
+        return response
+
+    def _response(self, raw: httpx2.Response, client: Any) -> Any:
+        request = self.request
+        return type(self.first)(
+            raw=raw,
+            cast_to=request.cast_to,
+            client=client,
+            stream=request.stream and raw.status_code == 200,
+            stream_cls=request.stream_cls,
+            options=self.first._options,
+            retries_taken=request.retries_taken,
+        )
+
+
+async def frames(events: AsyncGenerator[list[Event], None], begun: list[Event]) -> AsyncGenerator[bytes, None]:
+    """Yield the caller's stream as server-sent events, with a `ping` whenever nothing else has come for a while.
+
+    What cannot be mended ends it with an `error` event, as the API's own streams end.
+    """
+    coming: asyncio.Future[list[Event] | None] | None = None
+    try:
+        yield b"".join(map(frame, begun))
+        while True:
+            coming = asyncio.ensure_future(anext(events, None))
+            while not (await asyncio.wait((coming,), timeout=PING_S))[0]:
+                yield frame({"type": "ping"})
+            if (made := coming.result()) is None:
+                return
+            yield b"".join(map(frame, made))
+    except (ModelError, BudgetExceededError) as exc:
+        yield frame(error_event(exc))
+    finally:
+        if coming is not None and not coming.done():
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+
+class StreamBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
+    """The caller's stream. One that is never read gives back what was reserved for it when it is dropped."""
+
+    def __init__(self, call: Call, events: AsyncGenerator[list[Event], None], begun: list[Event], side: Any) -> None:
+        self._events = events
+        self._pieces = frames(events, begun)
+        self._side = side
+        weakref.finalize(self, _release, call)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._pieces:
+            yield piece
+
+    def __iter__(self) -> Iterator[bytes]:
+        async def following() -> bytes | None:
+            return await anext(self._pieces, None)
+
+        while (piece := self._side.run(following)) is not None:
+            yield piece
+
+    async def aclose(self) -> None:
+        """End the stream: nothing more is sent, and what was used is booked."""
+        await self._pieces.aclose()
+        await self._events.aclose()
+
+    def close(self) -> None:
+        """End the stream."""
+        self._side.run(self.aclose)
+
+
+def _release(call: Call) -> None:
+    if not call.closed:  # its event loop may have ended
+        background.elsewhere(call.close, 1.0)
+
+
+class _TextClient:
+    """An SDK client that reads streams as text, whatever its platform streams itself (Bedrock: frames)."""
+
+    def __init__(self, client: Any) -> None:
+        self._of = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+    def _make_sse_decoder(self) -> SSEDecoder:
+        return SSEDecoder()
+
+
+async def as_text(response: Any) -> AsyncIterator[bytes]:
+    """Yield the body of an SDK's response; a stream in a platform's own form becomes server-sent events.
+
+    Raises:
+        ModelError: it broke off.
+    """
+    http = response.http_response
+    try:
+        if "vnd.amazon.eventstream" not in http.headers.get("content-type", ""):
+            async for piece in http.aiter_bytes():
+                yield piece
+            return
+        async for event in response._client._make_sse_decoder().aiter_bytes(http.aiter_bytes()):
+            if event.data:
+                yield frame(json.loads(event.data))
+    except (*_LOST, ValueError) as exc:
+        raise ModelError(f"the model's answer broke off ({type(exc).__name__})") from exc
+
+
+def frame(event: Mapping[str, Any]) -> bytes:
+    """Return an event as the bytes of a server-sent event, in ASCII: some clients take other characters for ends of lines."""
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+def error_event(error: Exception) -> Event:
+    """Return the event with which a stream ends that could not go on: the API's own words where there are some."""
+    if isinstance(error, Refused):
+        with suppress(ValueError, KeyError, TypeError):
+            return {"type": "error", "error": json.loads(error.body)["error"]}
+    kind = getattr(error, "kind", "")
+    kind = kind if kind.endswith("_error") and kind not in ("connection_error", "timeout_error") else "api_error"
+    return {"type": "error", "error": {"type": kind, "message": str(error)}}
+
+
+def with_body(request: Any, body: dict[str, Any]) -> Any:
+    """Return the SDK's request with another body; its own `copy` would copy the old one deeply first.
+
+    A caller who wants the bare response (`cast_to=httpx2.Response`) gets it in the end; on the way, there is one of the SDK's.
+    """
+    options = request.options.model_copy()
+    options.json_data = body
+    cast_to = object if request.cast_to is httpx2.Response else request.cast_to
+    kept = {"stream": request.stream, "stream_cls": request.stream_cls, "retries_taken": request.retries_taken}
+    return anthropic.APIRequest(options=options, cast_to=cast_to, **kept)
+
+
+# --- the middleware ---------------------------------------------------------------------------------------------------
+
+
+class SearchMiddleware(anthropic.Middleware):
+    """Answers requests that want the web; all others pass untouched.
+
+    `known` says that the platform is what it seems, `retries` how often a later request is sent again (None: as often as the
+    client does it).
+    """
+
+    def __init__(self, interceptor: Interceptor, platform: Platform, *, known: bool = True, retries: int | None = None) -> None:
+        self.interceptor = interceptor
+        self._retries = retries
+        self._platform = platform
+        self._known = known
+        self._lacks_search = False
+        self._learned: dict[str, Platform] = {}
+
+    def handle(self, request: Any, call_next: Any) -> Any:
+        """Answer one attempt of a blocking client."""
+        call, forced = self._begin(request, forced=self._lacks_search), False
+        if call is None:
+            response = call_next(request)
+            if not self._may_lack_search(response, request) or (call := self._begin(request, forced=True)) is None:
+                return response
+            response.http_response.read()
+            forced = True
+        if _path(request) == COUNT:
+            return call_next(with_body(request, _count_body(call)))
+        side = CallersThread(call_next)
+        response = side.run(lambda: self._answer(call, Exchange(request, side, self._retries)))
+        self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
+        return response
+
+    async def handle_async(self, request: Any, call_next: Any) -> Any:
+        """Answer one attempt of an async client."""
+        call, forced = self._begin(request, forced=self._lacks_search), False
+        if call is None:
+            response = await call_next(request)
+            if not self._may_lack_search(response, request) or (call := self._begin(request, forced=True)) is None:
+                return response
+            await response.http_response.aread()
+            forced = True
+        if _path(request) == COUNT:
+            return await call_next(with_body(request, _count_body(call)))
+        response = await self._answer(call, Exchange(request, AsyncSide(call_next), self._retries))
+        self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
+        return response
+
+    async def _answer(self, call: Call, exchange: Exchange) -> Any:
+        """Return the caller's response: its stream as soon as that begins, or the whole message."""
+        events, begun = call.events(exchange), list[Event]()
+        try:
+            async for begun in events:
+                if exchange.request.stream:
+                    return exchange.answered(stream=StreamBody(call, events, begun, exchange.side))
+            self._learn(exchange, call)
+            return exchange.answered(content=json.dumps(call.message()).encode())
+        except ModelError as exc:
+            if exchange.begun and exchange.request.stream:
+                return exchange.answered(content=frame(error_event(exc)))
+            if exchange.begun:
+                return exchange.failed(exc)
+            if isinstance(exc, Lost):
+                raise exc.raised from exc.raised.__cause__
+            if isinstance(exc, Refused):
+                return exc.response  # the first request's failure is the SDK's to deal with
+            raise
+
+    def platform_for(self, model: object) -> Platform:
+        """Return the platform for a model's requests: as the client seems to have it, or as the server has shown it."""
+        return self._learned.get(str(model), self._platform)
+
+    def _learn(self, exchange: Exchange, call: Call) -> None:
+        """Remember that results for a model have to be text: the server refused them otherwise, and took them so."""
+        if self._platform.assumed and not call.platform.assumed and len(self._learned) < _KEPT_PLATFORMS:
+            self._learned[str(exchange.request.options.json_data.get("model"))] = call.platform
+
+    def _begin(self, request: Any, *, forced: bool) -> Call | None:
+        body = request.options.json_data
+        if request.method.lower() != "post" or not isinstance(body, dict) or _path(request) not in (MESSAGES, COUNT):
+            return None
+        call = self.interceptor.begin(body, self.platform_for(body.get("model")), forced=forced)
+        if call is not None and body.get("thread"):
+            raise thread_refusal(request)
+        return call
+
+    def _may_lack_search(self, response: Any, request: Any) -> bool:
+        """Say whether a server that nobody knows may have refused the API's own tools."""
+        if self._known or response.status_code not in _REFUSED or _path(request) != MESSAGES:
+            return False
+        tools = request.options.json_data.get("tools") if isinstance(request.options.json_data, dict) else None
+        types = [str(tool.get("type")) for tool in tools or () if isinstance(tool, Mapping)]
+        return any(kind.startswith(("web_search_", "web_fetch_")) for kind in types)
+
+
+def with_interception(
+    client: ClientT, interceptor: Any, *, platform: Platform | None = None, retries: int | None = None
+) -> ClientT:
+    """Return a copy of an SDK client with the middleware as its innermost; `platform` None is what the client seems to have.
+
+    Raises:
+        ConfigError: it is no client of the anthropic SDK, or of one without middleware.
+    """
+    if isinstance(client, type) or not all(hasattr(client, name) for name in ("messages", "middleware", "with_options")):
+        kind = f"the class {client.__name__} itself" if isinstance(client, type) else type(client).__name__
+        raise ConfigError(f"intercept() takes a client of the anthropic SDK, not {kind}")
+    found, known = platform_of(client)
+    given: Any = client
+    others = [entry for entry in given.middleware if not isinstance(entry, SearchMiddleware)]
+    own = SearchMiddleware(interceptor, platform or found, known=known, retries=retries)
+    copy: Any = given.with_options(middleware=[*others, own])
+    if getattr(given, "_strict_response_validation", False):
+        copy._strict_response_validation = True
+    return cast(ClientT, copy)
+
+
+def interceptor_of(client: Any) -> Interceptor | None:
+    """Return the interceptor of a client that has one."""
+    entries = getattr(client, "middleware", None)
+    own = [entry for entry in entries if isinstance(entry, SearchMiddleware)] if isinstance(entries, list | tuple) else []
+    return own[-1].interceptor if own else None
+
+
+def platform_of(client: Any) -> tuple[Platform, bool]:
+    """Return the platform behind an SDK client, and whether that is known for sure (an address may be anybody's)."""
+    names = " ".join(kind.__name__ for kind in type(client).__mro__)
+    for word, name in (("Bedrock", "bedrock"), ("Vertex", "vertex"), ("Foundry", "foundry")):
+        if word in names:
+            return PLATFORMS[name], True
+    host = client.base_url.host
+    if host == "anthropic.com" or host.endswith(".anthropic.com"):
+        return ANTHROPIC, True
+    return replace(platform_at(str(client.base_url)), assumed=True), False
+
+
+def thread_refusal(request: Any) -> anthropic.BadRequestError:
+    """Return the API's own refusal of a conversation that the server is to keep (`thread`).
+
+    The server would keep the calls of our tools, and the caller's next turn could not go on from them. The SDK's tool runner
+    understands it and goes on with whole histories (anthropic 2.11 `lib/threads/_thread_state.py`, read 2026-11).
+    """
+    message = "a conversation kept by the server (thread) cannot be searched for here; send the whole history instead"
+    details = {"error_code": "thread_unsupported_request", "unsupported": ["web_search"]}
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message, "details": details}}
+    response = httpx2.Response(400, json=body, request=httpx2.Request("POST", "http://localhost" + _path(request)))
+    return anthropic.BadRequestError(message, response=response, body=body)
+
+
+def _path(request: Any) -> str:
+    return str(request.url).partition("?")[0]
+
+
+def _count_body(call: Call) -> dict[str, Any]:
+    """Return what the model would be sent, without what a count of tokens does not take."""
+    return {name: value for name, value in call.request(final=False).items() if name not in ("max_tokens", "stream")}
