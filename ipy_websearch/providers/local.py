@@ -16,12 +16,14 @@ import re
 import sqlite3
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -35,7 +37,7 @@ from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.usage import Charge
 
 APPLICATION_ID = 0x69777369  # "iwsi"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """To be raised with every change of the tables or of `_index_form`: an index of another version is made anew."""
 
 BATCH = 500
@@ -47,6 +49,8 @@ SUFFIXES = ("", ".md", ".markdown", ".txt", ".text", ".rst", ".ipynb", ".py", *P
 MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
 DESCRIPTION_CHARS, PARAGRAPH_CHARS, EXTRA_SNIPPETS = 300, 1_500, 4
 MAX_TERMS, CANDIDATES = 32, 40
+RANKED = 5_000
+"""Documents with some of the words that are ranked at most; 50,000 would take 0.3 s."""
 LEAST_COVERAGE = 0.34
 """The share of a query's words that a document must hold, unless one stands in its title."""
 
@@ -88,7 +92,7 @@ class Document(NamedTuple):
     site: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IndexReport:
     """The outcome of `add_folder`: counts of documents, and (path, reason) for each file that was not read."""
 
@@ -102,8 +106,7 @@ class LocalProvider(Engine):
     """Searches the local index; every answer is free and comes from this machine.
 
     A domain filter matches, for the corpus, the part after `corpus://` (`planets`, `elements`, …), and for files the name of
-    the folder that was added or of any folder in it on the way to the file, as a host name would be written ("My Notes" is
-    `my-notes`).
+    any folder on their path, as a host name would be written ("My Notes" is `my-notes`).
     """
 
     name = "local"
@@ -189,21 +192,26 @@ class LocalIndex:
             raise ConfigError(
                 f"{str(folder)!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files"
             )
-        root = self._use(lambda c: _claim_root(c, folder.as_uri()), write=True)
+        self._use(lambda c: _claim(c, folder.as_uri()), write=True)
         known = self._use(lambda c: _known_files(c, folder.as_uri()))
-        unchanged, skipped, rows = set[str](), list[tuple[Path, str]](), list[tuple[Any, ...]]()
-        added = updated = 0
-        for row in _changed_files(folder, _path_of(root), known, unchanged, skipped):
-            is_update = known.pop(row[0], None) is not None
-            added, updated = added + (not is_update), updated + is_update
-            rows.append(row)
+        report, rows, seen = IndexReport(), list[tuple[Any, ...]](), set[str]()
+        for path in _files(folder):
+            try:
+                stamp, before = _readable(path, folder), known.get(path.as_uri())
+                if stamp != before:
+                    rows.append((*_read_file(path), *stamp))
+                    report.added, report.updated = report.added + (not before), report.updated + bool(before)
+                seen.add(path.as_uri())
+            except (_UnreadableError, OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13
+                report.skipped.append((path, getattr(exc, "strerror", None) or str(exc)))
             if len(rows) == BATCH:
                 self._use(lambda c: _put(c, rows), write=True)
                 rows.clear()
-        gone = [url for url in known if url not in unchanged]
+        gone = known.keys() - seen
         self._use(lambda c: _put(c, rows, gone), write=True)
         self._keep_list()
-        return IndexReport(added, updated, len(gone), skipped)
+        report.removed = len(gone)
+        return report
 
     def remove_folder(self, folder: Path) -> int:
         """Take a folder's documents out of the index and return how many they were; its files stay as they are.
@@ -296,17 +304,13 @@ def _drop(connection: sqlite3.Connection, urls: Iterable[str]) -> None:
             connection.execute("DELETE FROM documents WHERE id = ?", (at,))
 
 
-def _claim_root(connection: sqlite3.Connection, folder: str) -> str:
-    """Return the folder in the list that holds `folder`: one around it that was added before, or from now on itself."""
+def _claim(connection: sqlite3.Connection, folder: str) -> None:
+    """Put a folder into the list, in place of those inside it; one inside another of the list is there already."""
     names = [str(name) for (name,) in connection.execute("SELECT name FROM folders")]
-    if around := [name for name in names if f"{folder}/".startswith(f"{name}/")]:
-        return around[0]
-    connection.execute("INSERT INTO folders VALUES (?)", (folder,))
-    for name in names:
-        if name.startswith(f"{folder}/"):  # its files are read again: a domain filter knows them by the outer folder now
-            connection.execute("DELETE FROM folders WHERE name = ?", (name,))
-            connection.execute(f"UPDATE documents SET changed = -1 WHERE {_BELOW}", {"folder": name})
-    return folder
+    if not any(f"{folder}/".startswith(f"{name}/") for name in names):
+        inside = [(name,) for name in names if name.startswith(f"{folder}/")]
+        connection.executemany("DELETE FROM folders WHERE name = ?", inside)
+        connection.execute("INSERT INTO folders VALUES (?)", (folder,))
 
 
 def _known_files(connection: sqlite3.Connection, folder: str) -> dict[str, tuple[int, int]]:
@@ -343,8 +347,8 @@ def _find(
 
     found = ranked(" AND ".join(quoted), count)
     if len(found) < count and len(terms) > 1:
-        some = ranked(" OR ".join(quoted), max(CANDIDATES, 2 * count))
-        covered = _coverage(connection, quoted, [at for at, _ in some])
+        some = ranked(_rarest(connection, quoted), max(CANDIDATES, 2 * count))
+        covered = _coverage(connection, terms, [at for at, _ in some])
         found = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE][:count]
     elif not found:
         found = ranked(" OR ".join(f"{term}*" for term in quoted if len(term) > 4), count)
@@ -352,14 +356,29 @@ def _find(
     return [(Document(*connection.execute(select, (at,)).fetchone()), score) for at, score in found]
 
 
-def _coverage(connection: sqlite3.Connection, quoted: Sequence[str], numbers: Sequence[int]) -> dict[int, float]:
+def _rarest(connection: sqlite3.Connection, quoted: Sequence[str]) -> str:
+    """Return a search for documents with some of the words, one of the rarest among them: to rank half the index takes long."""
+    count = "SELECT count(*) FROM words WHERE words MATCH ?"
+    held = sorted((connection.execute(count, (term,)).fetchone()[0], term) for term in quoted)
+    held = [(documents, term) for documents, term in held if documents]
+    few = [
+        term for (_, term), total in zip(held, accumulate(documents for documents, _ in held), strict=True) if total <= RANKED
+    ]
+    least = " OR ".join(few) or " AND ".join(term for _, term in held[:2])
+    return least if len(few) == len(held) else f"({least}) AND ({' OR '.join(term for _, term in held)})"
+
+
+def _coverage(connection: sqlite3.Connection, terms: Sequence[str], numbers: Sequence[int]) -> dict[int, float]:
     """Return the share of the words that each document holds; one in the title is enough for 1."""
     held = dict.fromkeys(numbers, 0.0)
-    weights = {expression: 1 / len(quoted) for expression in quoted} | {f"title : ({' OR '.join(quoted)})": 1.0}
     listed = ",".join(map(str, numbers))
-    for expression, weight in weights.items():
-        for (at,) in connection.execute(f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({listed})", (expression,)):
-            held[at] += weight
+    for term in terms:
+        found = connection.execute(f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({listed})", (_quoted(term),))
+        for (at,) in found:
+            held[at] += 1 / len(terms)
+    stems = set(map(_stem, terms))
+    for at, title in connection.execute(f"SELECT id, title FROM documents WHERE id IN ({listed})"):
+        held[at] += _score(title, stems) >= 1
     return held
 
 
@@ -459,24 +478,11 @@ def read_corpus(folder: Traversable) -> tuple[str, list[Document]]:
     return digest.hexdigest(), documents
 
 
-def _changed_files(
-    folder: Path, root: Path, known: dict[str, tuple[int, int]], unchanged: set[str], skipped: list[tuple[Path, str]]
-) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each new or changed file below `folder`; the addresses of others go to `unchanged` or `skipped`.
-
-    Hidden files and folders, SKIPPED_FOLDERS and linked folders are passed over in silence.
-    """
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder; hidden files and folders, SKIPPED_FOLDERS and linked folders are passed over."""
     for parent, names, found in os.walk(folder):
         names[:] = sorted(name for name in names if not name.startswith(".") and name not in SKIPPED_FOLDERS)
-        for path in (Path(parent, name) for name in sorted(found) if not name.startswith(".")):
-            try:
-                stamp = _readable(path, folder)
-                if known.get(path.as_uri()) == stamp:
-                    unchanged.add(path.as_uri())
-                else:
-                    yield (*_read_file(path, root), *stamp)
-            except (_UnreadableError, OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13
-                skipped.append((path, getattr(exc, "strerror", None) or str(exc)))
+        yield from (Path(parent, name) for name in sorted(found) if not name.startswith("."))
 
 
 def _readable(path: Path, folder: Path) -> tuple[int, int]:
@@ -493,7 +499,7 @@ def _readable(path: Path, folder: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def _read_file(path: Path, root: Path) -> Document:
+def _read_file(path: Path) -> Document:
     """Return a file as a document; its date is the one it states, else that of its last change."""
     data, suffix = path.read_bytes(), path.suffix.lower()
     if suffix in PAGE_TYPES:
@@ -508,18 +514,16 @@ def _read_file(path: Path, root: Path) -> Document:
         raise _UnreadableError("there is no text in it")
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
     title = plain(title) or plain(path.stem) or "untitled"
-    return Document(path.as_uri(), title, body.strip(), stated or changed, _site(path.parent, root))
+    return Document(path.as_uri(), title, body.strip(), stated or changed, _site(path.parent))
 
 
 @lru_cache(maxsize=64)
-def _site(folder: Path, root: Path) -> str:
-    """Return the names of `root` and the folders below it down to `folder`, in the form that domain filters have."""
+def _site(folder: Path) -> str:
+    """Return the names of a folder and of those around it, in the form that domain filters have."""
     names = []
-    for name in (root.name, *folder.relative_to(root).parts):
-        try:
+    for name in folder.parts:
+        with suppress(ConfigError):
             names.append(clean_domain(re.sub(r"\s+", "-", name.strip())))
-        except ConfigError:
-            continue
     return f"/{'/'.join(names)}/"
 
 
