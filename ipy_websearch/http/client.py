@@ -28,7 +28,7 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from ipy_websearch.background import close_with
-from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
+from ipy_websearch.errors import ConfigError, FailureReason, ProviderError, RateLimitedError
 from ipy_websearch.http.response import (
     Explain,
     HttpResponse,
@@ -181,10 +181,12 @@ class HttpClient:
         status: int | None = None,
         retry_after: float | None = None,
         lost: bool = False,
+        reason: FailureReason | None = None,
     ) -> ProviderError:
         """Return a `ProviderError` (429: `RateLimitedError`) of one line without any key in it."""
         kind = RateLimitedError if status == 429 else ProviderError
-        return kind(self.redact(text), provider=provider, status=status, retry_after=retry_after, lost=lost)
+        known: dict[str, Any] = {"status": status, "retry_after": retry_after, "lost": lost, "reason": reason}
+        return kind(self.redact(text), provider=provider, **known)
 
     def redact(self, text: str, sent: Mapping[str, str] | None = None) -> str:
         """Return `text` as one plain line without any key, and without user names in addresses.
@@ -271,7 +273,8 @@ class HttpClient:
         often = f" (asked {tries} times)" if tries > 1 else ""
         message = f"{call.provider} answered {response.status}{often}" + (f": {words}" if words else "")
         lost = call.lost or call.head is None or call.head.status < 300  # the last try was still under way at the deadline
-        return self.error(call.provider, message, status=response.status, retry_after=reason.retry_after, lost=lost)
+        known: dict[str, Any] = {"status": response.status, "retry_after": reason.retry_after, "reason": reason.kind}
+        return self.error(call.provider, message, lost=lost, **known)
 
 
 def call_address(url: str) -> str:

@@ -18,10 +18,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
+from ipy_websearch.errors import FailureReason
 from ipy_websearch.text import plain
 
 MAX_DEPTH = 100
@@ -83,12 +84,12 @@ class JsonObject(dict[str, Any]):
         self.body = body
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a service refused: its words, and the seconds after which asking again may help (None: not said)."""
+class Reason(NamedTuple):
+    """Why a service refused: its words, the seconds after which asking again may help, the kind of failure (None: not said)."""
 
     text: str
     retry_after: float | None = None
+    kind: FailureReason | None = None
 
 
 Explain = Callable[[HttpResponse], Reason | None]

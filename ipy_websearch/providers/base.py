@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from ipy_websearch.errors import LONG_WAIT_S, ConfigError, FailureReason, ProviderError
+from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse, Reason, explain_any
 from ipy_websearch.keys import Keys
@@ -350,14 +350,6 @@ def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
 # --- what the built-in engines share ----------------------------------------------------------------------------------
 
 
-class Refusal(NamedTuple):
-    """Why an engine refused a request: its words with what to do, the seconds to wait, and the kind of failure if known."""
-
-    text: str
-    retry_after: float | None = None
-    reason: FailureReason | None = None
-
-
 class Engine:
     """Base of the built-in engines: limits, keys and address, one way to send, one way to put an answer together.
 
@@ -423,48 +415,35 @@ class Engine:
         base = self.info.address(self.context.keys)
         if not base:
             raise ConfigError(f"{self.info.base_variable} is not set: {self.name} needs the address of a server")
-        refusals: list[Refusal] = []
-
-        def explain(response: HttpResponse) -> Reason:
-            refusals.append(self.refusal(response))
-            return Reason(*refusals[-1][:2])
-
-        options = {"timeout_s": self.timeout_s, **options}
+        options = {"timeout_s": self.timeout_s, "explain": self.refusal, **options}
         url = base.replace("{lang}", options.pop("language", "en")) + path
-        try:
-            raw = await self.context.http.request_json(method, url, provider=self.name, explain=explain, **options)
-        except ProviderError as exc:
-            if refusals and refusals[-1].reason:
-                exc.reason = refusals[-1].reason
-            raise
+        raw = await self.context.http.request_json(method, url, provider=self.name, **options)
         if not isinstance(raw, dict):
             text = f"the answer is a JSON {type(raw).__name__}, not an object; check {self.info.base_variable}"
             raise self.failure(text, lost=True)
         return raw
 
-    def refusal(self, response: HttpResponse) -> Refusal:
+    def refusal(self, response: HttpResponse) -> Reason:
         """Return why the engine refused; engines extend it for their own codes."""
-        said = explain_any(response)
-        status, words, wait = response.status, said.text, said.retry_after
+        words, wait, kind = explain_any(response)
         if not self.info.keys:
-            return Refusal(words, wait, "request" if status in (401, 402, 403) else None)
-        match status:
+            return Reason(words, wait, "request" if response.status in (401, 402, 403) else None)
+        match response.status:
             case 401:
-                words = self.refused_key(words).text
+                return self.refused_key(words)
             case 402:
                 words = f"the plan's credits are used up: {words}"
             case 403:
                 words = f"the key or its plan does not allow this: {words}"
         if wait is not None and wait > LONG_WAIT_S:
-            words = (
-                f"{words.rstrip('.')}; the limit is reset at {datetime.now(UTC) + timedelta(seconds=wait):%Y-%m-%d %H:%M} UTC"
-            )
-        return Refusal(words.removesuffix(": "), wait)
+            reset = datetime.now(UTC) + timedelta(seconds=wait)
+            words = f"{words.rstrip('.')}; the limit is reset at {reset:%Y-%m-%d %H:%M} UTC"
+        return Reason(words.removesuffix(": "), wait, kind)
 
-    def refused_key(self, said: str) -> Refusal:
+    def refused_key(self, said: str) -> Reason:
         """Return the refusal of a key, with how to set it again."""
         how = f"set {self.info.keys[0]} again with `%websearch key {self.name}`"
-        return Refusal(f"the key was refused; {how}: {said}".removesuffix(": "), reason="key")
+        return Reason(f"the key was refused; {how}: {said}".removesuffix(": "), kind="key")
 
     def failure(self, text: str, *, status: int | None = 200, lost: bool = False) -> ProviderError:
         """Return the error for an answer that is one although its HTTP status is not; a `lost` one is no refusal."""

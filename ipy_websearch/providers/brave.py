@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ipy_websearch.errors import ConfigError, ProviderError
-from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.http.response import HttpResponse, Reason
 from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, Refusal, SearchRequest
+from ipy_websearch.providers.base import Engine, SearchRequest
 from ipy_websearch.providers.goggles import goggle_parameters
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.text import visible
@@ -108,7 +108,7 @@ class BraveProvider(Engine):
             return None
         return dict(answer) if answer.get("results") else None
 
-    def refusal(self, response: HttpResponse) -> Refusal:
+    def refusal(self, response: HttpResponse) -> Reason:
         """Return why Brave refused: a refused key (401 or 422, told by its code), which rate limit, which parameter."""
         error = _error_of(response)
         code = parsing.text(error.get("code"), 80)
@@ -118,7 +118,7 @@ class BraveProvider(Engine):
             return _rate_limit(error, response.headers)
         words, wait, reason = super().refusal(response)
         faults = parsing.objects(parsing.mapping(error.get("meta")).get("errors"))  # pydantic's: loc, msg, type
-        return Refusal("; ".join([words, *filter(None, map(_wrong_parameter, faults))]), wait, reason)
+        return Reason("; ".join([words, *filter(None, map(_wrong_parameter, faults))]), wait, reason)
 
 
 def _parameters(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _wrong_parameter(fault: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, (where, parsing.text(fault.get("msg"), 120))))
 
 
-def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Refusal:
+def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
     """Return which of the two limits was passed, per second or per month, and when it is over.
 
     `X-RateLimit-Reset` and `-Remaining` list the windows in the order of `X-RateLimit-Policy`: second, then month. A limit of 0
@@ -208,9 +208,9 @@ def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Refusal
     limit = parsing.number(meta.get("quota_limit" if month else "rate_limit"))
     if not month:
         shown = f" ({limit:.0f})" if limit else ""
-        return Refusal(f"the limit per second{shown} was passed", resets[0] if resets else 1.0, "rate")
+        return Reason(f"the limit per second{shown} was passed", resets[0] if resets else 1.0, "rate")
     shown = f" ({limit:,.0f} requests)" if limit else ""
-    return Refusal(f"the plan's limit per month{shown} is used up", resets[1] if len(resets) > 1 else None, "quota")
+    return Reason(f"the plan's limit per month{shown} is used up", resets[1] if len(resets) > 1 else None, "quota")
 
 
 def _used_up(meta: Mapping[str, Any], name: str) -> bool:

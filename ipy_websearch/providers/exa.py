@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -54,21 +53,20 @@ class ExaProvider(Engine):
 
 def _body(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
     """Return the body of one search as far as the request decides it."""
-    contents = {"highlights": True, "text": {"maxCharacters": parsing.DESCRIPTION_WIDTH}}
-    body: dict[str, Any] = {"query": query, "type": "auto", "numResults": count, "contents": contents}
-    if request.allowed_domains:
-        body["includeDomains"] = list(request.allowed_domains)
-    if request.blocked_domains:
-        body["excludeDomains"] = list(request.blocked_domains)
-    if days := parsing.date_range(request.freshness):
-        body["startPublishedDate"] = f"{datetime.combine(days[0], time.min, UTC):%Y-%m-%dT%H:%M:%S.000Z}"
-        if "to" in (request.freshness or ""):
-            body["endPublishedDate"] = f"{datetime.combine(days[1], time.max, UTC):%Y-%m-%dT%H:%M:%S.999Z}"
-    if request.country_code:
-        body["userLocation"] = request.country_code
-    if request.safe_search == "strict":
-        body["moderation"] = True
-    return body
+    days = parsing.date_range(request.freshness)
+    is_range = "to" in (request.freshness or "")
+    return parsing.present(
+        query=query,
+        type="auto",
+        numResults=count,
+        contents={"highlights": True, "text": {"maxCharacters": parsing.DESCRIPTION_WIDTH}},
+        includeDomains=list(request.allowed_domains),
+        excludeDomains=list(request.blocked_domains),
+        startPublishedDate=days and f"{days[0]}T00:00:00.000Z",
+        endPublishedDate=days and is_range and f"{days[1]}T23:59:59.999Z",
+        userLocation=request.country_code,
+        moderation=request.safe_search == "strict",
+    )
 
 
 def _result(item: Mapping[str, Any]) -> SearchResult | None:

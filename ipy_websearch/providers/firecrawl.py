@@ -46,25 +46,6 @@ class ScrapedPage:
     charges: tuple[Charge, ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SiteLink:
-    """One address of a site, with its title and description where they are known."""
-
-    url: str
-    title: str = ""
-    description: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SiteMap:
-    """The addresses that were found on a site."""
-
-    url: str
-    links: tuple[SiteLink, ...]
-    raw: Any = field(default=None, repr=False, compare=False)
-    charges: tuple[Charge, ...] = field(default=(), repr=False)
-
-
 class FirecrawlProvider(Engine):
     """Asks Firecrawl. As a search engine it gives snippets only; `search_pages` gives pages along with them."""
 
@@ -109,9 +90,9 @@ class FirecrawlProvider(Engine):
             MissingKeyError, ProviderError: as for `search`.
         """
         query, count, notices = self.fitted(request)
-        optional = {"categories": list(categories), "tbs": tbs, "location": location}
+        optional = parsing.present(categories=list(categories), tbs=tbs, location=location)
         body = _body(request, query, count) | {"sources": list(sources), "scrapeOptions": _SCRAPE}
-        raw = await self._post("/v2/search", body | {name: value for name, value in optional.items() if value})
+        raw = await self._post("/v2/search", body | optional)
         pages = tuple(page for page in (_scraped_page(item, "") for item in _found(raw)) if page.markdown)
         return self._results(request, raw, notices, Decimal(2 + len(pages)), count * max(1, len(sources))), pages
 
@@ -140,20 +121,22 @@ class FirecrawlProvider(Engine):
         search: str | None = None,
         include_subdomains: bool = False,
         location: Mapping[str, Any] | None = None,
-    ) -> SiteMap:
-        """Return the addresses of a site, at most `limit` (1 to 5,000), best for `search` first (1 credit).
+    ) -> SearchResults:
+        """Return the addresses of a site as results, at most `limit` (1 to 5,000), best for `search` first (1 credit).
 
         Raises:
             MissingKeyError, ProviderError: as for `search`.
         """
-        body: dict[str, Any] = {"url": url, "limit": limit, "includeSubdomains": include_subdomains}
-        optional = {"search": search, "location": dict(location) if location else None}
-        raw = await self._post("/v2/map", body | {name: value for name, value in optional.items() if value})
-        links: dict[str, SiteLink] = {}
-        for link in filter(None, map(_site_link, parsing.items(raw.get("links")))):
-            links.setdefault(link.url, link)
+        body = {"url": url, "limit": limit, "includeSubdomains": include_subdomains}
+        optional = parsing.present(search=search, location=dict(location or {}))
+        raw = await self._post("/v2/map", body | optional)
+        links = dict[str, SearchResult]()
+        for item in parsing.items(raw.get("links")):
+            link = _result(item if isinstance(item, dict) else {"url": item})  # servers of version 1 give plain addresses
+            if link is not None:
+                links.setdefault(link.url, link)
         charge = Charge("firecrawl", "map", _credits(raw, Decimal(1)), "credit")
-        return SiteMap(url, tuple(links.values())[:limit], raw, (charge,))
+        return SearchResults(tuple(links.values())[:limit], url, self.name, charges=(charge,), body=dict(raw))
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.key()}"}
@@ -173,21 +156,16 @@ class FirecrawlProvider(Engine):
 
 def _body(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
     """Return the body of one search as far as the request decides it."""
-    body: dict[str, Any] = {"query": query, "limit": count, "sources": ["web"], "highlights": False}
-    if request.freshness in _PERIODS:
-        body["tbs"] = _PERIODS[request.freshness]
-    elif days := parsing.date_range(request.freshness):
-        body["tbs"] = f"cdr:1,cd_min:{days[0]:%m/%d/%Y},cd_max:{days[1]:%m/%d/%Y}"
-    if request.allowed_domains:
-        body["includeDomains"] = list(request.allowed_domains)
-    if request.blocked_domains:
-        body["excludeDomains"] = list(request.blocked_domains)
-    if request.country_code:
-        body["country"] = request.country_code
-    if request.place.city or request.place.region:
-        country = parsing.country_name(request.country_code).title()
-        body["location"] = ",".join(filter(None, (request.place.city, request.place.region, country)))
-    return body
+    days = parsing.date_range(request.freshness)
+    dates = days and f"cdr:1,cd_min:{days[0]:%m/%d/%Y},cd_max:{days[1]:%m/%d/%Y}"
+    near = [request.place.city, request.place.region]
+    return {"query": query, "limit": count, "sources": ["web"], "highlights": False} | parsing.present(
+        tbs=_PERIODS.get(request.freshness or "", dates),
+        includeDomains=list(request.allowed_domains),
+        excludeDomains=list(request.blocked_domains),
+        country=request.country_code,
+        location=any(near) and ",".join(filter(None, [*near, parsing.country_name(request.country_code).title()])),
+    )
 
 
 def _credits(node: Mapping[str, Any], otherwise: Decimal) -> Decimal:
@@ -233,13 +211,6 @@ def _scraped_page(data: Mapping[str, Any], asked: str, *, raw: Any = None, charg
         raw=data if raw is None else raw,
         charges=charges,
     )
-
-
-def _site_link(item: Any) -> SiteLink | None:
-    """Return a link of a map: an object, or a plain address from servers of version 1; None when there is no address."""
-    link = item if isinstance(item, dict) else {"url": item}
-    url = parsing.address(link.get("url"))
-    return SiteLink(url, _one(link.get("title")), _one(link.get("description"))) if url else None
 
 
 def _one(value: Any) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.http.response import HttpResponse, Reason
 from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, Refusal, SearchRequest, with_site_operators
+from ipy_websearch.providers.base import Engine, SearchRequest, with_site_operators
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.usage import Charge
 
@@ -44,7 +44,7 @@ class GoogleProvider(Engine):
         # There is no "items" at all when nothing was found.
         return self.answer(request, map(_result, parsing.objects(raw.get("items"))), raw, notices)
 
-    def refusal(self, response: HttpResponse) -> Refusal:
+    def refusal(self, response: HttpResponse) -> Reason:
         """Return why Google refused; a refused key and a wrong engine id both come as 400, the daily quota as 403 or 429."""
         words, wait, reason = super().refusal(response)
         if response.status == 400 and "api key" in words.lower():
@@ -53,7 +53,7 @@ class GoogleProvider(Engine):
             words = f"{words.rstrip('.')}; is GOOGLE_SEARCH_ENGINE_ID right?"
         if response.status in (403, 429) and ("per day" in words.lower() or "dailylimit" in response.text.lower()):
             reason = "quota"
-        return Refusal(words, wait, reason)
+        return Reason(words, wait, reason)
 
 
 def _parameters(request: SearchRequest, query: str, count: int) -> dict[str, Any]:

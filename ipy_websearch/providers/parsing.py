@@ -39,6 +39,11 @@ _DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 365}
 _RANGE = re.compile(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})")
 
 
+def present(**fields: Any) -> dict[str, Any]:
+    """Return the parameters of a request that have a value; None, "", 0, False and empty lists are left out."""
+    return {name: value for name, value in fields.items() if value}
+
+
 def mapping(value: Any) -> dict[str, Any]:
     """Return the value if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}

@@ -48,18 +48,19 @@ class PerplexityProvider(Engine):
 
 def _body(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
     """Return the body of one search as far as the request decides it."""
-    body: dict[str, Any] = {"query": query, "max_results": count}
-    if domains := [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]:
-        body["search_domain_filter"] = domains[:MAX_DOMAINS]
-    if request.country_code:
-        body["country"] = request.country_code
-    if request.language_code:
-        body["search_language_filter"] = [request.language_code]
-    if request.freshness in parsing.PERIODS:
-        body["search_recency_filter"] = parsing.PERIODS[request.freshness]
-    elif days := parsing.date_range(request.freshness):
-        body["search_after_date_filter"], body["search_before_date_filter"] = (f"{day:%m/%d/%Y}" for day in days)
-    return body
+    period = parsing.PERIODS.get(request.freshness or "")
+    days = None if period else parsing.date_range(request.freshness)
+    domains = [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]
+    return parsing.present(
+        query=query,
+        max_results=count,
+        search_domain_filter=domains[:MAX_DOMAINS],
+        country=request.country_code,
+        search_language_filter=[request.language_code] if request.language_code else [],
+        search_recency_filter=period,
+        search_after_date_filter=days and f"{days[0]:%m/%d/%Y}",
+        search_before_date_filter=days and f"{days[1]:%m/%d/%Y}",
+    )
 
 
 def _result(item: Mapping[str, Any]) -> SearchResult | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.http.response import HttpResponse, Reason
 from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, Refusal, SearchRequest, with_site_operators
+from ipy_websearch.providers.base import Engine, SearchRequest, with_site_operators
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.text import shorten
 from ipy_websearch.usage import Charge
@@ -51,10 +51,10 @@ class SearxngProvider(Engine):
         results = map(_result, parsing.objects(raw.get("results")))
         return self.answer(request, results, raw, notices, extra={"answers": answers})
 
-    def refusal(self, response: HttpResponse) -> Refusal:
+    def refusal(self, response: HttpResponse) -> Reason:
         """Return why the server refused; out of the box it serves HTML only, and says no more than 403."""
         if response.status == 403:
-            return Refusal("the server gives no JSON: add `json` to `search.formats` in its settings.yml", reason="request")
+            return Reason("the server gives no JSON: add `json` to `search.formats` in its settings.yml", kind="request")
         return super().refusal(response)
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.http.response import HttpResponse, Reason
 from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, ProviderContext, Refusal, SearchRequest
+from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.usage import Charge
 
@@ -57,26 +57,29 @@ class TavilyProvider(Engine):
         results = map(_result, parsing.objects(raw.get("results")))
         return self.answer(request, results, raw, notices, charges=charges, extra={"answer": parsing.text(raw.get("answer"))})
 
-    def refusal(self, response: HttpResponse) -> Refusal:
+    def refusal(self, response: HttpResponse) -> Reason:
         """Return why Tavily refused; 432 and 433 are its own: the plan, or what pays as it goes, is used up."""
         words, wait, reason = super().refusal(response)
         if response.status in (432, 433):
-            return Refusal(f"the plan's limit is used up ({words.rstrip('.')})", wait, "credit")
-        return Refusal(words, wait, reason)
+            return Reason(f"the plan's limit is used up ({words.rstrip('.')})", wait, "credit")
+        return Reason(words, wait, reason)
 
 
 def _body(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
     """Return the body of one search as far as the request decides it."""
-    body: dict[str, Any] = {"query": query, "max_results": count, "search_depth": "basic", "include_usage": True}
-    if request.freshness in parsing.PERIODS:
-        body["time_range"] = parsing.PERIODS[request.freshness]
-    elif days := parsing.date_range(request.freshness):
-        body |= {"start_date": days[0].isoformat(), "end_date": days[1].isoformat()}
-    if request.allowed_domains:
-        body["include_domains"] = list(request.allowed_domains[:MAX_ALLOWED])
-    if request.blocked_domains:
-        body["exclude_domains"] = list(request.blocked_domains[:MAX_BLOCKED])
-    return body
+    period = parsing.PERIODS.get(request.freshness or "")
+    days = None if period else parsing.date_range(request.freshness)
+    return parsing.present(
+        query=query,
+        max_results=count,
+        search_depth="basic",
+        include_usage=True,
+        time_range=period,
+        start_date=days and days[0].isoformat(),
+        end_date=days and days[1].isoformat(),
+        include_domains=list(request.allowed_domains[:MAX_ALLOWED]),
+        exclude_domains=list(request.blocked_domains[:MAX_BLOCKED]),
+    )
 
 
 def _result(item: Mapping[str, Any]) -> SearchResult | None:

@@ -43,7 +43,7 @@ from ipy_websearch.tools.web_fetch import comparable, failure_text, is_known, ju
 from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
-    from ipy_websearch.providers.firecrawl import FirecrawlProvider, ScrapedPage, SiteMap
+    from ipy_websearch.providers.firecrawl import FirecrawlProvider, ScrapedPage
 
 Format = Literal["markdown", "html", "rawHtml", "screenshot", "links", "summary", "images"]
 TIMEOUT_S = 35.0
@@ -243,9 +243,9 @@ def _search_output(results: SearchResults, pages: Sequence[ScrapedPage]) -> Tool
     )
 
 
-def _map_output(found: SiteMap) -> ToolOutput:
+def _map_output(found: SearchResults) -> ToolOutput:
     """Return the output of a map: every address is a line, in blocks of 25."""
-    links, site = found.links, place(found.url)
+    links, site = found.results, place(found.query)
     lines = [
         " — ".join(filter(None, (link.url, shorten(link.title, 100), shorten(link.description, 200))))
         for link in links[:MODEL_LINKS]
@@ -255,10 +255,10 @@ def _map_output(found: SiteMap) -> ToolOutput:
         paragraphs.append(f"addresses: {MODEL_LINKS} of {len(links):,}")
     return ToolOutput(
         f"{counted(len(links), 'URL')} discovered on {site}",
-        passages=(Passage(found.url, f"Addresses of {site}", tuple(paragraphs)),) if links else (),
+        passages=(Passage(found.query, f"Addresses of {site}", tuple(paragraphs)),) if links else (),
         text="" if links else f"No URLs found on {site}.",
-        panel_title=f"firecrawl_map: {found.url}",
-        panel_data=found.raw,
+        panel_title=f"firecrawl_map: {found.query}",
+        panel_data=found.body,
         urls=tuple(link.url for link in links),
         charges=found.charges,
     )

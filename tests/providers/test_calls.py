@@ -155,7 +155,7 @@ def test_a_site_map_is_read(served: Served) -> None:
     server.answer({"success": True, "links": links})
     found = firecrawl("map", "https://a.example", limit=2, search="docs")
     assert server.requests[0].body.items() >= {"limit": 2, "includeSubdomains": False, "search": "docs"}.items()
-    assert [(link.url, link.description) for link in found.links] == [
+    assert [(link.url, link.description) for link in found] == [
         ("https://a.example/1", "first"),
         ("https://a.example/2", ""),
     ]
