@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.http.response import HttpResponse, Reason
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, SearchRequest
-from ipy_websearch.providers.goggles import goggle_parameters
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.text import visible
 from ipy_websearch.usage import Charge
@@ -110,7 +110,9 @@ class BraveProvider(Engine):
 
     def refusal(self, response: HttpResponse) -> Reason:
         """Return why Brave refused: a refused key (401 or 422, told by its code), which rate limit, which parameter."""
-        error = _error_of(response)
+        error: dict[str, Any] = {}
+        with suppress(ValueError):
+            error = parsing.mapping(parsing.mapping(response.json()).get("error"))
         code = parsing.text(error.get("code"), 80)
         if code == "SUBSCRIPTION_TOKEN_INVALID":
             return self.refused_key(code)
@@ -124,16 +126,24 @@ class BraveProvider(Engine):
 def _parameters(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
     """Return the parameters that every search takes; `goggles` is a list, the others are single values."""
     language = request.language.lower()
-    params = {
-        "q": query,
-        "count": count,
-        "freshness": request.freshness,
-        "country": request.country_code or request.country.upper(),
-        "search_lang": "" if language == "all" else _LANGUAGES.get(language, language),
-        "safesearch": request.safe_search,
-        "goggles": goggle_parameters(request),
-    }
-    return {name: value for name, value in params.items() if value}
+    return parsing.present(
+        q=query,
+        count=count,
+        freshness=request.freshness,
+        country=request.country_code or request.country.upper(),
+        search_lang="" if language == "all" else _LANGUAGES.get(language, language),
+        safesearch=request.safe_search,
+        goggles=_goggles(request),
+    )
+
+
+def _goggles(request: SearchRequest) -> list[str]:
+    """Return the goggles of a request; their rules are loaded only where there are some, or lists of domains."""
+    if not (request.goggles or request.allowed_domains or request.blocked_domains):
+        return []
+    from ipy_websearch.providers.goggles import goggle_parameters
+
+    return goggle_parameters(request)
 
 
 def _place_headers(request: SearchRequest) -> dict[str, str]:
@@ -181,13 +191,6 @@ def _passage(snippet: Any) -> str:
     return visible(words).strip() if isinstance(words, str) else ""
 
 
-def _error_of(response: HttpResponse) -> dict[str, Any]:
-    try:
-        return parsing.mapping(parsing.mapping(response.json()).get("error"))
-    except ValueError:
-        return {}
-
-
 def _wrong_parameter(fault: Mapping[str, Any]) -> str:
     """Return "country: Input should be …" for an entry of a validation error."""
     where = ".".join(str(part) for part in parsing.items(fault.get("loc"))[-1:])
@@ -202,9 +205,7 @@ def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
     """
     meta = parsing.mapping(error.get("meta"))
     resets, left, limits = (_numbers(headers.get(f"x-ratelimit-{name}", "")) for name in ("reset", "remaining", "limit"))
-    month = _used_up(meta, "quota")
-    if not month and not _used_up(meta, "rate"):
-        month = len(left) > 1 and left[1] <= 0 and not (len(limits) > 1 and limits[1] == 0)
+    month = _used_up(meta, "quota") or (not _used_up(meta, "rate") and left[1:2] == [0] and limits[1:2] != [0])
     limit = parsing.number(meta.get("quota_limit" if month else "rate_limit"))
     if not month:
         shown = f" ({limit:.0f})" if limit else ""

@@ -61,20 +61,20 @@ def _parameters(request: SearchRequest, query: str, count: int) -> dict[str, Any
     sites = request.allowed_domains or request.blocked_domains
     single = sites[0] if len(sites) == 1 else None
     country = request.country_code.lower()
-    params = {
-        "q": query if single else with_site_operators(query, request),
-        "num": count,
-        "siteSearch": single,
-        "siteSearchFilter": ("i" if request.allowed_domains else "e") if single else None,
-        "gl": {"gb": "uk"}.get(country, country) or None,
-        "lr": _language(request),
+    period = _PERIODS.get(request.freshness or "")
+    days = None if period else parsing.date_range(request.freshness)
+    return parsing.present(
+        q=query if single else with_site_operators(query, request),
+        num=count,
+        siteSearch=single,
+        siteSearchFilter=single and ("i" if request.allowed_domains else "e"),
+        gl={"gb": "uk"}.get(country, country),
+        lr=_language(request),
         # There is no middle between on and off, and off must be asked for.
-        "safe": "off" if request.safe_search == "off" else "active",
-        "dateRestrict": _PERIODS.get(request.freshness or ""),
-    }
-    if not params["dateRestrict"] and (days := parsing.date_range(request.freshness)):
-        params["sort"] = f"date:r:{days[0]:%Y%m%d}:{days[1]:%Y%m%d}"
-    return {name: value for name, value in params.items() if value is not None}
+        safe="off" if request.safe_search == "off" else "active",
+        dateRestrict=period,
+        sort=days and f"date:r:{days[0]:%Y%m%d}:{days[1]:%Y%m%d}",
+    )
 
 
 def _language(request: SearchRequest) -> str | None:

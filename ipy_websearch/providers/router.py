@@ -184,8 +184,8 @@ class SearchRouter:
         for name, info in provider_infos().items():
             why = info.hindrance(self._context.keys)
             outage = None if why else self._outage(info)
-            said = outage.attempt.error if outage else "; ".join(filter(None, (_KEYS_SET[bool(info.keys)], info.note)))
-            rows.append((name, not why, why or said))
+            said = "; ".join(filter(None, ("key set" if info.keys else "no key needed", info.note)))
+            rows.append((name, not why, why or (outage.attempt.error if outage else said)))
         return rows + [(warning, False, "broken plug-in") for warning in plugin_warnings()]
 
     def check(self, provider: str | None) -> None:
@@ -219,10 +219,6 @@ class SearchRouter:
         """
         targets = [self._named(provider)] if provider else [*self._usable([])] if worst else [*self._usable([])][:1]
         return max((target.price(count) for target in targets), key=_worst_cost, default=())
-
-    def forget_failures(self) -> None:
-        """Ask engines again that have failed, without waiting."""
-        self._outages.clear()
 
     # --- which engine -----------------------------------------------------------------------------------------------
 
@@ -338,9 +334,6 @@ class SearchRouter:
         if found is None or stored is None:
             return None
         return _as_cached(replace(stored, extra={**stored.extra, "cache_age_s": found[1]}))
-
-
-_KEYS_SET = {True: "key set", False: "no key needed"}
 
 
 def provider_to_ask(asked: str | None, configured: str, search_tools: NamedTools) -> tuple[str | None, tuple[str, ...]]:

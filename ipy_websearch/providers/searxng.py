@@ -63,14 +63,13 @@ def _parameters(request: SearchRequest, query: str) -> dict[str, Any]:
     language = request.language
     if language and request.country_code and "-" not in language:
         language = f"{language}-{request.country_code}"
-    params = {
-        "q": with_site_operators(query, request),
-        "format": "json",
-        "language": language,
-        "time_range": parsing.PERIODS.get(request.freshness or "", ""),
-        "safesearch": str(_SAFETY[request.safe_search]),
-    }
-    return {name: value for name, value in params.items() if value}
+    return parsing.present(
+        q=with_site_operators(query, request),
+        format="json",
+        language=language,
+        time_range=parsing.PERIODS.get(request.freshness or ""),
+        safesearch=str(_SAFETY[request.safe_search]),
+    )
 
 
 def _silent_engine(entry: Any) -> str:
