@@ -221,7 +221,20 @@ def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
         print(told)
     if work.options.progress:
         print(closing_text(work))
-    return work.frame(), interrupted
+    return _shown(work.frame()), interrupted
+
+
+def _shown(frame: Any) -> Any:
+    """Return a pandas frame as one that shows its sources; other kinds as they are."""
+    import pandas as pd
+
+    from ipy_websearch.frames import EnrichedFrame
+
+    if type(frame) is not pd.DataFrame:
+        return frame
+    enriched = EnrichedFrame(frame)
+    enriched.attrs = frame.attrs
+    return enriched
 
 
 def estimate(

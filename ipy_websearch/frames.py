@@ -45,6 +45,10 @@ class SearchFrame(WebFrame):
     search: SearchResults | None = None
 
 
+class EnrichedFrame(WebFrame):
+    """A frame with columns that were filled from the web: beside each stand its `_source`, `_quote` and `_confidence`."""
+
+
 @dataclass(frozen=True, slots=True)
 class CostSummary:
     """The sums under a table of costs: exact US dollars spent, calls without a known price, and savings.

@@ -327,6 +327,26 @@ class Answer:
         columns = {name: (kind, [_visible(row.get(name)) for row in rows]) for name, kind in self.columns.items()}
         return frame_of(WebFrame, columns)
 
+    def bibliography(self, style: str = "bibtex") -> str:
+        """Return each cited page once as text: "bibtex", "ris", or "csl" (CSL JSON).
+
+        Raises:
+            ConfigError: there is no such style.
+        """
+        from ipy_websearch.bibliography import bibliography
+
+        return bibliography(self.citations, style)
+
+    def to_cell(self) -> None:
+        """Put the answer into a new cell below, as Markdown that stays when outputs are cleared.
+
+        Raises:
+            ConfigError: this is not a notebook or IPython.
+        """
+        from importlib import import_module  # values stand below `display`, which alone knows IPython
+
+        import_module("ipy_websearch.display.export").to_cell(self)
+
     def __str__(self) -> str:
         return visible(self.text)
 

@@ -450,11 +450,13 @@ class Session:
         everything = everything or (later is not None and later <= self.started)
         return cost_frame(self.ledger, by=by, **self._scope(everything, later))
 
-    def cost_curve(self, *, everything: bool = False, since: datetime | None = None) -> list[tuple[datetime, str, Decimal]]:
-        """Return (moment, kind of call, US dollars that it added) in the order of time, in at most 500 steps."""
+    def cost_curve(
+        self, *, by: str = "kind", everything: bool = False, since: datetime | None = None
+    ) -> list[tuple[datetime, str, Decimal]]:
+        """Return (moment, group, US dollars that it added) in the order of time, in at most 500 steps."""
         from ipy_websearch.money.report import curve
 
-        return curve(self.ledger, **self._scope(everything, since))
+        return curve(self.ledger, by=by, **self._scope(everything, since))
 
     def reset_cost(self) -> None:
         """Start the session's count of costs, and its budget, anew; the rows stay in the ledger."""

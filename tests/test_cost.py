@@ -15,10 +15,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from IPython.core.error import UsageError
-
 from ipy_websearch.display.charts import cost_png, cost_words
 from ipy_websearch.display.costs import cost_footer, cost_html
+from IPython.core.error import UsageError
+
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.frames import CostFrame
 from ipy_websearch.money.ledger import LedgerRow

@@ -1,247 +1,255 @@
-"""Hostile Markdown made harmless: the one renderer through which every text of a model or of the web is shown.
+"""Harmless Markdown, for files, Markdown cells and front ends that render it themselves: parsed, and written anew.
 
-A magic's output counts as trusted in Jupyter: nothing sanitises it after us, a `<script>` in it runs in the user's
-Lab (measured with JupyterLab 4.6.6, 2026-11). So the text is parsed with raw HTML off, and the output is built here from a
-fixed table of tags: no tag, attribute, style or class can come from the content but a checked `href`, a list's start
-number and a column's alignment. Images become their alternative text: an image address fetches, and can carry
-data out. The wrapper's classes keep MathJax away, since two dollar amounts would otherwise become mathematics.
+GitHub, VS Code, nbconvert and JupyterLab each have a dialect. What all agree on is used; what one of them could take for
+HTML, an image, a link definition, an unchecked link or mathematics is escaped or becomes code.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from html import escape
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from ipy_websearch.display.links import REL, link_html, safe_href
-from ipy_websearch.display.markdown_writer import CITATION, Citations, alternative, fence, write
+from ipy_websearch.display.html import MARK, Sources, alternative, guarded, parse
+from ipy_websearch.display.text import host_of, one_line, safe_href
 from ipy_websearch.text import visible
 
-NO_MATH = "tex2jax_ignore mathjax_ignore"
-_TAGS = {
-    "paragraph": "p",
-    "bullet_list": "ul",
-    "ordered_list": "ol",
-    "list_item": "li",
-    "blockquote": "blockquote",
-    "em": "em",
-    "strong": "strong",
-    "s": "s",
-    **{name: name for name in ("table", "thead", "tbody", "tr", "th", "td")},
-}
-_ALIGNMENTS = {f"text-align:{side}" for side in ("left", "center", "right")}
-_BROKEN = (RecursionError, ValueError, IndexError, KeyError, AttributeError)
-_MAX_CELLS = 40_000  # the header of a table can multiply a short text into megabytes of empty cells
-_MAX_GROWTH = 8
+Pieces = list[tuple[bool, str]]
+"""Inline Markdown in the making: (is it code, text). Code is kept raw until it is known what stands beside it."""
+
+_MATH = re.compile(r"(?:\$+(?:\w[\w.,%/+-]*\w|\w)?|\\+(?:\w+|[()\[\]{}])?)+")
+_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+_LINKS, _CUT = re.compile(r"\](?=[(\[:])"), r"]\\"
+_BLOCK_START = re.compile(r"^( {0,3})(?=[-+](?:[ \t]|$)|#{1,6}(?:[ \t]|$)|>|=+[ \t]*$|-[- \t]*$)", re.MULTILINE)
+_NUMBER_START = re.compile(r"^( {0,3}\d{1,9})(?=[.)](?:[ \t]|$))", re.MULTILINE)
+_SCHEME, _WWW = re.compile(r"\b(https?|ftp)://", re.IGNORECASE), re.compile(r"\b(www)\.", re.IGNORECASE)
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9+#-]{0,15}")
+_DRAWN = {"math", "mermaid", "geojson", "topojson", "stl", "latex", "tex", "katex"}
+"""Names of fences that GitHub and others draw or typeset instead of showing the code."""
+_RULES = {"text-align:left": ":--", "text-align:center": ":-:", "text-align:right": "--:"}
 
 
-class _Parser(MarkdownIt):
-    """CommonMark with tables and strikethrough, without HTML; only addresses that pass `safe_href` are links."""
+def to_safe_markdown(markdown: str, sources: Sources | None = None) -> str:
+    """Return Markdown that says the same as `html.to_html` and is as harmless; `[n]` of a known source becomes a link.
 
-    def __init__(self) -> None:
-        super().__init__("commonmark", {"html": False})
-        self.enable(["table", "strikethrough"]).disable(["html_block", "html_inline"])
-
-    def validateLink(self, url: str) -> bool:
-        return safe_href(url) is not None
-
-    def normalizeLink(self, url: str) -> str:
-        return url
-
-    def normalizeLinkText(self, link: str) -> str:
-        return link
-
-
-class _Definitions(dict[str, Any]):
-    """Link definitions of a text; one such as "[1]: https://…" is dropped, or it would rebind a citation mark."""
-
-    def __setitem__(self, label: str, definition: Any) -> None:
-        if not label.isdigit():
-            super().__setitem__(label, definition)
-
-
-_parser = lru_cache(maxsize=1)(_Parser)
-
-
-def to_html(markdown: str, citations: Citations | None = None) -> str:
-    """Return the Markdown as harmless HTML in a `<div>` that mathematics leaves alone.
-
-    `[n]` becomes a small link to `citations[n]` where that is an http or https address, and stays text elsewhere.
+    There is no HTML, no image, no link definition, no unchecked address and no dollar sign outside code.
     """
     text = visible(markdown)
-    return wrap(_guarded(text, lambda: html_of(_parse(text), citations or {}), _as_pre))
+    writer = _Writer({n: source.url for n, source in (sources or {}).items()})
+    return guarded(text, lambda: "\n\n".join(writer.blocks(iter(parse(text)[0]), "")), fence)
 
 
-def to_safe_markdown(markdown: str, citations: Citations | None = None) -> str:
-    """Return Markdown that says the same and is as harmless as `to_html`, for front ends that render it themselves.
+class _Writer:
+    """One pass over block tokens; each method takes from the shared iterator what it writes, closing token included."""
 
-    It is written anew from the parsed text: no HTML, no images, no link definitions, no other addresses than `to_html`
-    links, no dollar sign outside code.
-    """
-    text = visible(markdown)
-    return _guarded(text, lambda: write(_parse(text), citations or {}), _as_fence)
+    def __init__(self, citations: Mapping[int, str]) -> None:
+        self._citations = citations
 
+    def blocks(self, tokens: Iterator[Token], end: str) -> list[str]:
+        """Return the blocks up to the token of type `end`."""
+        found = []
+        for token in tokens:
+            if token.type == end:
+                break
+            found.append(self._block(token, tokens))
+        return [block for block in found if block]
 
-def to_plain(text: str) -> str:
-    """Return the text for a terminal: as it is, without control, bidirectional and invisible characters."""
-    return visible(text).replace("\u2028", "\n").replace("\u2029", "\n").strip("\n")
-
-
-def wrap(html: str) -> str:
-    """Return rendered Markdown in its `<div>`."""
-    return f'<div class="ipyws-md {NO_MATH}">{html}</div>'
-
-
-class Growing:
-    """Renders a text that grows at its end, at the cost of its last block: what is closed is parsed once.
-
-    `html` and `markdown` hold the renderings of the text last given to `update`. A link definition that arrives after
-    the block that uses it is only honoured by the final, whole rendering.
-    """
-
-    def __init__(self) -> None:
-        self._given: tuple[str, int] | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        self._closed = ""
-        self._closed_html = ""
-        self._closed_markdown: list[str] = []
-        self._definitions = _Definitions()
-        self.html = ""
-        self.markdown = ""
-
-    def update(self, text: str, citations: Citations) -> None:
-        """Render `text`, which usually begins with the text of the last call."""
-        given = (text, len(citations))
-        if given == self._given:
-            return
-        self._given, text = given, visible(text)
-        if not text.startswith(self._closed):  # it was retracted
-            self._begin()
-        tail = text[len(self._closed) :]
-        known = _Definitions(self._definitions)
-        tokens = _guarded(tail, lambda: _parse(tail, known), _as_code)
-        # a line that is not complete may yet turn out to belong to the block before it
-        whole = tail.count("\n")
-        starts = [(i, t.map[0]) for i, t in enumerate(tokens) if t.level == 0 and t.map and t.map[0] < whole]
-        last, line = starts[-1] if starts else (0, 0)
-        if last:  # a definition that is not complete may yet turn out to be none
-            self._definitions.update({name: found for name, found in known.items() if found.get("map", (0, 0))[1] <= line})
-            self._closed += "\n".join(tail.split("\n", line)[:line]) + "\n"
-            self._closed_html += html_of(tokens[:last], citations)
-            self._closed_markdown.append(write(tokens[:last], citations))
-        self.html = self._closed_html + html_of(tokens[last:], citations)
-        self.markdown = "\n\n".join(filter(None, (*self._closed_markdown, write(tokens[last:], citations))))
-
-
-def _parse(text: str, definitions: _Definitions | None = None) -> list[Token]:
-    return _parser().parse(text, {"references": _Definitions() if definitions is None else definitions})
-
-
-def _guarded(text: str, render: Callable[[], Any], otherwise: Callable[[str], Any]) -> Any:
-    """Return what `render` gives, or the text as code when it breaks the parser or grows out of all proportion."""
-    lines = text.split("\n")
-    if max(line.count("|") for line in lines) * len(lines) > _MAX_CELLS:
-        return otherwise(text)
-    try:
-        rendered = render()
-    except _BROKEN:
-        return otherwise(text)
-    grown = isinstance(rendered, str) and len(rendered) > _MAX_GROWTH * len(text) + 20_000
-    return otherwise(text) if grown else rendered
-
-
-def _as_code(text: str) -> list[Token]:
-    return [Token("fence", "code", 0, content=text)]
-
-
-def _as_pre(text: str) -> str:
-    return f"<pre>{escape(text, quote=False)}</pre>"
-
-
-def _as_fence(text: str) -> str:
-    return fence(text)
-
-
-def html_of(tokens: Sequence[Token], citations: Citations) -> str:
-    """Return the HTML of parsed tokens, without the wrapper."""
-    out: list[str] = []
-    for token in tokens:
-        if token.type == "inline":
-            out.append(_inline_html(token.children or [], citations))
-        else:
-            out.append(_block_html(token))
-    return "".join(out)
-
-
-def _block_html(token: Token) -> str:
-    name, _, side = token.type.rpartition("_")
-    if token.hidden:  # the paragraphs of a tight list
-        return "" if side == "open" else "\n"
-    if token.type in ("fence", "code_block"):
-        return f"<pre><code>{escape(token.content, quote=False)}</code></pre>\n"
-    if token.type == "hr":
-        return "<hr>\n"
-    tag = token.tag if name == "heading" and re.fullmatch("h[1-6]", token.tag) else _TAGS.get(name)
-    if tag is None:
-        return escape(token.content, quote=False)
-    return f"</{tag}>\n" if side == "close" else f"<{tag}{_attributes(token)}>"
-
-
-def _attributes(token: Token) -> str:
-    start, style = token.attrs.get("start"), token.attrs.get("style")
-    if token.type == "ordered_list_open" and isinstance(start, int):
-        return f' start="{start}"'
-    return f' style="{style}"' if style in _ALIGNMENTS else ""
-
-
-def _inline_html(tokens: Sequence[Token], citations: Citations) -> str:
-    out: list[str] = []
-    in_link = 0
-    for token in tokens:
+    def _block(self, token: Token, tokens: Iterator[Token]) -> str:
         match token.type:
-            case "text":
-                out.append(escape(token.content, quote=False) if in_link else _marked(token.content, citations))
-            case "code_inline":
-                out.append(f"<code>{escape(token.content, quote=False)}</code>")
-            case "softbreak":
-                out.append("\n")
-            case "hardbreak":
-                out.append("<br>\n")
-            case "image":
-                out.append(escape(alternative(token), quote=False))
-            case "link_open":
-                href = safe_href(str(token.attrs.get("href", "")))
-                out.append(f'<a href="{escape(href)}" {REL}>' if href else "<a>")
-                in_link += 1
-            case "link_close":
-                out.append("</a>")
-                in_link -= 1
+            case "paragraph_open":
+                return _guarded(self._inline(tokens))
+            case "heading_open":
+                text = re.sub(r"(#+)$", r"\\\1", self._inline(tokens).replace("\n", " "))
+                return f"{'#' * int(token.tag[1])} {text}".rstrip()
+            case "blockquote_open":
+                inner = "\n\n".join(self.blocks(tokens, "blockquote_close"))
+                return "\n".join(f"> {line}".rstrip() for line in inner.split("\n"))
+            case "bullet_list_open" | "ordered_list_open":
+                return self._list(token, tokens)
+            case "table_open":
+                return self._table(tokens)
+            case "fence" | "code_block":
+                return fence(token.content, token.info)
+            case "hr":
+                return "***"
             case _:
-                out.append(_block_html(token).rstrip("\n"))
-    return "".join(out)
+                return ""
+
+    def _inline(self, tokens: Iterator[Token], *, in_table: bool = False) -> str:
+        """Return the text of a paragraph, heading or cell."""
+        token = next(tokens)
+        if token.type != "inline":
+            return ""
+        next(tokens)
+        return _inline(token.children or [], self._citations, in_table=in_table)
+
+    def _list(self, opened: Token, tokens: Iterator[Token]) -> str:
+        """Return a list; it is loose, as in the source, when a paragraph of an item is not hidden."""
+        end, number = opened.type.replace("open", "close"), None
+        if opened.type == "ordered_list_open":
+            number = int(opened.attrs.get("start", 1))
+        items: list[tuple[str, list[str]]] = []
+        loose = False
+        for token in tokens:
+            if token.type == end:
+                break
+            blocks, is_loose = self._item(tokens)
+            loose = loose or is_loose
+            marker = f"{opened.markup} " if number is None else f"{number + len(items)}{opened.markup} "
+            items.append((marker, blocks))
+        gap = "\n\n" if loose else "\n"
+        return gap.join(_indented(marker, gap.join(blocks)) for marker, blocks in items)
+
+    def _item(self, tokens: Iterator[Token]) -> tuple[list[str], bool]:
+        blocks: list[str] = []
+        loose = False
+        for token in tokens:
+            if token.type == "list_item_close":
+                break
+            # these cannot follow a line of text directly: they would be read as part of it
+            needs_gap = token.type == "table_open" or int(token.attrs.get("start", 1)) != 1
+            loose = loose or (token.type == "paragraph_open" and not token.hidden) or (needs_gap and bool(blocks))
+            blocks.append(self._block(token, tokens))
+        return blocks, loose
+
+    def _table(self, tokens: Iterator[Token]) -> str:
+        rows: list[list[str]] = []
+        rule: list[str] = []
+        for token in tokens:
+            if token.type == "table_close":
+                break
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type in ("th_open", "td_open"):
+                if token.type == "th_open":
+                    rule.append(_RULES.get(str(token.attrs.get("style", "")), "---"))
+                rows[-1].append(self._inline(tokens, in_table=True).replace("\n", " "))
+        return "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
 
 
-def _marked(text: str, citations: Citations) -> str:
-    """Return escaped text in which the marks of known sources are links."""
-    if "[" not in text or not citations:
-        return escape(text, quote=False)
-    pieces = CITATION.split(text)
-    for i in range(0, len(pieces), 2):
-        pieces[i] = escape(pieces[i], quote=False)
-    for i in range(1, len(pieces), 2):
-        pieces[i] = _mark_html(int(pieces[i]), citations)
-    return "".join(pieces)
+def _indented(marker: str, body: str) -> str:
+    """Return the body of a list item behind its marker, further lines under its beginning."""
+    return re.sub(r"\n(?=[^\n])", "\n" + " " * len(marker), marker + body).rstrip()
 
 
-def _mark_html(n: int, citations: Citations) -> str:
-    """Return the mark of source `n`: a link where its address may be one, text where there is no such source."""
-    if n not in citations:
-        return f"[{n}]"
-    return f"<sup>{link_html(citations[n], f'[{n}]', css_class='ipyws-cite')}</sup>"
+def _guarded(text: str) -> str:
+    """Return a paragraph none of whose lines would begin a list, a heading, a quotation or a rule."""
+    return _NUMBER_START.sub(r"\1\\", _BLOCK_START.sub(r"\1\\", text))
+
+
+def _inline(tokens: Sequence[Token], citations: Mapping[int, str], *, in_table: bool = False) -> str:
+    """Return inline tokens as Markdown; code that touches code is joined, since backticks in a row do not close."""
+    pieces: Pieces = []
+    links: list[str] = []
+    for token in tokens:
+        for is_code, text in _pieces(token, citations, links):
+            if text and pieces and pieces[-1][0] == is_code:
+                pieces[-1] = (is_code, pieces[-1][1] + text)
+            elif text:
+                pieces.append((is_code, text))
+    return "".join(_code(text, in_table) if is_code else re.sub(r"!(?=\[)", r"\!", text) for is_code, text in pieces)
+
+
+def _pieces(token: Token, citations: Mapping[int, str], links: list[str]) -> Pieces:
+    match token.type:
+        case "text":
+            return _text(token.content, citations, in_link=bool(links) or token.meta.get("in_link", False))
+        case "code_inline":
+            return [(True, token.content)]
+        case "image":
+            return _text(alternative(token), {}, in_link=bool(links))
+        case "softbreak":
+            return [(False, "\n")]
+        case "hardbreak":
+            return [(False, "  \n")]
+        case "link_open":
+            links.append(link_target(str(token.attrs.get("href", ""))))
+            return [(False, "[" if links[-1] else "")]
+        case "link_close":
+            return [(False, f"]({target})" if (target := links.pop()) else "")]
+        case "em_open" | "em_close" | "strong_open" | "strong_close" | "s_open" | "s_close":
+            return [(False, token.markup)]
+        case _:
+            return _text(token.content, {})
+
+
+def link_target(url: str) -> str:
+    """Return a checked address as it stands in the parentheses of a Markdown link, "" when it may not be one."""
+    href = safe_href(url) or ""
+    return re.sub(r"[()$*]", lambda m: f"%{ord(m[0]):02X}", href).replace("&", "&amp;")
+
+
+def link_markdown(url: str, text: str) -> str:
+    """Return one line of text as a Markdown link, or as mere text when the address may not be one."""
+    if not link_target(url):
+        return text_markdown(text)
+    opened, closed = Token("link_open", "a", 1, attrs={"href": url}), Token("link_close", "a", -1)
+    return _inline([opened, _line(text), closed], {})
+
+
+def text_markdown(text: str) -> str:
+    """Return one line of plain text as Markdown in which nothing is markup."""
+    return _guarded(_inline([_line(text)], {}))
+
+
+def _line(text: str) -> Token:
+    return Token("text", "", 0, content=" ".join(text.split()))
+
+
+def _text(text: str, citations: Mapping[int, str], *, in_link: bool = False) -> Pieces:
+    """Return text as pieces; what could be mathematics (a dollar amount, a backslash command) becomes code."""
+    pieces: Pieces = []
+    at = 0
+    for match in _MATH.finditer(text):
+        pieces += [*_escaped(text[at : match.start()], citations, in_link), (True, match[0])]
+        at = match.end()
+    return pieces + _escaped(text[at:], citations, in_link)
+
+
+def _escaped(text: str, citations: Mapping[int, str], in_link: bool) -> Pieces:
+    """Return text without mathematics as one piece, the marks of known sources as links."""
+    if in_link:  # as entities: JupyterLab's Markdown takes backslashes before brackets off, then reads the text again
+        return [(False, _quoted(text).replace("[", "&#91;").replace("]", "&#93;"))]
+    out, at = "", 0
+    for match in MARK.finditer(text):
+        if target := link_target(citations.get(int(match[1]), "")):
+            out += f"{_LINKS.sub(_CUT, _quoted(text[at : match.start()]))}[{match[0]}]({target})"
+            at = match.end()
+    return [(False, out + _LINKS.sub(_CUT, _quoted(text[at:])))]
+
+
+def _quoted(text: str) -> str:
+    """Return text on one line in which nothing is HTML, code, emphasis, or a bare address that a renderer would link.
+
+    Such a link would also take in a backtick that follows it, and leave the code behind it open. Braces: Pandoc (nbconvert to
+    PDF) and MyST read attributes, raw output formats and directives in them.
+    """
+    text = re.sub(r"\s+", " ", text).replace("&", "&amp;").replace("<", "&lt;").replace("`", "&#96;").replace("{", "&#123;")
+    text = _WWW.sub(r"\1&#46;", _SCHEME.sub(r"\1&#58;//", text))
+    return _UNDERSCORE.sub(r"\\_", re.sub(r"([*~|])", r"\\\1", text))
+
+
+def _code(text: str, in_table: bool) -> str:
+    """Return code in a fence that is longer than any run of backticks in it."""
+    text = re.sub(r"\s", " ", text)
+    runs = {len(run) for run in re.findall("`+", text)}
+    ticks = "`" * next(n for n in range(1, len(runs) + 2) if n not in runs)
+    pad = " " if text[0] == "`" or text[-1] == "`" or (text[0] == text[-1] == " " and text.strip()) else ""
+    text = text.replace("|", "\\|") if in_table else text
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def fence(content: str, info: str = "") -> str:
+    """Return a block of code; its language is kept where it only colours."""
+    ticks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", content))])
+    language = (info.split() or [""])[0]
+    known = language if _LANGUAGE.fullmatch(language) and language.lower() not in _DRAWN else ""
+    return "\n".join((ticks + known, content.rstrip("\n"), ticks))
+
+
+def table_markdown(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table of plain texts; addresses are links."""
+    head = [text_markdown(one_line(name)) for name in names]
+    cells = [[link_markdown(cell, host_of(cell)) if safe_href(cell) else text_markdown(cell) for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))

@@ -1,173 +1,244 @@
-"""The search table: titles as safe links, host, date and snippet, and under it which engine answered and what it cost.
+"""What a search, a fetched page and an enriched frame look like.
 
-It shows the frame as it is, filtered or sorted, further columns included. A frame that has lost one of the columns it
-needs is not a search table any more: None is returned and pandas shows it.
+A frame is shown as it is, filtered or sorted, further columns included. One that has lost the columns that its look needs is
+an ordinary table: None is returned and pandas shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from html import escape
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ipy_websearch.display import money
-from ipy_websearch.display.dates import ago, ago_html, iso
-from ipy_websearch.display.links import host_of, link_html, safe_href
-from ipy_websearch.display.markdown_writer import link_markdown, text_markdown
-from ipy_websearch.display.style import LEFT, framed
-from ipy_websearch.display.words import one_line
-from ipy_websearch.results import SearchResult, SearchResults
-from ipy_websearch.text import shorten, visible
+from ipy_websearch.display.html import link, render, to_html
+from ipy_websearch.display.text import (
+    PLAIN,
+    Terminal,
+    cost,
+    count,
+    iso,
+    one_line,
+    place_of,
+    safe_href,
+    seconds,
+    short_address,
+    usd,
+)
+from ipy_websearch.results import Page, SearchResults
+from ipy_websearch.text import shorten
 
 MAX_ROWS = 50
+ENRICHED_ROWS = 20
+LOW_CONFIDENCE = 0.5
+PAGE_CHARACTERS = 24_000
+"""How much of a page is shown; `page.content` has all of it."""
 NEEDED = ("title", "url", "description", "published_date")
 _SILENT = (*NEEDED, "extra_snippets", "score")
-_SNIPPET = 300
+_PARTS = ("source", "quote", "confidence")
+_NOTED = ("enrich_status", "enrich_error", "enrich_cost_usd")
+_SNIPPET = 400
 _CELL = 200
+NOTHING = "Nothing was found. Try fewer words, drop --site or --freshness, or name another engine with --provider."
+
+Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table, as plain text; `label` is its index in the frame, `more` the cells of further columns."""
-
-    label: str
-    title: str
-    url: str
-    snippet: str
-    date: datetime | None
-    more: tuple[str, ...] = ()
+def _words(value: Any, width: int = _CELL) -> str:
+    """Return a cell as one line of text; a missing value is ""."""
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    return "" if missing else shorten(one_line(value), width)
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """What is shown of a search: the rows there is room for, how many there are, and where they come from."""
-
-    rows: tuple[Row, ...]
-    total: int
-    more: tuple[str, ...] = ()
-    search: SearchResults | None = None
-
-    @property
-    def rest(self) -> str:
-        """What is said in place of the rows that are not shown, "" when all are."""
-        left = self.total - len(self.rows)
-        return f"… {money.count(left, 'more row')}" if left else ""
+# --- search results ---------------------------------------------------------------------------------------------
 
 
-def search_html(found: Any, *, max_rows: int = MAX_ROWS, now: datetime | None = None) -> str | None:
-    """Return a `SearchFrame` or `SearchResults` as HTML, None when its columns do not make a search table."""
-    table = table_of(found, max_rows)
-    if table is None:
+def search_html(found: Any, *, max_rows: int = MAX_ROWS) -> str | None:
+    """Return a `SearchFrame` or `SearchResults` as result cards, None when its columns do not make any."""
+    rows = _rows_of(found, max_rows)
+    if rows is None:
         return None
-    heads = "".join(f"<th{LEFT}>{escape(name)}</th>" for name in ("", "title", "description", *table.more))
-    body = "".join(_row_html(row, now) for row in table.rows)
-    grid = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>" if table.rows else ""
-    rest = f"<div><small>{table.rest}</small></div>" if table.rest else ""
-    lines = "".join(f"<div><small>{escape(line)}</small></div>" for line in summary(table))
-    return framed(grid, rest, lines)
+    search = found if isinstance(found, SearchResults) else found.search
+    left = len(found) - len(rows)
+    values = {"more": f"… {count(left, 'more row')}" if left else "", "nothing": NOTHING}
+    return render("search", rows=rows, summary=_summary(search, len(found)), notices=_notices(search), **values)
 
 
-def search_text(found: Any, *, max_rows: int = MAX_ROWS, now: datetime | None = None) -> str | None:
+def search_text(found: Any, *, max_rows: int = MAX_ROWS, terminal: Terminal = PLAIN) -> str | None:
     """Return the same as plain text, None likewise."""
-    table = table_of(found, max_rows)
-    if table is None:
+    rows = _rows_of(found, max_rows)
+    if rows is None:
         return None
-    width = max((len(row.label) for row in table.rows), default=0)
-    lines = [line for row in table.rows for line in _row_lines(row, table.more, width, now)]
-    return "\n".join((*lines, *filter(None, (table.rest,)), *summary(table)))
+    search = found if isinstance(found, SearchResults) else found.search
+    width = max((len(row["label"]) for row in rows), default=0)
+    blocks = [terminal.wrap(notice) for notice in _notices(search)]
+    for row in rows:
+        indent = " " * (width + 2)
+        about = " · ".join(filter(None, (row["title"] or row["url"], row["date"])))
+        lines = [terminal.bold(terminal.wrap(f"{row['label']:>{width}}  {about}")), indent + terminal.link(row["url"])]
+        lines += [terminal.wrap(row["snippet"], indent)] if row["snippet"] else []
+        blocks.append("\n".join([*lines, *(f"{indent}{name}: {cell}" for name, cell in row["more"] if cell)]))
+    if len(found) > len(rows):
+        blocks.append(f"… {count(len(found) - len(rows), 'more row')}")
+    return "\n".join([*blocks, *([] if rows else [NOTHING]), terminal.faint(_summary(search, len(found)))])
 
 
-def search_markdown(found: Any, *, max_rows: int = MAX_ROWS) -> str | None:
-    """Return the same as Markdown, None likewise."""
-    table = table_of(found, max_rows)
-    if table is None:
-        return None
-    heads = ("", "title", "published", "description", *table.more)
-    lines = [heads, ("---",) * len(heads), *(_row_cells(row) for row in table.rows)] if table.rows else []
-    grid = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return "\n\n".join(filter(None, (grid, table.rest, *(text_markdown(line) for line in summary(table)))))
-
-
-def table_of(found: Any, max_rows: int) -> Table | None:
-    """Return what there is to show of a frame or of results, None when the frame's columns do not make a search table."""
+def _rows_of(found: Any, most: int) -> list[Row] | None:
+    """Return what is shown of each result, as plain text; None when the frame's columns do not make search results."""
     if isinstance(found, SearchResults):
-        rows = tuple(_row_of(str(i), result) for i, result in enumerate(found[:max_rows]))
-        return Table(rows, len(found), (), found)
+        hits = [(str(i), hit.title, hit.url, hit.description, hit.published_date) for i, hit in enumerate(found[:most])]
+        return [_row(*hit, more=[]) for hit in hits]
     names = list(found.columns)
     if len(set(names)) != len(names) or not all(isinstance(n, str) for n in names) or not set(NEEDED) <= set(names):
         return None
-    more = tuple(name for name in names if name not in _SILENT)
-    return Table(tuple(_rows_of(found.head(max_rows), more)), len(found), tuple(map(one_line, more)), found.search)
+    others = [name for name in names if name not in _SILENT]
+    shown = found.head(most)
+    columns = [shown[name] for name in (*NEEDED, *others)]
+    rows = []
+    for label, title, url, text, date, *cells in zip(shown.index, *columns, strict=True):
+        more = [(one_line(name), _words(cell)) for name, cell in zip(others, cells, strict=True)]
+        rows.append(_row(_words(label, 30), title, url, text, date, more=more))
+    return rows
 
 
-def _row_of(label: str, result: SearchResult) -> Row:
-    return Row(label, _words(result.title), _words(result.url), _words(result.description), result.published_date)
+def _row(label: str, title: Any, url: Any, text: Any, date: Any, *, more: Sequence[tuple[str, str]]) -> Row:
+    address = _words(url, 4096)
+    row = {"label": label, "title": _words(title, 300), "url": address, "snippet": _words(text, _SNIPPET), "date": iso(date)}
+    return {**row, "place": place_of(address), "more": more}
 
 
-def _rows_of(frame: Any, more: tuple[str, ...]) -> Iterator[Row]:
-    columns = [frame[name] for name in (*NEEDED, *more)]
-    for label, title, url, text, date, *cells in zip(frame.index, *columns, strict=True):
-        yield Row(
-            shorten(_words(label), 30),
-            _words(title),
-            _words(url),
-            _words(text),
-            date if isinstance(date, datetime) and not _is_missing(date) else None,
-            tuple(shorten(_words(cell), _CELL) for cell in cells),
-        )
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
-
-
-def _words(value: Any) -> str:
-    """Return a cell as one line of text; a missing value is "". Angle brackets stay: they are escaped when written."""
-    return "" if _is_missing(value) else " ".join(visible(str(value)).split())
-
-
-def _row_html(row: Row, now: datetime | None) -> str:
-    place = escape(host_of(row.url)) if safe_href(row.url) else escape(row.url)
-    about = " · ".join(filter(None, (place, ago_html(row.date, now))))
-    cells = "".join(f"<td{LEFT}>{_cell_html(cell)}</td>" for cell in row.more)
-    return (
-        f"<tr><th>{escape(row.label)}</th>"
-        f'<td class="ipyws-what"{LEFT}>{link_html(row.url, row.title or row.url)}<br><small>{about}</small></td>'
-        f"<td{LEFT}>{escape(shorten(row.snippet, _SNIPPET))}</td>{cells}</tr>"
-    )
-
-
-def _cell_html(cell: str) -> str:
-    return link_html(cell, host_of(cell)) if safe_href(cell) else escape(cell)
-
-
-def _row_cells(row: Row) -> tuple[str, ...]:
-    title = link_markdown(row.url, row.title or row.url)
-    if not safe_href(row.url):
-        title = text_markdown(f"{row.title} ({row.url})")
-    others = (iso(row.date), shorten(row.snippet, _SNIPPET), *row.more)
-    return (text_markdown(row.label), title, *map(text_markdown, others))
-
-
-def _row_lines(row: Row, more: tuple[str, ...], width: int, now: datetime | None) -> list[str]:
-    when = f"  ({ago(row.date, now)})" if row.date else ""
-    indent = " " * (width + 2)
-    lines = [f"{row.label:>{width}}  {row.title or row.url}{when}", f"{indent}{row.url}"]
-    lines += [f"{indent}{shorten(row.snippet, _SNIPPET)}"] if row.snippet else []
-    return lines + [f"{indent}{name}: {cell}" for name, cell in zip(more, row.more, strict=True) if cell]
-
-
-def summary(table: Table) -> list[str]:
-    """Return the lines under the table: who answered, how many, for how much, who did not, and what should be known."""
-    search = table.search
+def _summary(search: SearchResults | None, shown: int) -> str:
+    """Return the line under the results: the query, who answered, how many, for how much."""
     if search is None:
-        return [] if table.rows else ["no rows"]
-    shown = f"{table.total} of {len(search)} results" if table.total != len(search) else money.count(len(search), "result")
-    price = money.cost(search.cost_usd, cached=search.cached)
-    lines = [f"{shorten(one_line(search.query), 80)} — {one_line(search.provider)} · {shown} · {price}"]
+        return count(shown, "row")
+    number = f"{shown} of {len(search)} results" if shown != len(search) else count(shown, "result")
+    price = cost(search.cost_usd, cached=search.cached)
+    return f"{shorten(one_line(search.query), 80)} — {one_line(search.provider)} · {number} · {price}"
+
+
+def _notices(search: SearchResults | None) -> list[str]:
+    """Return what stands above the results: who did not answer and why, and remarks."""
+    if search is None:
+        return []
     notices = [one_line(notice) for notice in search.notices]
     silent = [(one_line(attempt.provider), one_line(attempt.error)) for attempt in search.attempts]
     untold = [(name, error) for name, error in silent if not any(notice.startswith(error) for notice in notices)]
-    return [*lines, *(f"not from {name}: {shorten(error, 160)}" for name, error in untold), *notices]
+    return [*(f"not from {name}: {shorten(error, 160)}" for name, error in untold), *notices]
+
+
+# --- enriched frames --------------------------------------------------------------------------------------------
+
+
+def enriched_html(frame: Any) -> str | None:
+    """Return an enriched frame: the caller's columns and the asked ones with their sources; None without any."""
+    asked = asked_columns(frame)
+    if not asked:
+        return None
+    added = {f"{name}_{part}" for name in asked for part in _PARTS} | set(_NOTED)
+    own = [name for name in frame.columns if name not in added and name not in asked]
+    shown = frame.head(ENRICHED_ROWS)
+    rows = [
+        {
+            "label": _words(label, 30),
+            "own": [_words(shown[name].iloc[i]) for name in own[:4]],
+            "cells": list(_cells(shown, asked, i)),
+        }
+        for i, label in enumerate(shown.index)
+    ]
+    filled = {name: int(frame[name].notna().sum()) for name in asked}
+    heads = [{"name": one_line(name), "filled": filled[name], "numeric": frame[name].dtype.kind in "iuf"} for name in asked]
+    head = {"own": list(map(one_line, own[:4])), "asked": heads, "total": len(frame)}
+    return render("enriched", rows=rows, head=head, summary=_enriched_summary(frame, filled), failures=_failures(frame))
+
+
+def enriched_text(frame: Any) -> str | None:
+    """Return the same as plain text: pandas' table of the caller's columns and the asked ones, None likewise."""
+    asked = asked_columns(frame)
+    if not asked:
+        return None
+    added = {f"{name}_{part}" for name in asked for part in _PARTS} | set(_NOTED)
+    table = frame[[name for name in frame.columns if name not in added]].to_string(max_rows=ENRICHED_ROWS, na_rep="—")
+    filled = {name: int(frame[name].notna().sum()) for name in asked}
+    return "\n".join([table, _enriched_summary(frame, filled), *_failures(frame)])
+
+
+def asked_columns(frame: Any) -> list[str]:
+    """Return the columns that were filled from the web: those with a source, quote and confidence beside them."""
+    names = list(frame.columns)
+    known = set(names) if len(set(names)) == len(names) else set()
+    return [name for name in names if isinstance(name, str) and {f"{name}_{part}" for part in _PARTS} <= known]
+
+
+def _cells(frame: Any, asked: Sequence[str], i: int) -> Iterator[Row]:
+    for name in asked:
+        value, source, quote, sure = (frame[column].iloc[i] for column in (name, *(f"{name}_{part}" for part in _PARTS)))
+        url, quoted, confidence = _words(source, 4096), _words(quote, 300), _words(sure)
+        low = bool(confidence) and float(confidence) < LOW_CONFIDENCE
+        title = " — ".join(filter(None, (f"confidence {confidence}" if confidence else "", place_of(url), quoted)))
+        number = f"{value:,.6g}" if isinstance(value, float) and value == value else _words(value)
+        year = f"{value}" if _words(value).isdigit() else number
+        yield {"text": year, "url": safe_href(url), "title": title, "low": low}
+
+
+def _enriched_summary(frame: Any, filled: dict[str, int]) -> str:
+    cells = len(frame) * len(filled)
+    low = sum(int((frame[f"{name}_confidence"] < LOW_CONFIDENCE).sum()) for name in filled)
+    spent = frame["enrich_cost_usd"].sum() if "enrich_cost_usd" in frame.columns else 0.0
+    report = frame.attrs.get("report")
+    parts = (
+        count(len(frame), "row"),
+        f"{sum(filled.values()):,} of {count(cells, 'cell')} filled",
+        f"{low} below {LOW_CONFIDENCE} confidence (shaded)" if low else "",
+        usd(float(spent)) if spent else "",
+        seconds(report["seconds"]) if isinstance(report, dict) and "seconds" in report else "",
+        f"{len(frame.columns)} columns in all: .columns",
+    )
+    return " · ".join(filter(None, parts))
+
+
+def _failures(frame: Any) -> list[str]:
+    """Return why rows have no values, equal reasons together."""
+    if "enrich_error" not in frame.columns:
+        return []
+    reasons = frame["enrich_error"].dropna().map(lambda reason: shorten(one_line(reason), 160)).value_counts()
+    return [f"{count(number, 'row')}: {reason}" for reason, number in reasons.head(5).items() if reason]
+
+
+# --- pages --------------------------------------------------------------------------------------------------------
+
+
+def page_html(page: Page) -> str:
+    """Return a page as HTML, in a box that scrolls."""
+    content, rest = _cut(page)
+    about = " · ".join(filter(None, (short_address(page.final_url), iso(page.published_date), _lines(page))))
+    notes = [note for note in (one_line(page.note) if page.total_lines else "", rest) if note]
+    title = link(page.final_url, page.title or page.final_url)
+    return render("page", title=title, about=about, content=to_html(content) if content else "", notes=notes)
+
+
+def page_text(page: Page, terminal: Terminal = PLAIN) -> str:
+    """Return a page as plain text."""
+    content, rest = _cut(page)
+    about = " · ".join(filter(None, (iso(page.published_date), _lines(page))))
+    head = [terminal.bold(one_line(page.title)), terminal.link(page.final_url), about]
+    note = one_line(page.note) if page.total_lines else ""
+    return "\n\n".join(filter(None, ("\n".join(filter(None, head)), terminal.markdown(content), note, rest)))
+
+
+def _lines(page: Page) -> str:
+    if page.total_lines == 0:
+        return one_line(page.note) or "the page holds no text"
+    if page.lines_read == 0:
+        return f"no lines here; the page has {page.total_lines:,}"
+    some = page.lines_read < page.total_lines
+    words = f"{page.lines_read:,} of {page.total_lines:,} lines" if some else count(page.total_lines, "line")
+    fetched = f", fetched {page.fetched_at:%Y-%m-%d %H:%M} UTC" if page.fetched_at is not None else ""
+    return f"{words} · cached{fetched}" if page.cached else words
+
+
+def _cut(page: Page) -> tuple[str, str]:
+    """Return the content that is shown and what is said of the rest ("" when there is none)."""
+    content = page.content
+    if len(content) <= PAGE_CHARACTERS:
+        return content, ""
+    end = content.rfind("\n", 0, PAGE_CHARACTERS)
+    kept = content[: end if end > 0 else PAGE_CHARACTERS]
+    return kept, f"… {len(content) - len(kept):,} more characters in .content"

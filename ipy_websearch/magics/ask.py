@@ -92,7 +92,8 @@ class AskMagics(WebMagics):
         run = session.start(call.text, **call.options)
         run.loop.notices[:0] = call.notices
         silent = self.shell.displayhook.quiet()
-        live = None if silent else LiveAnswer(self.shell, call.text, feedback=session.settings.feedback)
+        options = {"feedback": session.settings.feedback, "spent": lambda: run.booking.cost_usd}
+        live = None if silent else LiveAnswer(self.shell, call.text, **options)
         try:
             for event in run:
                 if live:
@@ -100,11 +101,11 @@ class AskMagics(WebMagics):
         except KeyboardInterrupt:
             answer = self.keep(call, run.stop())
             if live:
-                live.interrupted(answer)
+                live.stop("interrupted", answer)
             raise Interrupted("the answer so far is shown above, and what it cost is booked") from None
         except Exception as exc:
             if live:
-                live.fail(exc)
+                live.stop("failed", getattr(exc, "partial", None))
             if isinstance(exc, ModelError) and exc.partial is not None:
                 self.keep(call, exc.partial)
             raise

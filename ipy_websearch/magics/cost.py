@@ -73,11 +73,12 @@ class CostMagics(WebMagics):
 
         from IPython.display import display
 
-        from ipy_websearch.display.charts import cost_png, cost_words
+        from ipy_websearch.display.cost import cost_png, cost_words
 
-        steps = session.cost_curve(everything=options.get("everything", False), since=options.get("since"))
+        by = options.get("by", "kind")
+        steps = session.cost_curve(by=by, everything=options.get("everything", False), since=options.get("since"))
         if not steps:
             print(f"There is nothing to plot: no calls in {scope}.")
             return
-        picture = b64encode(cost_png(steps, scope)).decode("ascii")
-        display({"image/png": picture, "text/plain": cost_words(steps)}, raw=True)
+        picture = b64encode(cost_png(steps, scope, by)).decode("ascii")
+        display({"image/png": picture, "text/plain": cost_words(steps, by)}, raw=True)

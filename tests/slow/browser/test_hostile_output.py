@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.fakes.hostile import outputs
 from tests.slow.browser import lab
 from tests.slow.browser.payloads import payloads
-from tests.test_markdown_safety import outputs
 
 SETUP = """
 import json
@@ -41,7 +41,7 @@ def show_all(t):
     values = (answer, search_of(t), search_of(t).to_frame(), page, Page("https://ok.example", t, t, t, 1, 1), *answer.panels)
     for kind, between in (("text/html", ""), ("text/markdown", "\\n\\n")):
         formatter = get_ipython().display_formatter.formatters[kind]
-        display({kind: between.join(map(formatter, values))}, raw=True)
+        display({kind: between.join(filter(None, map(formatter, values)))}, raw=True)
 
 def stream(t, end):
     live = LiveAnswer(get_ipython(), t)
@@ -53,7 +53,7 @@ def stream(t, end):
     live.show(ev.LimitReached("budget", t))
     for piece in (t[i : i + 3] for i in range(0, len(t), 3)):
         live.show(ev.TextDelta(piece))
-    live.fail(ValueError(t)) if end == "fail" else live.interrupted()
+    live.stop("failed" if end == "fail" else "interrupted")
 """
 CELLS = [
     SETUP,
@@ -89,7 +89,7 @@ def look(opened: lab.Opened) -> tuple[list[str], list[str], int]:
 def click_everything(opened: lab.Opened) -> None:
     """Unfold what is folded and click on all that is neither a link nor a plain element of text."""
     opened.page.evaluate("() => document.querySelectorAll('.jp-OutputArea-output details').forEach(e => e.open = true)")
-    plain = "a,p,td,th,tr,li,ul,ol,em,strong,code,pre,br,hr,blockquote,small,b,i,s,style,thead,tbody"
+    plain = "a,p,td,th,tr,li,ul,ol,em,strong,code,pre,br,hr,blockquote,small,b,i,s,mark,span,thead,tbody"
     opened.page.evaluate(f"() => document.querySelectorAll('.jp-OutputArea-output *:not({plain})').forEach(e => e.click?.())")
 
 

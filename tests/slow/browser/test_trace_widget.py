@@ -12,7 +12,7 @@ from tests.slow.browser.payloads import payloads
 
 SETUP = """
 import json
-from ipy_websearch.display.trace_widget import trace_widget
+from ipy_websearch.display.widget import trace_widget
 from ipy_websearch.results import Answer, Step
 texts = list(json.load(open(PAYLOADS)).values())
 body = {"model": "m", "system": texts[0], "messages": [{"role": t, "content": t} for t in texts]}
@@ -39,7 +39,7 @@ def test_arrow_keys_and_buttons_step_through_an_answer_and_hostile_text_in_it_is
             opened.run(1)
             page = opened.page
             page.wait_for_selector(".ipyws-t")
-            page.wait_for_function("() => [...document.querySelectorAll('.ipyws-lane')].every(e => !e.checkVisibility())")
+            page.wait_for_function("() => [...document.querySelectorAll('.mathjax_ignore')].every(e => !e.checkVisibility())")
             place = page.locator(".ipyws-t-place")
             assert place.text_content().startswith("step 1 of 4")
             page.locator(".ipyws-t").focus()

@@ -1,20 +1,28 @@
-"""The steps of an answer as plain values for the trace widget and its page: when each began, its facts, its messages. Pure.
+"""The trace for a class: an answer's steps as a widget, to be walked through with buttons or arrow keys.
 
-A message is cut into cards: who speaks, what kind of block it is, its text. What an earlier request had sent already is only
-named. Texts are made harmless as characters (`visible`) and rid of keys here; as HTML they are the shower's business.
+The widget (anywidget, the extra `[widget]`) builds its page from text nodes only. JupyterLab shows nothing in the place of a
+widget whose state was not saved, so the plain trace is put out before the widget, which hides it while it lives.
+
+A step's messages are cut into cards: who speaks, what kind of block it is, its text. What an earlier request had sent
+already is only named.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from ipy_websearch.display import money
-from ipy_websearch.display.trace_json import compact, requests_news, response_of
+from ipy_websearch.display.answer import starts
+from ipy_websearch.display.live import is_notebook
+from ipy_websearch.display.text import cost, one_line
+from ipy_websearch.display.trace import TraceFrame, compact, requests_news, response_of, trace_frame
 from ipy_websearch.results import Answer, Step
-from ipy_websearch.text import plain, shorten, visible
+from ipy_websearch.text import shorten, visible
 from ipy_websearch.usage import Usage
 
 WHOLE_CHARACTERS = 300_000
@@ -24,6 +32,73 @@ CARD_CHARACTERS = 8_000
 LEAST_CHARACTERS = 200
 
 Card = dict[str, Any]
+
+_INSTALL = 'pip install "ipy_websearch[widget]" makes this a widget to step through'
+
+
+def trace_widget(answer: Answer, step: int = 1, *, redact: Callable[[str], str] = str) -> Any:
+    """Return a widget that walks through an answer's steps, beginning with number `step`; without anywidget a `TraceFrame`.
+
+    `redact` takes keys out of texts. The widget's `step` can be read and set.
+    """
+    try:
+        kind = _widget_class()
+    except ImportError:
+        return trace_frame(answer, note=_INSTALL, redact=redact)
+    title = shorten(redact(one_line(answer.question)), 120)
+    widget = kind(title=title, steps=step_views(answer, redact), step=step, mark=f"ipyws-{uuid.uuid4().hex}")
+    widget.frame = trace_frame(answer, redact=redact)
+    return widget
+
+
+@cache
+def _widget_class() -> Any:
+    """Return the widget's class.
+
+    Raises:
+        ImportError: anywidget is not installed.
+    """
+    import anywidget
+    import traitlets
+
+    assets = files("ipy_websearch.display") / "assets"
+
+    class TraceWidget(anywidget.AnyWidget):
+        """A trace to walk through; `step` is the number of the step that is shown."""
+
+        _esm = (assets / "trace.js").read_text(encoding="utf-8")
+        _css = (assets / "trace.css").read_text(encoding="utf-8")
+        title: Any = traitlets.Unicode().tag(sync=True)
+        steps: Any = traitlets.List().tag(sync=True)
+        step: Any = traitlets.Int(1).tag(sync=True)
+        mark: Any = traitlets.Unicode().tag(sync=True)
+        frame: TraceFrame
+
+        @traitlets.validate("step")
+        def _within(self, proposal: Mapping[str, Any]) -> int:
+            return max(1, min(len(self.steps) or 1, int(proposal["value"])))
+
+        def _repr_mimebundle_(self, **options: Any) -> Any:
+            """Return the widget's view, with the page beside it for whoever shows no widgets."""
+            shown = super()._repr_mimebundle_(**options)
+            data, metadata = shown if isinstance(shown, tuple) else (shown or {}, {})
+            return {**data, **self.frame._repr_mimebundle_()}, metadata
+
+        def _ipython_display_(self) -> None:
+            """Show the page, and behind it, in a notebook, the view that hides it."""
+            from IPython import get_ipython
+            from IPython.display import display
+
+            put: Any = display  # it carries no types
+            view = self.frame.view
+            assert view is not None
+            put({"text/html": f'<div class="{self.mark}">{view.html()}</div>', "text/plain": view.text()}, raw=True)
+            if is_notebook(get_ipython()):
+                data, metadata = self._repr_mimebundle_()
+                live = {name: value for name, value in data.items() if name.endswith("widget-view+json")}
+                put({**live, "text/plain": "(the same as a widget)"}, metadata=metadata, raw=True)
+
+    return TraceWidget
 
 
 def step_views(answer: Answer, redact: Callable[[str], str] = str) -> list[dict[str, Any]]:
@@ -36,8 +111,8 @@ def step_views(answer: Answer, redact: Callable[[str], str] = str) -> list[dict[
     ]
     count = sum(len(sent) + len(got) for sent, got in cards)
     most = max(LEAST_CHARACTERS, min(CARD_CHARACTERS, WHOLE_CHARACTERS // max(count, 1)))
-    usage, cost, until = Usage(), Decimal(0), 0.0
-    known: Decimal | None = cost
+    usage, until = Usage(), 0.0
+    known: Decimal | None = Decimal(0)
     views = []
     for step, start, (sent, got) in zip(answer.trace, starts(answer.trace), cards, strict=True):
         usage, until = usage + step.usage, max(until, start + step.milliseconds)
@@ -46,33 +121,20 @@ def step_views(answer: Answer, redact: Callable[[str], str] = str) -> list[dict[
             {
                 "n": step.n,
                 "kind": step.kind,
-                "name": shorten(redact(plain(step.name)), 60),
-                "detail": shorten(redact(plain(step.detail)), 300),
+                "name": shorten(redact(one_line(step.name)), 60),
+                "detail": shorten(redact(one_line(step.detail)), 300),
                 "error": step.is_error,
                 "start": round(start, 1),
                 "ms": round(step.milliseconds, 1),
                 "until": round(until, 1),
                 "tokens": _tokens(step.usage) if step.kind == "model" else [],
-                "cost": money.cost(step.cost_usd),
-                "so_far": f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens, {money.cost(known)}",
+                "cost": cost(step.cost_usd),
+                "so_far": f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens, {cost(known)}",
                 "sent": [_cut(card, most, redact) for card in sent],
                 "got": [_cut(card, most, redact) for card in got],
             }
         )
     return views
-
-
-def starts(trace: Sequence[Step]) -> list[float]:
-    """Return when each step began, in milliseconds: requests one after the other, the calls of a reply all at the same time."""
-    found: list[float] = []
-    calls_from = end = 0.0
-    for step in trace:
-        start = end if step.kind == "model" else calls_from
-        found.append(start)
-        end = max(end, start + step.milliseconds)
-        if step.kind == "model":
-            calls_from = end
-    return found
 
 
 def _tokens(usage: Usage) -> list[list[str]]:
@@ -163,5 +225,5 @@ def _card(who: str, kind: str, text: str, *, is_open: bool = True) -> Card:
 
 def _cut(card: Card, most: int, redact: Callable[[str], str]) -> Card:
     text = visible(redact(card["text"]))
-    kind = shorten(redact(plain(card["kind"])), 120)
-    return {**card, "who": plain(card["who"]), "kind": kind, "text": text[:most], "more": max(0, len(text) - most)}
+    kind = shorten(redact(one_line(card["kind"])), 120)
+    return {**card, "who": one_line(card["who"]), "kind": kind, "text": text[:most], "more": max(0, len(text) - most)}

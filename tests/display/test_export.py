@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from markdown_it import MarkdownIt
 from ipy_websearch.display.export import export
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, Citation
+from tests.fakes.hostile import Seen, problems
 from tests.fakes.notebook import subprocess_environment
 from tests.slow.browser.payloads import payloads
-from tests.test_markdown_safety import Seen, problems
 
 HOSTILE = "<script>alert(1)</script> ![x](https://evil.example/p.png) [l](javascript:alert(1)) <img src=x onerror=alert(1)>"
 
@@ -35,17 +36,57 @@ def test_a_session_is_written_as_markdown_with_footnotes(shell: Any, tmp_path: P
     assert ran.ok and "2 answers written to report.md" in ran.stdout
     written = (tmp_path / "report.md").read_text()
     assert "## How many moons has Mars?" in written and "## How big is Jupiter?" in written
-    assert "**Sources**" in written and "corpus://planets/mars" in written.replace("&#58;", ":")
+    assert "**Sources**" in written and written.replace("&#58;", ":").count("corpus://planets/mars") == 1
+    assert shell.run("%websearch export refs.json").ok
+    assert "Mars" in [entry["title"] for entry in json.loads((tmp_path / "refs.json").read_text())]
 
 
-def test_sources_are_footnotes_where_there_are_any_and_links_elsewhere(tmp_path: Path) -> None:
-    """`[^1-1]: <address>` is a footnote on GitHub and a link definition in CommonMark; no address, no footnote."""
+def test_every_source_stands_once_and_marks_link_to_it(tmp_path: Path) -> None:
     export([answer(), answer("Again [1].")], tmp_path / "r.md")
     written = (tmp_path / "r.md").read_text()
-    assert "[^1-1]: <https://en.wikipedia.org/wiki/Mars>" in written and "Again [^2-1]" in written
-    assert "[^1-2]" not in written
-    html = MarkdownIt("commonmark").render(written)
-    assert '<a href="https://en.wikipedia.org/wiki/Mars">^1-1</a>' in html and "[^" not in html
+    assert written.count("[Mars](https://en.wikipedia.org/wiki/Mars)") == 2, "once for each answer"
+    assert "Two moons [[1]](https://en.wikipedia.org/wiki/Mars), says NASA [2]" in written
+
+
+def test_a_page_for_print_shows_addresses_and_keeps_tables_together(tmp_path: Path) -> None:
+    export([answer()], tmp_path / "r.html")
+    written = (tmp_path / "r.html").read_text()
+    assert "@media print" in written and "attr(href)" in written and "border-bottom" in written
+
+
+def test_sources_become_a_bibliography() -> None:
+    found = (
+        Citation(1, "50% of {x} & $5_a", "https://www.nytimes.com/a%20b#c", "q", datetime(2026, 2, 16, tzinfo=UTC)),
+        Citation(1, "again", "https://www.nytimes.com/a%20b#c", "another quote"),
+        Citation(2, "Mars", "corpus://planets/mars"),
+    )
+    made = answer(citations=found)
+    today = datetime.now(UTC).date()
+    bibtex = made.bibliography()
+    assert (
+        bibtex.startswith("@online{nytimes2026-1,\n  title = {{50\\% of \\{x\\} \\& \\$5\\_a}},")
+        and bibtex.count("@online") == 2
+    )
+    assert (
+        "date = {2026-02-16}" in bibtex
+        and f"urldate = {{{today}}}" in bibtex
+        and "url = {https://www.nytimes.com/a\\%20b" in bibtex
+    )
+    ris = made.bibliography("ris").split("\r\n")
+    assert ris[0] == "TY  - ELEC" and "DA  - 2026/02/16" in ris and ris.count("ER  - ") == 2
+    first, second = json.loads(made.bibliography("csl"))
+    assert first["issued"] == {"date-parts": [[2026, 2, 16]]} and first["URL"] == "https://www.nytimes.com/a%20b#c"
+    assert second["container-title"] == "planets" and "URL" not in second
+    with pytest.raises(ConfigError, match="bibtex, ris, csl"):
+        made.bibliography("apa")
+
+
+def test_an_answer_becomes_a_cell(shell: Any, tmp_path: Path) -> None:
+    shell.ns["a"] = answer()
+    asked: list[str] = []
+    shell.ip.set_next_input = lambda text, replace=False: asked.append(text)
+    assert shell.run("a.to_cell()").ok
+    assert asked[0].startswith("%%markdown\n## How many moons") and "**Sources**" in asked[0]
 
 
 def test_a_notebook_has_markdown_cells_and_is_valid(tmp_path: Path) -> None:
@@ -55,9 +96,8 @@ def test_a_notebook_has_markdown_cells_and_is_valid(tmp_path: Path) -> None:
     export([answer()], tmp_path / "r.ipynb")
     notebook = nbformat.read(tmp_path / "r.ipynb", as_version=4)
     nbformat.validate(notebook)
-    assert [cell.cell_type for cell in notebook.cells] == ["markdown"] * 3
-    assert notebook.cells[1].source == "## How many moons has \\*Mars\\*?"
-    assert "[^1-1]" in notebook.cells[2].source
+    assert [cell.cell_type for cell in notebook.cells] == ["markdown"] * 2
+    assert notebook.cells[1].source.startswith("## How many moons has \\*Mars\\*?\n")
 
 
 @pytest.mark.parametrize("ending", [".md", ".ipynb", ".html"])

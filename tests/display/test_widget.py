@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from IPython.core.error import UsageError
 
-from ipy_websearch.display import trace_widget as door
-from ipy_websearch.display.trace_steps import CARD_CHARACTERS, WHOLE_CHARACTERS, starts, step_views
-from ipy_websearch.display.trace_widget import TracePage, trace_widget
+from ipy_websearch.display import widget as door
+from ipy_websearch.display.answer import starts
+from ipy_websearch.display.trace import TraceFrame, trace_frame
+from ipy_websearch.display.widget import CARD_CHARACTERS, WHOLE_CHARACTERS, step_views, trace_widget
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.usage import Usage
 from tests.fakes.engine import hit
@@ -45,14 +46,13 @@ def asked(messages_api: Any, brave_api: Any, shell: Any) -> Any:
     return shell
 
 
-def test_without_anywidget_the_trace_is_a_page_to_unfold(asked: Any, no_anywidget: None) -> None:
-    """A timeline, each step with its messages folded, and what to install; in text the table of `%trace`."""
+def test_without_anywidget_the_trace_is_the_plain_one(asked: Any, no_anywidget: None) -> None:
     ran = asked.run("%trace --widget -o page")
-    assert isinstance(asked.ns["page"], TracePage)
+    assert isinstance(asked.ns["page"], TraceFrame)
     html = unescape(ran.html)
-    assert html.count("ipyws-bar ") == 4 and html.count("<details><summary>") >= 4 and "ipy_websearch[widget]" in html
+    assert html.count("margin-left:") == 4 and html.count("<summary") == 8 and "ipy_websearch[widget]" in html
     assert "Matz wrote Ruby." in html and '"query": "ruby author"' in html and "<script" not in html
-    assert "in all" in ran.texts() and "in all" in ran.texts("text/markdown")
+    assert "in all" in ran.texts()
 
 
 def test_a_step_knows_when_it_began_and_what_was_spent_by_then(asked: Any) -> None:
@@ -82,8 +82,8 @@ def test_a_step_shows_what_is_new_in_it_as_messages(asked: Any) -> None:
 def test_moments_of_an_empty_trace_and_of_repeated_rounds() -> None:
     """Each round begins where the slowest call of the one before ended."""
     kinds = [("model", 10.0), ("tool", 5.0), ("tool", 20.0), ("model", 1.0), ("tool", 2.0), ("model", 3.0)]
-    assert starts([Step(n, kind, "x", milliseconds=ms) for n, (kind, ms) in enumerate(kinds, 1)]) == [0, 10, 10, 30, 31, 33]
-    assert starts([]) == [] and "no steps" not in TracePage(Answer("q", "t", "m")).html()
+    steps = [Step(n, kind, "x", milliseconds=ms) for n, (kind, ms) in enumerate(kinds, 1)]
+    assert list(starts(steps)) == [0, 10, 10, 30, 31, 33] and list(starts([])) == []
 
 
 def test_unknown_costs_make_the_sum_unknown() -> None:
@@ -106,10 +106,10 @@ def test_hostile_text_stays_text_on_the_page() -> None:
     ]
     request = {"model": evil, "system": evil, "tools": [{"name": evil}], "messages": [{"role": evil, "content": evil}]}
     steps = (Step(1, "model", evil, evil, request=request, response=response), Step(2, "tool", evil, evil, request=evil))
-    page = TracePage(Answer(evil, "t", "m", trace=steps))
-    html = page.html()
+    answer = Answer(evil, "t", "m", trace=steps)
+    html = trace_frame(answer)._repr_mimebundle_()["text/html"]
     assert "<script" not in html and "<img" not in html and html.count("&lt;script&gt;") > 8
-    assert not set("\x1b\u202e\U000e0041") & set(html + json.dumps(page.steps, ensure_ascii=False))
+    assert not set("\x1b\u202e\U000e0041") & set(html + json.dumps(step_views(answer), ensure_ascii=False))
 
 
 def test_a_key_in_a_question_is_not_in_the_widget(messages_api: Any, brave_api: Any, shell: Any, no_anywidget: None) -> None:
@@ -118,16 +118,15 @@ def test_a_key_in_a_question_is_not_in_the_widget(messages_api: Any, brave_api: 
     shell.run(f"%ask is {messages_api.key} a good key?")
     ran = shell.run("%trace --widget")
     assert messages_api.key not in ran.html and "[key]" in ran.html
-    assert messages_api.key not in json.dumps(ran.value.steps)
 
 
 def test_a_large_trace_stays_bounded() -> None:
     """All cards together and the page have a bound; what was left out is counted."""
     blocks = [{"type": "text", "text": "ä" * 20_000}] * 10
     steps = tuple(Step(n, "model", "m", request={"messages": [], "n": n}, response=blocks) for n in range(1, 11))
-    page = TracePage(Answer("q", "t", "m", trace=steps))
-    cards = [card for step in page.steps for card in (*step["sent"], *step["got"])]
-    assert sum(len(card["text"]) for card in cards) <= WHOLE_CHARACTERS + 1_000 and len(page.html()) < 200_000
+    views = step_views(Answer("q", "t", "m", trace=steps))
+    cards = [card for step in views for card in (*step["sent"], *step["got"])]
+    assert sum(len(card["text"]) for card in cards) <= WHOLE_CHARACTERS + 1_000
     cut = next(card for card in cards if card["who"] == "assistant")
     assert 0 < len(cut["text"]) <= CARD_CHARACTERS and len(cut["text"]) + cut["more"] == 20_000
 
@@ -148,7 +147,7 @@ def test_the_widget_begins_at_a_step_and_stays_within_them() -> None:
         widget.step = wanted
         assert widget.step == got
     data, _ = widget._repr_mimebundle_()
-    assert {VIEW, "text/html", "text/markdown", "text/plain"} <= set(data) and "ipyws-bar" in data["text/html"]
+    assert {VIEW, "text/html", "text/plain"} <= set(data) and "margin-left:" in data["text/html"]
     assert "textContent" in widget._esm and "innerHTML" not in widget._esm and "http" not in widget._esm
 
 
@@ -159,7 +158,7 @@ def test_a_notebook_keeps_the_widget_and_the_page(messages_api: Any, brave_api: 
     notebook = run_notebook(["%load_ext ipy_websearch", "a = %ask who?", "%trace --widget"])
     assert errors(notebook) == []
     page, view = (output.data for output in notebook.cells[2].outputs)
-    assert "ipyws-bar" in page["text/html"] and "ms" in page["text/plain"] and set(view) == {VIEW, "text/plain"}
+    assert "margin-left:" in page["text/html"] and "called" not in page["text/plain"] and set(view) == {VIEW, "text/plain"}
     state = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"].state[view[VIEW]["model_id"]].state
     assert f'class="{state["mark"]}"' in page["text/html"]
     assert [step["kind"] for step in state["steps"]] == ["model"] and state["step"] == 1 and "render" in state["_esm"]

@@ -1,0 +1,230 @@
+"""Hostile Markdown and values made into harmless HTML: the one renderer through which everything is shown.
+
+A magic's output counts as trusted in Jupyter: nothing sanitises it after us, and a `<script>` in it runs in the user's Lab
+(measured with JupyterLab 4.6.6, 2026-11). So Markdown is parsed with raw HTML off, templates escape their values, and what
+comes out passes nh3 with an allow list. Images become their alternative text: an image address fetches, and can carry data
+out. Styles stand in the elements, since JupyterLab drops `<style>` from notebooks that it does not trust.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import nh3
+from jinja2 import Environment, PackageLoader
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup, escape
+
+from ipy_websearch.display import text as words
+from ipy_websearch.display.text import host_of, one_line, safe_href, site_of
+from ipy_websearch.results import Citation
+from ipy_websearch.text import shorten, visible
+
+NO_MATH = "tex2jax_ignore mathjax_ignore"
+"""Classes that keep MathJax away: two amounts in dollars would otherwise become a formula."""
+
+MARK = re.compile(r"\[(\d{1,4})\]")
+_LIKE_A_MARK = re.compile(r"\[\d{1,4}\]|\d{1,2}")
+_BROKEN = (RecursionError, ValueError, IndexError, KeyError, AttributeError)
+_MAX_CELLS = 40_000  # the header of a table can multiply a short text into megabytes of empty cells
+_MAX_GROWTH = 8
+_QUOTE = 160
+
+Sources = Mapping[int, Citation]
+"""The cited sources by their numbers."""
+
+STYLES = {
+    "line": "rgba(128,128,128,.35)",
+    "pane": "rgba(128,128,128,.14)",
+    "amber": "#d98200",
+    "shade": "rgba(217,130,0,.18)",
+    "left": "text-align:left;vertical-align:top",
+    "right": "text-align:right;vertical-align:top;white-space:nowrap",
+    "small": "font-size:.85em;opacity:.8",
+    "code": "font-size:.85em;white-space:pre-wrap;max-height:24em;overflow:auto;margin:4px 0 8px;padding:6px 10px;"
+    "background-color:rgba(128,128,128,.1);border-radius:3px",
+    "chip": "font-size:.78em;line-height:1.2;padding:1px 7px;border-radius:9px;text-decoration:none;white-space:nowrap;"
+    "background-color:rgba(128,128,128,.16)",
+}
+_TAGS = set(
+    "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li mark ol p pre s small span strong sub sup table tbody td th thead "
+    "tr ul details summary".split()
+)
+_PROPERTIES = set(
+    "background-color border border-bottom border-collapse border-left border-radius color display font-size font-weight "
+    "height line-height margin margin-left margin-top max-height max-width min-width opacity overflow overflow-wrap padding "
+    "text-align text-decoration text-overflow vertical-align white-space width".split()
+)
+
+
+class _Definitions(dict[str, Any]):
+    """Link definitions of a text; one such as "[1]: https://…" is dropped, or it would rebind a citation mark."""
+
+    def __setitem__(self, label: str, definition: Any) -> None:
+        if not label.isdigit():
+            super().__setitem__(label, definition)
+
+
+class _Parser(MarkdownIt):
+    """CommonMark with tables and strikethrough, without HTML; only addresses that pass `safe_href` are links."""
+
+    def __init__(self) -> None:
+        super().__init__("commonmark", {"html": False})
+        self.enable(["table", "strikethrough"]).disable(["html_block", "html_inline"])
+        self.core.ruler.push("marks", _set_marks_apart)
+        for name, rule in {"text": _text_rule, "link_open": _link_rule, "image": _image_rule}.items():
+            self.add_render_rule(name, rule)
+        for name in ("fence", "code_block"):
+            self.add_render_rule(name, _code_rule)
+
+    def validateLink(self, url: str) -> bool:
+        return safe_href(url) is not None
+
+    def normalizeLink(self, url: str) -> str:
+        return url
+
+    def normalizeLinkText(self, link: str) -> str:
+        return link
+
+
+_parser = cache(_Parser)
+
+
+def _set_marks_apart(state: Any) -> None:
+    """Keep citation marks out of links, and make links that look like a mark, such as `[[2]](https://…)`, plain text."""
+    for token in state.tokens:
+        opened: Token | None = None
+        inner: list[Token] = []
+        for child in token.children or []:
+            if child.type == "link_open":
+                opened, inner = child, []
+            elif child.type == "link_close" and opened is not None:
+                if _LIKE_A_MARK.fullmatch("".join(text.content for text in inner).strip()):
+                    opened.type = child.type = "dropped"
+                opened = None
+            elif opened is not None:
+                inner.append(child)
+                child.meta["in_link"] = True
+        token.children = [child for child in token.children or [] if child.type != "dropped"]
+
+
+def _text_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Mapping[str, Any]) -> str:
+    token, sources = tokens[i], env.get("sources")
+    if token.meta.get("in_link") or not sources or "[" not in token.content:
+        return str(escape(token.content))
+    pieces = MARK.split(token.content)
+    chips = [chip(int(n), sources) for n in pieces[1::2]]
+    return "".join(f"{escape(text)}{mark}" for text, mark in zip(pieces[::2], [*chips, ""], strict=True))
+
+
+def _link_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
+    return f'<a href="{escape(safe_href(str(tokens[i].attrs.get("href", ""))) or "")}">'
+
+
+def _image_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
+    return str(escape(alternative(tokens[i])))
+
+
+def _code_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
+    return f'<pre style="{STYLES["code"]}"><code>{escape(tokens[i].content)}</code></pre>\n'
+
+
+def alternative(token: Token) -> str:
+    """Return what is shown in place of an image: its alternative text."""
+    return "".join(alternative(t) if t.type == "image" else t.content for t in token.children or []) or "image"
+
+
+def chip(n: int, sources: Sources) -> str:
+    """Return the mark of source `n` in a text: a chip with number and site, the quote on hover; `[n]` where there is none."""
+    source = sources.get(n)
+    if source is None:
+        return f"[{n}]"
+    quote = f" — “{shorten(one_line(source.cited_text), _QUOTE)}”" if source.cited_text else ""
+    title, label = escape(f"{words.place_of(source.url)}{quote}"), escape(f"{n} {shorten(site_of(source.url), 24)}".strip())
+    href = safe_href(source.url)
+    tag, address = ("a", f' href="{escape(href)}"') if href else ("span", "")
+    return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
+
+
+def parse(text: str, sources: Sources | None = None) -> tuple[list[Token], dict[str, Any]]:
+    """Return the tokens of some Markdown, and the environment in which they are rendered."""
+    env = {"references": _Definitions(), "sources": sources or {}}
+    return _parser().parse(text, env), env
+
+
+def guarded(text: str, make: Callable[[], str], otherwise: Callable[[str], str]) -> str:
+    """Return what `make` gives, or the text as code when it breaks the parser or grows out of all proportion."""
+    lines = text.split("\n")
+    if max(line.count("|") for line in lines) * len(lines) > _MAX_CELLS:
+        return otherwise(text)
+    try:
+        made = make()
+    except _BROKEN:
+        return otherwise(text)
+    return otherwise(text) if len(made) > _MAX_GROWTH * len(text) + 60_000 else made
+
+
+def to_html(markdown: str, sources: Sources | None = None) -> Markup:
+    """Return Markdown as harmless HTML; `[n]` becomes the chip of source n, and stays text where there is no such source."""
+    text = visible(markdown)
+
+    def render() -> str:
+        tokens, env = parse(text, sources)
+        return clean(str(_parser().renderer.render(tokens, _parser().options, env)))
+
+    return Markup(guarded(text, render, lambda text: f'<pre style="{STYLES["code"]}">{escape(text)}</pre>'))
+
+
+def inline(markdown: str) -> Markup:
+    """Return one line of Markdown as harmless HTML without a paragraph around it."""
+    return Markup(clean(_parser().renderInline(one_line(markdown), {"references": _Definitions()})))
+
+
+def link(url: str, text: str) -> Markup:
+    """Return `text` as a link to `url`, or as mere text when the address may not be one."""
+    href = safe_href(url)
+    label = escape(one_line(text))
+    return Markup(f'<a href="{escape(href)}" style="text-decoration:none">{label}</a>') if href else label
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a template filled with values, which it escapes, as one harmless block that mathematics leaves alone."""
+    body = _environment().get_template(f"{template}.html").render(values)
+    return clean(f'<div class="{NO_MATH}" style="max-width:62em;line-height:1.5;overflow-wrap:anywhere">{body}</div>')
+
+
+def clean(html: str) -> str:
+    """Return HTML with the elements, attributes, styles and addresses of our allow list alone."""
+    return _cleaner().clean(html)
+
+
+@cache
+def _cleaner() -> nh3.Cleaner:
+    return nh3.Cleaner(
+        tags=_TAGS,
+        attributes={"*": {"style", "title"}, "a": {"href"}, "ol": {"start"}, "details": {"open"}},
+        allowed_classes={"div": set(NO_MATH.split())},
+        filter_style_properties=_PROPERTIES,
+        url_schemes={"http", "https", "mailto"},
+        url_relative="deny",
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("ipy_websearch.display"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else visible(str(value)),
+    )
+    environment.globals.update(STYLES, link=link, host_of=host_of)
+    environment.filters.update(iso=words.iso, usd=words.usd, place=words.place_of, inline=inline, one_line=one_line)
+    return environment

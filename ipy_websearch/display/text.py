@@ -1,0 +1,203 @@
+"""Amounts, counts, times, dates and addresses as plain text, and how text is laid out in a terminal. No markup."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import textwrap
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from ipy_websearch.text import shorten, visible
+
+_SMALLEST = Decimal("0.0001")
+_AUTHORITY = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{0,5})?")
+_BREAKS = re.compile(r"[\t\n\u2028\u2029]")  # browsers and urlsplit drop the first two silently
+_MAILTO = re.compile(r"mailto:[^\s:@]+@[^\s:@]+", re.IGNORECASE)
+_KEEP = "/?#:@!$&'()*+,;=%-._~"
+_MAX_ADDRESS = 4096
+_SECOND_LEVEL = {"co", "com", "org", "net", "ac", "gov", "edu"}
+
+
+def one_line(text: Any) -> str:
+    """Return the text on one line, without control, bidirectional and invisible characters."""
+    return " ".join(visible(str(text)).split())
+
+
+# --- amounts and dates -------------------------------------------------------------------------------------------
+
+
+def usd(amount: Decimal | float | None) -> str:
+    """Return US dollars as "0.0123 USD", "12.50 USD", "<0.0001 USD", or "unknown" for None and NaN.
+
+    There is never a dollar sign: two of them in one output become mathematics in Jupyter.
+    """
+    value = None if amount is None or amount != amount else Decimal(str(amount))
+    if value is None or not value.is_finite():
+        return "unknown"
+    if 0 < value < _SMALLEST:
+        return f"<{_SMALLEST} USD"
+    if value == 0 or abs(value) >= 1:
+        return "0 USD" if value == 0 else f"{value.quantize(Decimal('0.01'), ROUND_HALF_UP):,} USD"
+    whole, _, fraction = str(value.quantize(_SMALLEST, ROUND_HALF_UP)).partition(".")
+    return f"{whole}.{fraction.rstrip('0').ljust(2, '0')} USD"
+
+
+def cost(amount: Decimal | float | None, *, cached: bool = False) -> str:
+    """Return what a call cost: an amount, "free", "cached" or "cost unknown"."""
+    if cached:
+        return "cached"
+    words = usd(amount)
+    return {"unknown": "cost unknown", "0 USD": "free"}.get(words, words)
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: "1 search", "1,204 rows"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def seconds(value: float) -> str:
+    """Return seconds as "0.4 s", "12 s" or "2 min 05 s"."""
+    if value < 9.95:
+        return f"{max(value, 0.0):.1f} s"
+    whole = round(value)
+    return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60:02d} s"
+
+
+def iso(date: Any) -> str:
+    """Return the UTC date as "2026-11-17", "" for None and NaT. Saved output keeps absolute dates, which stay true."""
+    if not isinstance(date, datetime) or date != date:
+        return ""
+    return (date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)).date().isoformat()
+
+
+# --- addresses ---------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2048)
+def safe_href(url: str) -> str | None:
+    """Return the address as printable ASCII without quotes, brackets and backslashes, or None when it may not be a link.
+
+    Only http and https with a host and without a user name, and mailto with an address, pass. The result still needs HTML
+    escaping (ampersands).
+    """
+    url = _BREAKS.sub("", visible(url)).strip()
+    if len(url) > _MAX_ADDRESS:
+        return None
+    if _MAILTO.fullmatch(url):
+        return quote(url, safe=_KEEP)
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return None
+        name, colon, port = parts.netloc.partition(":")
+        netloc = parts.netloc if parts.netloc.isascii() else f"{name.encode('idna').decode('ascii')}{colon}{port}"
+    except ValueError:
+        return None
+    if not _AUTHORITY.fullmatch(netloc):
+        return None
+    rest = url.split("://", 1)[1][len(parts.netloc) :]
+    href = f"{parts.scheme}://{netloc}{quote(rest, safe=_KEEP)}"
+    return href if len(href) <= _MAX_ADDRESS else None  # as it is written: percent codes make it longer
+
+
+def host_of(url: str) -> str:
+    """Return the host of an address without "www.", or the scheme of one that has none ("corpus", "file")."""
+    try:
+        parts = urlsplit(visible(url).strip())
+        return (parts.hostname or parts.scheme or "").removeprefix("www.")
+    except ValueError:
+        return ""
+
+
+def site_of(url: str) -> str:
+    """Return the name of a site for a chip: "nytimes" for https://www.nytimes.com/x, "bbc" for bbc.co.uk.
+
+    It is the name that somebody registered, so that "paypal.evil.example" is called "evil".
+    """
+    if not safe_href(url):
+        scheme = re.match(r"[a-z]{2,12}(?=:)", one_line(url))
+        return "built-in" if scheme and scheme[0] == "corpus" else scheme[0] if scheme else ""
+    host = host_of(url)
+    labels = host.split(".")
+    if len(labels) < 2 or host.replace(".", "").isdigit():
+        return host
+    return labels[-3] if len(labels) > 2 and labels[-2] in _SECOND_LEVEL else labels[-2]
+
+
+def place_of(url: str) -> str:
+    """Return where something is from: the host of what may be a link, else the whole address, as text."""
+    return host_of(url) if safe_href(url) else one_line(url)
+
+
+def short_address(url: str, width: int = 60) -> str:
+    """Return host and path for a line of text: "example.com/docs/a.html"."""
+    url = _BREAKS.sub("", visible(url)).strip()
+    return shorten(re.sub(r"^[a-zA-Z][a-zA-Z0-9+.-]*://(?:www\.)?", "", url).split("?")[0].split("#")[0].rstrip("/"), width)
+
+
+# --- the terminal ------------------------------------------------------------------------------------------------
+
+_BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|^#{1,6} ([^\n]+)$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """How plain text is laid out: wrapped to `width` columns (0: as it is), with bold and links when `styled`."""
+
+    width: int = 0
+    styled: bool = False
+
+    @classmethod
+    def here(cls) -> Terminal:
+        """Return the terminal that standard output goes to; a pipe or a notebook gets unstyled text."""
+        if not sys.stdout.isatty():
+            return cls()
+        return cls(min(shutil.get_terminal_size().columns, 100), styled=True)
+
+    def bold(self, text: str) -> str:
+        """Return the text in bold."""
+        return f"\x1b[1m{text}\x1b[22m" if self.styled and text else text
+
+    def faint(self, text: str) -> str:
+        """Return the text in a weaker colour."""
+        return f"\x1b[2m{text}\x1b[22m" if self.styled and text else text
+
+    def link(self, url: str, text: str = "") -> str:
+        """Return an address, underlined and clickable (OSC 8) when it may be a link; terminals without OSC 8 ignore it."""
+        words, href = text or one_line(url), safe_href(url)
+        return f"\x1b]8;;{href}\x07\x1b[4m{words}\x1b[24m\x1b]8;;\x07" if self.styled and href else words
+
+    def wrap(self, text: str, indent: str = "") -> str:
+        """Return lines of at most `width` columns; the text's own line breaks and the indents of its lines stay."""
+        if not self.width:
+            return textwrap.indent(text, indent)
+        lines = []
+        for line in text.split("\n"):
+            inner = indent + (re.match(r"\s*(?:[-*>] |\d+\. )*", line) or [""])[0]
+            lines += textwrap.wrap(
+                line,
+                self.width,
+                initial_indent=indent,
+                subsequent_indent=re.sub(r"[^\s>]", " ", inner),
+                break_long_words=False,
+                break_on_hyphens=False,
+            ) or [""]
+        return "\n".join(lines)
+
+    def markdown(self, text: str) -> str:
+        """Return Markdown as a terminal shows it: wrapped, with bold and links as such when styled."""
+        wrapped = self.wrap(visible(text).replace("\u2028", "\n").replace("\u2029", "\n").strip("\n"))
+        if not self.styled:
+            return wrapped
+        linked = _LINK.sub(lambda m: self.link(m[2], m[1]), wrapped)
+        return _BOLD.sub(lambda m: self.bold(m[1] or m[2]), linked)
+
+
+PLAIN = Terminal()

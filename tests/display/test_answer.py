@@ -1,0 +1,225 @@
+"""Answers as people see them, while they are written and when they are done: in HTML, Markdown and plain text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+from html import unescape
+from typing import Any
+
+import pytest
+
+from ipy_websearch import events as ev
+from ipy_websearch.display.answer import AnswerView, answer_html, answer_markdown, answer_text, panel_html, panel_text
+from ipy_websearch.display.text import Terminal, cost, count, iso, seconds, usd
+from ipy_websearch.model.offline.passages import LABEL
+from ipy_websearch.results import Citation, Panel
+from tests.fakes.shown import ANSWER, NOW, RUN
+
+FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
+
+
+def view_of(events: tuple[ev.Event, ...]) -> AnswerView:
+    view = AnswerView("What is new?")
+    for event in events:
+        view.apply(event)
+    return view
+
+
+def words(html: str) -> str:
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html)))
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        *((None, "unknown"), (float("nan"), "unknown"), (Decimal("Infinity"), "unknown"), (0, "0 USD"), (0.1, "0.10 USD")),
+        *((Decimal("0.00001"), "<0.0001 USD"), (Decimal("0.005"), "0.005 USD"), (Decimal("0.01234"), "0.0123 USD")),
+        *((Decimal("1.345"), "1.35 USD"), (Decimal("12345.6"), "12,345.60 USD")),
+    ],
+)
+def test_amounts_are_written_without_a_dollar_sign(amount: Any, text: str) -> None:
+    assert usd(amount) == text
+
+
+def test_costs_counts_times_and_dates_read_as_phrases() -> None:
+    costs = [cost(Decimal(0)), cost(None), cost(Decimal("0.005")), cost(None, cached=True)]
+    assert costs == ["free", "cost unknown", "0.005 USD", "cached"]
+    assert [count(1, "search", "searches"), count(1204, "row")] == ["1 search", "1,204 rows"]
+    assert [seconds(0.41), seconds(12.3), seconds(125)] == ["0.4 s", "12 s", "2 min 05 s"]
+    assert [iso(NOW), iso(None), iso(NOW.replace(tzinfo=None))] == ["2026-11-20", "", "2026-11-20"]
+
+
+def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds() -> None:
+    html = answer_html(ANSWER)
+    assert ">1 duckdb</a>" in html and 'title="duckdb.org — “up to 3x faster”"' in html and ">2 built-in</span>" in html
+    shown = words(html)
+    assert "1 · duckdb.org · 2026-11-17 News quote up to 3x faster a new format" in shown
+    assert "2 · corpus://databases/duckdb Article" in shown
+    footer = html[html.rindex("<details", 0, html.index(FACTS)) :]
+    for inside in (
+        "exa did not answer, brave did",
+        "1 · claude-x: called tools",
+        "9,345 → 820",
+        "P1 · web_search",
+        "0.0456 USD",
+    ):
+        assert inside in words(footer) and shown.count(inside) == 1
+    assert "&lt;b&gt;News&lt;/b&gt;" in footer and "<details open" not in html
+    assert "<details open" in answer_html(ANSWER, feedback=2)
+
+
+def test_four_sources_are_cards_and_the_others_are_folded() -> None:
+    found = tuple(Citation(n, f"Title {n}", f"https://s{n}.example/") for n in range(1, 26))
+    html = answer_html(replace(ANSWER, citations=found))
+    assert html.count("inline-block") == 4 and "all 25 sources" in html
+    assert all(html.count(f">Title {n}</a>") == 1 for n in range(1, 26))
+
+
+def test_plain_text_and_markdown_of_an_answer_say_the_same() -> None:
+    text, markdown = answer_text(ANSWER), answer_markdown(ANSWER)
+    assert text.startswith("It is **faster** [1][2].\n\n[1] News · 2026-11-17\n    https://www.duckdb.org/news\n[2] Article\n")
+    assert "[[1]](https://www.duckdb.org/news)" in markdown
+    assert "- [1] [News](https://www.duckdb.org/news) duckdb.org, 2026-11-17 — “up to 3x faster”" in markdown
+    assert FACTS in text and FACTS in markdown
+
+
+def test_a_terminal_gets_bold_links_and_lines_of_its_width() -> None:
+    answer = replace(ANSWER, text="# Title\n\n" + "It is **much faster** now [1]. " * 12 + "\n\n- one " + "two " * 30)
+    shown = answer_text(answer, terminal=Terminal(60, styled=True))
+    bare = re.sub(r"\x1b\[\d+m|\x1b\]8;;[^\x07]*\x07", "", shown)
+    assert max(map(len, bare.splitlines())) <= 60 and "\n  two" in bare and "**" not in bare and "# " not in bare
+    assert "\x1b[1mmuch" in shown and "\x1b]8;;https://www.duckdb.org/news\x07\x1b[4mhttps://www.duckdb.org/news" in shown
+
+
+def test_at_feedback_0_an_answer_is_its_text_and_sources() -> None:
+    for shown in (words(answer_html(ANSWER, feedback=0)), answer_text(ANSWER, feedback=0), answer_markdown(ANSWER, feedback=0)):
+        assert "News" in shown and not any(word in shown for word in ("USD", "P1", "exa did not", "%trace"))
+    assert "no model read these" in words(answer_html(replace(ANSWER, offline=True), feedback=0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "label"),
+    [
+        ({"offline": True, "model": "offline"}, "Offline demo: no model read these"),
+        ({"limit": "max_searches", "searches": 5}, "Stopped at max_searches = 5: answered from what was found."),
+        ({"limit": "max_steps"}, "Stopped at max_steps = 1: answered from what was found."),
+        ({"limit": "timeout"}, "Stopped at the time limit: answered from what was found."),
+        ({"limit": "interrupted"}, "Interrupted: this is what was there."),
+        ({"stop_reason": "max_tokens"}, "Cut off at max_tokens"),
+        ({"stop_reason": "refusal"}, "The model declined to answer."),
+        ({"stop_reason": None}, "The answer broke off: this is what had arrived."),
+    ],
+)
+def test_what_qualifies_an_answer_stands_before_it_in_bold(changes: dict[str, Any], label: str) -> None:
+    """The words are in `<strong>`, which GitHub keeps where it drops styles."""
+    answer = replace(ANSWER, **changes)
+    html = answer_html(answer)
+    assert f"<strong>{label[:7]}" in html and html.index("<strong>") < html.index("faster")
+    assert re.sub(" (?=[:;])", "", words(html)).count(label) == 1 and answer_text(answer).startswith(label)
+    assert answer_markdown(answer).startswith("> **")
+
+
+def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works() -> None:
+    offline = replace(ANSWER, offline=True, text=f"{LABEL}\n\n> **Mars** has two moons.[1]")
+    for shown in (words(answer_html(offline)), answer_text(offline), answer_markdown(offline)):
+        assert shown.lower().count("no model read these") == 1 and shown.count("%websearch key anthropic") == 1
+    nothing = words(answer_html(replace(offline, citations=(), text=f"The search gave no passage.\n\n{LABEL}")))
+    assert "planets, elements, countries" in nothing and "%ask How many moons does Mars have?" in nothing
+
+
+def test_unknown_costs_failed_calls_and_replays_are_in_the_footer() -> None:
+    steps = tuple(replace(ANSWER.trace[1], name=name, is_error=True) for name in ("web_fetch", "web_search"))
+    answer = replace(ANSWER, cost_usd=None, trace=steps, replayed_from="talk.yaml")
+    assert "1 page not read · 1 call failed · 1 notice · 12 s · cost unknown · replayed from talk.yaml" in answer_text(answer)
+
+
+def test_an_answer_with_five_large_panels_stays_small_in_the_notebook() -> None:
+    panels = tuple(Panel(f"P{n}", f"search {n}", "yaml", "- <title> & „text“\n" * 5000, "web_search") for n in range(1, 6))
+    html = answer_html(replace(ANSWER, panels=panels, text=f"A sentence with a mark [1]. {'And some without. ' * 5}" * 50))
+    assert len(html.encode()) < 70_000 and "%panels P5 shows all" in html
+    assert panel_html(panels[0]).count("&lt;title&gt;") == 5000
+    assert panel_text(replace(panels[0], is_error=True)).startswith("P1 · web_search · search 1 · failed\n\n- <title>")
+
+
+def test_a_structured_answer_is_shown_as_a_table() -> None:
+    rows = ({"name": "<A>", "price": 1.5, "site": "https://a.example/x"}, {"name": "B", "price": None, "site": "javascript:1"})
+    answer = replace(ANSWER, rows=rows, columns={"name": str, "price": float, "site": str})
+    html = answer_html(answer)
+    assert "&lt;A&gt;" in html and '<a href="https://a.example/x"' in html and "javascript:1</td>" in html
+    assert "0   name: <A>\n    price: 1.5" in answer_text(answer)
+    assert "| &lt;A> | 1.5 | [a.example](https://a.example/x) |" in answer_markdown(answer)
+
+
+# --- under way --------------------------------------------------------------------------------------------------
+
+
+def test_a_running_answer_shows_its_text_each_call_and_a_line_that_lives() -> None:
+    under_way = words(answer_html(view_of(RUN[:5]), spent=Decimal("0.0031")))
+    assert "Let me look." in under_way and "⋯ searching: duckdb news ⋯ reading: duckdb.org/news.html" in under_way
+    assert re.search(r"⋯ \d+ s · searching: duckdb news \(and 1 more\) · 0.0031 USD so far · ■ stops", under_way)
+    view = view_of(RUN)
+    text = answer_text(view)
+    assert "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read" in text
+    assert [line.status for line in view.tools] == ["done", "failed"] and ">1 duckdb</a>" in answer_html(view)
+    assert view.text == "Let me look.\n\nIt is **faster** [1][2]." and "claude-x writes" in answer_text(view_of(RUN[:-1]))
+
+
+def test_before_the_first_request_the_model_is_not_blamed_for_the_time() -> None:
+    assert "s · starting · ■ stops" in answer_text(view_of(()))
+    assert "claude-x reads and thinks" in answer_text(view_of(RUN[:1]))
+
+
+def test_every_request_and_reply_is_shown_at_feedback_2() -> None:
+    text = answer_text(view_of(RUN), feedback=2)
+    assert "· request 2 to claude-x (the last one allowed)" in text and "request" not in answer_text(view_of(RUN))
+    assert "· reply 2: 9,345 tokens in, 820 out (9,000 from the cache), 5.2 s, end_turn" in text
+
+
+def test_retracted_text_disappears() -> None:
+    view = view_of((*RUN[:11], ev.Retracted(2)))
+    assert view.text == "Let me look." and list(view.citations) == []
+    assert "this passage begins again" in answer_text(view)
+    view.apply(ev.TextDelta("\n\nIt is new."))
+    assert view.text == "Let me look.\n\nIt is new."
+
+
+def test_the_final_state_replaces_what_was_shown_while_running() -> None:
+    view = view_of((*RUN, ev.Finished(ANSWER)))
+    assert answer_html(view) == answer_html(ANSWER) and answer_text(view) == answer_text(ANSWER)
+
+
+def test_a_limit_is_told_with_its_number() -> None:
+    view = view_of((*RUN[:8], ev.LimitReached("timeout", "limit reached: timeout = 120 s")))
+    assert "· limit reached: timeout = 120 s" in answer_text(view)
+    view.finish(replace(ANSWER, limit="timeout"))
+    assert answer_text(view).startswith("Stopped at timeout = 120 s: answered from what was found.\n")
+
+
+def test_a_run_that_broke_off_or_was_stopped_shows_what_there_is() -> None:
+    view = view_of(RUN[:6])
+    view.finish(None, "failed")
+    text = answer_text(view)
+    assert text.startswith("The answer broke off; the error says why.\n\nLet me look.")
+    assert "✗ reading: duckdb.org/news.html (stopped)" in text and "■" not in text
+    view = view_of(RUN[:1])
+    view.finish(None, "failed")
+    assert "There is no answer ; the error says why." in words(answer_html(view))
+    view = view_of(RUN[:11])
+    view.finish(replace(ANSWER, text="It is **fast", limit="interrupted"), "interrupted")
+    assert answer_text(view).startswith("Interrupted: this is what was there.\n\nIt is **fast") and FACTS in answer_text(view)
+
+
+def test_calls_of_other_tools_are_named_with_their_input() -> None:
+    view = view_of(
+        (
+            ev.ToolStarted("a", "firecrawl_map", {"url": "https://a.example"}),
+            ev.ToolStarted("b", "read_research", {"path": "notes/x.md"}),
+            ev.ToolStarted("d", "odd", ["no", "object"]),  # type: ignore[arg-type]
+            ev.ToolStarted("c", "mystery", {"deep": {"er": "\x1b[31mred\n" * 99}}),
+        )
+    )
+    texts = [line.text for line in view.tools]
+    assert texts[:3] == ["mapping: a.example", "reading research: notes/x.md", 'calling odd: {"input": ["no", "object"]}']
+    assert texts[3].startswith('calling mystery: {"deep"') and len(texts[3]) < 140 and "\x1b" not in texts[3]

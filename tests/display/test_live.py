@@ -1,0 +1,287 @@
+"""Answers while they are written, on a page and in a terminal, and values as IPython shows them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ipy_websearch import events as ev
+from ipy_websearch.display import live
+from ipy_websearch.display.answer import answer_html, answer_markdown, answer_text
+from ipy_websearch.display.formatters import mark_shown, register, unregister
+from ipy_websearch.display.live import INTERVAL_S, LiveAnswer, is_notebook
+from ipy_websearch.results import Answer, Citation
+from tests.fakes.shown import ANSWER, RUN, SEARCH
+
+FORMS = {"text/html": answer_html(ANSWER), "text/plain": answer_text(ANSWER), "text/markdown": answer_markdown(ANSWER)}
+
+
+def played(shell: Any, events: tuple[ev.Event, ...], **settings: Any) -> LiveAnswer:
+    shown = LiveAnswer(shell, "What is new?", **settings)
+    for event in events:
+        shown.show(event)
+    return shown
+
+
+def test_a_notebook_has_one_display_that_ends_as_the_finished_answer(bare_shell: Any) -> None:
+    shown = played(bare_shell.ip, (*RUN, ev.Finished(ANSWER)))
+    recorded = bare_shell.ip.recorded
+    assert len({output.display_id for output in recorded}) == 1
+    assert [output.update for output in recorded] == [False] + [True] * (len(recorded) - 1)
+    assert recorded[-1].data == FORMS
+    sent = len(recorded)
+    shown.finish(ANSWER)
+    assert len(recorded) == sent, "finishing twice shows nothing more"
+
+
+def test_at_most_ten_updates_a_second_reach_the_page(bare_shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[float] = []
+    publish = bare_shell.ip.display_pub.publish
+    monkeypatch.setattr(
+        bare_shell.ip.display_pub, "publish", lambda *a, **k: (times.append(time.monotonic()), publish(*a, **k))
+    )
+    shown = played(bare_shell.ip, RUN[:2])
+    start = time.monotonic()
+    while time.monotonic() < start + 0.5:
+        shown.show(ev.TextDelta("word "))
+        time.sleep(0.002)
+    shown.show(ev.TextDelta("last"))
+    waited_for(lambda: "word last" in bare_shell.ip.recorded[-1].data["text/plain"])
+    shown.finish(ANSWER)
+    assert min(b - a for a, b in zip(times, times[1:-1], strict=False)) > 0.1
+    waited_for(lambda: not any(isinstance(thread, threading.Timer) for thread in threading.enumerate()))
+
+
+def waited_for(condition: Any) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_the_line_lives_while_nothing_happens(bare_shell: Any) -> None:
+    shown = played(bare_shell.ip, RUN[:4])
+    waited_for(lambda: "⋯ 1 s · searching" in bare_shell.ip.recorded[-1].data["text/html"])
+    shown.finish(ANSWER)
+    assert bare_shell.ip.recorded[-1].data == FORMS
+
+
+def test_a_text_that_is_hard_to_render_is_rendered_less_often(bare_shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes at most a fifth of the time, or a hostile answer would take the kernel."""
+    monkeypatch.setattr(live, "bundle", lambda *_: time.sleep(0.1) or {"text/plain": "slow"})
+    shown = played(bare_shell.ip, RUN[:2])
+    start = time.monotonic()
+    while time.monotonic() < start + 1:
+        shown.show(ev.TextDelta("word "))
+        time.sleep(0.01)
+    assert len(bare_shell.ip.recorded) <= 4
+    shown.stop("interrupted")
+
+
+def test_failures_and_interrupts_end_on_the_same_display(bare_shell: Any) -> None:
+    played(bare_shell.ip, ()).stop("failed")
+    assert bare_shell.ip.recorded == [], "no empty box stands above an error"
+    played(bare_shell.ip, RUN[:2]).stop("failed")
+    assert "The answer broke off" in bare_shell.ip.recorded[-1].data["text/html"]
+    played(bare_shell.ip, RUN[:2]).stop("interrupted")
+    assert "Interrupted" in bare_shell.ip.recorded[-1].data["text/html"]
+    assert len({output.display_id for output in bare_shell.ip.recorded}) == 2
+
+
+class TerminalInteractiveShell:
+    """Stands for IPython's shell in a terminal."""
+
+
+class Tty(io.StringIO):
+    """A terminal of 80 columns."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def streamed(events: tuple[ev.Event, ...], answer: Answer | None = ANSWER, out: Any = None, **settings: Any) -> str:
+    out = out or io.StringIO()
+    with contextlib.redirect_stdout(out):
+        shown = played(TerminalInteractiveShell(), events, **settings)
+        if answer is not None:
+            shown.finish(answer)
+    return str(out.getvalue())
+
+
+def test_a_terminal_gets_text_calls_sources_and_facts_once_and_in_order() -> None:
+    assert (
+        streamed(RUN)
+        == streamed((*RUN, ev.Finished(ANSWER)))
+        == (
+            "Let me look.\n\n"
+            "⋯ searching: duckdb news\n⋯ reading: duckdb.org/news.html\n"
+            "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read\n"
+            "· exa did not answer, brave did\n\n"
+            "It is **faster** [1][2].\n\n"
+            "[1] News · 2026-11-17\n    https://www.duckdb.org/news\n[2] Article\n    corpus://databases/duckdb\n\n"
+            "1 tool output: %panels · steps: %trace\nclaude-x · 3 searches · 1 notice · 12 s · 0.0123 USD\n"
+        )
+    )
+    assert streamed(RUN[:1]) == answer_text(ANSWER) + "\n"
+    assert streamed(RUN, feedback=0).startswith("Let me look.\n\nIt is **faster** [1][2].\n\n[1] News")
+
+
+def test_a_terminal_wraps_words_as_they_come_and_shows_bold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "It is **very fast** and " + "long " * 30 + "word."
+    pieces = tuple(ev.TextDelta(text[i : i + 3]) for i in range(0, len(text), 3))
+    out = streamed((ev.ModelRequested(1, "m", {}), *pieces), out=Tty())
+    prose = out.split("\n\n")[0].replace("\x1b[1m", "").replace("\x1b[22m", "")
+    assert "\x1b[1mvery" in out and "**" not in out and max(map(len, prose.splitlines())) <= 40
+    assert prose.split() == text.replace("**", "").split()
+
+
+def test_an_offline_label_is_said_once_in_a_terminal() -> None:
+    offline = replace(ANSWER, offline=True, model="offline")
+    printed = streamed((ev.ModelRequested(1, "offline", {}), ev.TextDelta("Mars has two moons.")), offline)
+    assert printed.startswith("Mars has two moons.\n\nOffline demo: no model read these") and printed.count("Offline") == 1
+
+
+def test_a_terminal_that_cannot_print_a_character_shows_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    played(None, (ev.TextDelta("Zoë \x1b[31mred"),))
+    assert raw.getvalue() == b"Zo? red"
+
+
+def test_a_shell_whose_displays_are_printed_counts_as_a_terminal(bare_shell: Any) -> None:
+    from IPython.core.displaypub import DisplayPublisher
+
+    class Shell:
+        display_pub = DisplayPublisher()
+
+    assert is_notebook(bare_shell.ip) and not is_notebook(Shell()) and not is_notebook(object())
+
+
+# --- in IPython -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ip(bare_shell: Any) -> Iterator[Any]:
+    """A shell with the displays registered."""
+    register(bare_shell.ip)
+    bare_shell.ns.update(answer=ANSWER, frame=SEARCH.to_frame(), results=SEARCH)
+    yield bare_shell
+    unregister(bare_shell.ip)
+
+
+def test_values_show_themselves_as_at_the_end_of_their_run(ip: Any) -> None:
+    assert ip.run("answer").outputs[-1].data == ip.run("display(answer)").outputs[-1].data == FORMS
+    assert ip.run("results").html == ip.run("frame").html and "duckdb 2.0 — brave" in ip.run("results").html
+    assert "text/markdown" not in ip.run("frame").outputs[-1].data, "Markdown is for answers alone"
+
+
+def test_a_search_frame_keeps_its_cards_and_stays_a_dataframe(ip: Any) -> None:
+    import pandas as pd
+
+    assert "1 of 2 results" in ip.run("frame.head(1)").html
+    plain = ip.run("frame[['title']]")
+    assert 'class="dataframe ' in plain.html and plain.texts("text/plain") == repr(ip.ns["frame"][["title"]])
+    assert ip.run("print(frame)").stdout == f"{ip.ns['frame']}\n" and isinstance(ip.ns["frame"], pd.DataFrame)
+
+
+def test_unregistering_takes_back_exactly_what_was_put(bare_shell: Any) -> None:
+    formatters = bare_shell.ip.display_formatter.formatters
+
+    def state() -> dict[str, Any]:
+        return {name: (dict(f.type_printers), dict(f.deferred_printers)) for name, f in formatters.items()}
+
+    formatters["text/html"].for_type_by_name("ipy_websearch.results", "Page", lambda page: "theirs")
+    before = state()
+    register(bare_shell.ip)
+    register(bare_shell.ip)
+    assert state() != before
+    bare_shell.ns["answer"] = ANSWER
+    bare_shell.run("answer")
+    unregister(bare_shell.ip)
+    unregister(bare_shell.ip)
+    assert state() == before
+    register(bare_shell.ip)
+    formatters["text/html"].for_type(Answer, lambda answer: "mine")
+    unregister(bare_shell.ip)
+    assert bare_shell.run("answer").html == "mine"
+
+
+def test_an_answer_that_is_on_the_page_is_not_shown_again_as_the_value_of_its_cell(ip: Any) -> None:
+    ip.ns["mark"] = lambda: mark_shown(ip.ip, ANSWER) or ANSWER
+    ran = ip.run("mark()")
+    assert ran.value is ANSWER and ran.outputs == []
+    assert "faster" in ip.run("answer").html
+    ip.run("mark(); None")
+    assert "faster" in ip.run("answer").html and ip.ip.events.callbacks["post_run_cell"] == []
+
+
+def test_settings_in_force_decide_how_much_is_shown(ip: Any) -> None:
+    from ipy_websearch.settings import WebSearch, use_settings
+
+    use_settings(WebSearch(max_rows=1, feedback=0))
+    try:
+        assert "… 1 more row" in ip.run("frame").html and "USD" not in ip.run("answer").html
+    finally:
+        use_settings(None)
+
+
+def test_registering_imports_neither_pandas_nor_the_renderers() -> None:
+    code = (
+        "import sys; from IPython.core.interactiveshell import InteractiveShell; ip = InteractiveShell.instance();"
+        "from ipy_websearch.display.formatters import register; before = set(sys.modules); register(ip);"
+        "heavy = ('pandas', 'markdown_it', 'nh3', 'jinja2', 'ipy_websearch.results', 'ipy_websearch.display.html');"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_a_saved_notebook_holds_the_final_state_alone(run_notebook: Any) -> None:
+    """In a real kernel the updates, the held-back ones too, end in the one output of their cell."""
+    code = (
+        "import time\nfrom ipy_websearch.display.live import LiveAnswer\nfrom tests.fakes.shown import ANSWER, RUN\n"
+        "shown = LiveAnswer(get_ipython(), 'q')\nfor event in RUN:\n    shown.show(event)\n    time.sleep(0.03)\n"
+        f"time.sleep({2 * INTERVAL_S})\nshown.finish(ANSWER)"
+    )
+    notebook = run_notebook([code, "print('after')"])
+    (output,) = notebook.cells[0].outputs
+    assert dict(output.data) == FORMS and len(notebook.cells[1].outputs) == 1
+
+
+DERIVED = {
+    "columns": "d[['title', 'description']]",
+    "drop": "d.drop(columns='url')",
+    "rename": "d.rename(columns={'title': 't'})",
+    "transposed": "d.T",
+    "index": "d.set_index('url')",
+    "group": "d.groupby('url').first()",
+    "merge": "d.merge(pd.DataFrame({'x': [1]}), how='cross')[['title', 'x']]",
+    "explode": "d[['title', 'extra_snippets']].explode('extra_snippets')",
+    "costs": "c[['question']]",
+    "context": "x[['text']]",
+}
+
+
+def test_what_pandas_makes_from_our_frames_shows_amounts_as_amounts(ip: Any) -> None:
+    """A part of a search, cost or context frame is pandas' own table, out of MathJax's reach; other frames are left alone."""
+    from ipy_websearch.display.context import ContextFrame
+    from ipy_websearch.frames import CostFrame
+
+    ip.ns["d"], ip.ns["x"] = SEARCH.to_frame(), ContextFrame({"text": ["is $5 or $6 dear?"]})
+    ip.ns["c"] = CostFrame({"question": ["is $5 or $6 dear?"], "usd": [0.1]})
+    ip.ns["s"] = Answer("q", "text", "m", citations=(Citation(1, "From $500 to $600", "https://a.example/"),)).sources
+    ip.run("import pandas as pd")
+    shown = {name: ip.run(made).html for name, made in {**DERIVED, "sources": "s"}.items()}
+    assert [name for name, html in shown.items() if 'class="dataframe tex2jax_ignore mathjax_ignore"' not in html] == []
+    ip.run("own = pd.DataFrame({'x': ['$5 and $6']})")
+    assert "mathjax_ignore" not in ip.run("own").html + ip.run("own[['x']]").html + ip.run("own.x.to_frame()").html

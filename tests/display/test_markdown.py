@@ -1,0 +1,213 @@
+"""The Markdown renderer against hostile text: whatever goes in, only our own tags and checked links come out."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ipy_websearch.display.html import link, to_html
+from ipy_websearch.display.markdown import link_markdown, text_markdown, to_safe_markdown
+from ipy_websearch.display.text import PLAIN, Terminal, host_of, safe_href, short_address, site_of
+from ipy_websearch.results import Citation
+from ipy_websearch.text import plain
+from tests.fakes.hostile import Seen, outputs, problems
+from tests.slow.browser.payloads import payloads
+
+PAYLOADS = payloads("http://evil.example")
+SOURCES = {
+    1: Citation(1, "One", "https://www.one.example/?a=1&b=2", "a <b> quote"),
+    2: Citation(2, "Two", "javascript:alert(1)"),
+}
+# fmt: off
+PIECES = [
+    "<script>alert(1)</script>", "<img src=x onerror=1>", "![a](http://e/x)", "![a][r]", "[r]: http://e/x", "[1]: http://e/x",
+    "[a](javascript:1)", "[a](data:text/html)", "[a](<http://e/ b>)", "<http://a.b>", "<javascript:1>", "<a@b.c>",
+    "<!-- ", "-->", "<![CDATA[", "<", ">", "&lt;", "&#60;", "&#10;", "&#x5d;", "`", "``", "```", "```math\n", "$`x`$", "$",
+    "$x$", "\\(", "\\[", "\\begin{x}", "\\`", "\\<", "\\", "*", "**", "_", "~~", "~", "|", "| a |", "|---|---|",
+    "\n", "\n\n", "\n- ", "\n1. ", "\n3) ", "\n> ", "\n# ", "\n---\n", "\n===\n", "    ", "\t",
+    "[1]", "[2]", "[^1]: x", "- [ ] ", "[", "]", "(", ")", "!", ":", "{=html}",
+    "http://e/a_b", "www.e.example", "a", "word", "x_y", "é", "\u202e", "\x1b[31m",
+]
+# fmt: on
+hostile = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=25).map("".join)
+
+
+@given(hostile)
+def test_html_holds_no_tag_attribute_or_address_from_the_content(text: str) -> None:
+    assert Seen(to_html(text, SOURCES)).foreign == []
+
+
+@given(hostile)
+@example("http://e/`<img src=x>`")
+@example("a&#10;&#10;[x]: javascript:1")
+@example("[2](javascript:1)")
+@example("$`x`$ and ``$``")
+@example("\\![1]()")
+@example("[![a](http://e/x)](http://ok.example)")
+def test_safe_markdown_stays_safe_in_a_parser_that_allows_everything(text: str) -> None:
+    assert problems(to_safe_markdown(text, SOURCES)) == []
+
+
+@given(hostile)
+def test_plain_text_holds_no_control_and_no_bidirectional_characters(text: str) -> None:
+    bad = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]"
+    assert not re.search(bad, PLAIN.markdown(text) + Terminal(40).markdown(text))
+
+
+@given(st.lists(st.sampled_from([piece for piece in PIECES if not set(piece) & set("*_~&[]#\x1b\u202e")]), max_size=20))
+def test_safe_markdown_says_what_the_html_says(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert Seen(to_html(to_safe_markdown(text))).text == Seen(to_html(text)).text
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_every_payload_is_harmless_in_every_place_of_every_output(name: str) -> None:
+    for html, markdown, words in outputs(PAYLOADS[name]):
+        assert Seen(html).foreign == []
+        assert problems(markdown) == []
+        assert PLAIN.markdown(words) == words.strip("\n")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("javascript:1", "JavaScript:1", "java\tscript:1", "data:text/html,1", "vbscript:1", "ftp://a.example", "http:x"),
+        *("file:///etc/passwd", "corpus://a/b", "//evil.example", "/path", "#x", "https:///x", "https://[x/"),
+        *("https://user:word@evil.example/", "https://good.example\\@evil.example/"),
+    ],
+)
+def test_an_address_that_is_not_plainly_http_https_or_mailto_is_no_link(url: str) -> None:
+    assert safe_href(url) is None
+    assert "<a" not in link(url, "x") + to_html(f"[x]({url}) [x](<{url}>)")
+    assert link_markdown(url, "x") == "x"
+
+
+def test_addresses_are_quoted_so_that_they_cannot_leave_their_attribute() -> None:
+    assert safe_href("https://a.example/x y?q=<b>\"'&z=1") == "https://a.example/x%20y?q=%3Cb%3E%22'&z=1"
+    assert safe_href("https://bücher.example/ü") == "https://xn--bcher-kva.example/%C3%BC"
+    assert safe_href("mailto:a@b.example") == "mailto:a@b.example"
+    assert 'href="https://a.example/?a=1&amp;b=&#39;"' in link("https://a.example/?a=1&b='", "<x>")
+    assert link("https://a.example/", "<x>").endswith(">&lt;x&gt;</a>")
+
+
+def test_hosts_sites_and_short_addresses_are_for_reading() -> None:
+    assert [host_of(u) for u in ("https://www.a.example/x", "file:///x", "https://[x/")] == ["a.example", "file", ""]
+    assert short_address("https://www.a.example/docs/page.html?q=1#top") == "a.example/docs/page.html"
+    addresses = (
+        "https://www.nytimes.com/x",
+        "https://bbc.co.uk",
+        "http://paypal.com.evil.example",
+        "http://10.0.0.1/",
+        "corpus://a/b",
+    )
+    assert [site_of(url) for url in addresses] == ["nytimes", "bbc", "evil", "10.0.0.1", "built-in"]
+
+
+def test_marks_of_known_sources_become_chips_and_others_stay_text() -> None:
+    html = to_html("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
+    assert 'href="https://www.one.example/?a=1&amp;b=2" title="one.example — “a &lt;b&gt; quote”"' in html
+    assert ">1 one</a>" in html and ">2 javascript</span>[3]</p>" in html and "evil" not in html
+    markdown = to_safe_markdown("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
+    assert markdown == "a [[1]](https://www.one.example/?a=1&amp;b=2)[2]\\[3]"
+
+
+@pytest.mark.parametrize(
+    "spoof", ["[[2]](https://evil.example)", "[[2]][x]\n\n[x]: https://evil.example", "[**2**](https://evil.example)"]
+)
+def test_a_link_that_looks_like_a_mark_is_text(spoof: str) -> None:
+    made = to_html(f"[b [1]](https://ok.example) a {spoof}", SOURCES) + to_safe_markdown(f"a {spoof}", SOURCES)
+    assert "evil" not in made and 'ok.example" target' in made and ">1 one<" not in made
+
+
+def test_common_markdown_is_rendered_as_it_should_be() -> None:
+    html = to_html("**b** *i* ~~s~~ `c<` [x](https://a.example 'title') ![alt *t*](https://a.example/i.png)\n\n3. three\n")
+    assert "<strong>b</strong> <em>i</em> <s>s</s> <code>c&lt;</code>" in html and "alt t" in html and "i.png" not in html
+    assert 'rel="noopener noreferrer nofollow"' in html and 'target="_blank"' in html and '<ol start="3">' in html
+    assert '<td style="text-align:right">1</td>' in to_html("| a |\n|--:|\n| 1 |")
+    assert "<code>x\n</code></pre>" in to_html("```python evil\nx\n```")
+
+
+def test_safe_markdown_keeps_the_structure() -> None:
+    text = (
+        "# Title\n\nSome *emphasis*, **strong**, `code` and [a link](https://a.example/x).\n\n- one\n- two\n  1. inner\n\n"
+        "```python\nprint(1)\n```\n\n> quoted\n\n| a | b |\n| :-- | --- |\n| 1 | x\\|y |\n\n***\n\nend"
+    )
+    assert to_safe_markdown(text) == text
+    assert to_safe_markdown("```math\nx\n```") == "```\nx\n```"
+
+
+def test_amounts_in_dollars_become_code_in_markdown() -> None:
+    assert to_safe_markdown("From $500 to $1,200, or **$7**.") == "From `$500` to `$1,200`, or **`$7`**."
+    assert text_markdown("a | $5 <b> [x](y)\n# z") == "a \\| `$5` &lt;b> [x]\\(y) # z"
+
+
+def test_a_text_that_would_grow_out_of_all_proportion_is_shown_as_it_is() -> None:
+    for width, rows in ((500, 200), (90, 600)):
+        bomb = "|a" * width + "|\n" + "|-" * width + "|\n" + "|a|\n" * rows
+        assert len(to_html(bomb)) < 2 * len(bomb) + 400 and "|a|a" in to_html(bomb)
+        assert len(to_safe_markdown(bomb)) < 2 * len(bomb)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            ">",
+            "> ",
+            "- ",
+            "1. ",
+            "> - ",
+            "*a **b ",
+            "**",
+            "a**b",
+            "*a_ ",
+            "~~a ",
+            "[",
+            "![",
+            "[a](",
+            "[a](<b",
+            "![[",
+            "`",
+            "` `` ",
+        ),
+        *(
+            "<",
+            "<a ",
+            "<!--",
+            "<http://",
+            "&",
+            "&#x41",
+            "\\",
+            "\\(",
+            "$",
+            "$1 ",
+            "|",
+            "[a]: <",
+            "[1]",
+            "www.",
+            "http://",
+            "{",
+            "#",
+        ),
+        *("\x1b[", "\x1b]", "\x1b]8;;", "a\n", "a  \n", ">\n", "```\n", "***\n", "\u200d", "a\u0301", "x"),
+    ],
+)
+def test_no_pattern_makes_rendering_slow(pattern: str) -> None:
+    """Four times the text takes about four times the time: nothing grows with the square of its length."""
+    short, long = (pattern * (size // len(pattern)) for size in (5_000, 20_000))
+
+    def render(text: str) -> None:
+        to_html(text, SOURCES), to_safe_markdown(text, SOURCES), plain(text)
+
+    assert _seconds(lambda: render(long)) < max(12 * _seconds(lambda: render(short)), 1.0)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start

@@ -1,0 +1,170 @@
+"""Search results, enriched frames, pages and the bill, as people see them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+from html import unescape
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ipy_websearch.display.cost import cost_footer, cost_html, cost_text
+from ipy_websearch.display.tables import enriched_html, enriched_text, page_html, page_text, search_html, search_text
+from ipy_websearch.display.text import Terminal
+from ipy_websearch.frames import CostFrame, CostSummary, EnrichedFrame
+from ipy_websearch.results import Page, SearchResults
+from tests.fakes.shown import NOW, SEARCH
+
+
+def words(html: str | None) -> str:
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html or "")))
+
+
+def test_results_are_cards_with_link_host_date_and_snippet_and_notices_stand_above() -> None:
+    html = search_html(SEARCH.to_frame()) or ""
+    assert '<strong><a href="https://duckdb.org/news?a=1&amp;b=2"' in html and "DuckDB &lt;2.0&gt; is out</a></strong>" in html
+    shown = words(html)
+    assert (
+        "duckdb.org · 2026-11-17 All that is new." in shown and "corpus://databases/duckdb" in shown and html.count("<a ") == 1
+    )
+    assert "duckdb 2.0 — brave · 2 results · 0.005 USD" in shown
+    assert (
+        shown.index("not from exa: exa answered 429: slow down")
+        < shown.index("the index is a month old")
+        < shown.index("DuckDB")
+    )
+    assert search_html(SEARCH) == html
+
+
+def test_results_in_plain_text_say_the_same() -> None:
+    text = search_text(SEARCH.to_frame()) or ""
+    assert "0  DuckDB <2.0> is out · 2026-11-17\n   https://duckdb.org/news?a=1&b=2\n   All that is new.\n" in text
+    assert text.endswith("brave · 2 results · 0.005 USD")
+    long = replace(SEARCH, results=(replace(SEARCH.results[0], description="many words " * 30),))
+    assert max(map(len, (search_text(long, terminal=Terminal(50)) or "").splitlines())) <= 50
+
+
+def test_the_cards_show_what_the_frame_holds_now() -> None:
+    frame = SEARCH.to_frame()
+    assert "1 of 2 results" in (search_text(frame[frame.published_date.isna()]) or "")
+    assert "\n1  From the embedded index" in (search_text(frame.iloc[::-1]) or "")
+    frame["ceo"] = ["https://a.example/ceo", None]
+    assert 'ceo: <a href="https://a.example/ceo"' in (search_html(frame) or "")
+    assert "… 1 more row" in words(search_html(frame, max_rows=1)) and "ceo: https://a.example/ceo" in (
+        search_text(frame) or ""
+    )
+    for other in (frame[["title"]], frame.rename(columns={"url": "address"}), frame[["title", "url", "description"]]):
+        assert search_html(other) is search_text(other) is None
+
+
+def test_no_results_say_what_to_do_next() -> None:
+    shown = words(search_html(SearchResults((), "nothing there", "wikipedia")))
+    assert "0 results. Nothing was found. Try fewer words" in shown and "wikipedia · 0 results · free" in shown
+    assert "· cached" in (search_text(replace(SEARCH, cached=True, cost_usd=Decimal(0))) or "")
+    assert "· cost unknown" in (search_text(replace(SEARCH, cost_usd=None)) or "")
+
+
+def enriched() -> EnrichedFrame:
+    frame = EnrichedFrame({"country": ["Germany", "Kenya", "<b>Atlantis"], "notes": ["$5", "$6", ""]})
+    frame["capital"] = pd.array(["Berlin", "Nairobi", None], dtype="string")
+    frame["capital_source"] = pd.array(["https://de.example/", "javascript:1", None], dtype="string")
+    frame["capital_quote"] = pd.array(['Berlin is "the" <capital>', "Nairobi.", None], dtype="string")
+    frame["capital_confidence"] = pd.array([0.9, 0.4, None], dtype="Float64")
+    frame["founded"] = pd.array([1871, None, None], dtype="Int64")
+    for part, value in {"source": "https://x.example/", "quote": "In 1871.", "confidence": 0.8}.items():
+        frame[f"founded_{part}"] = [value, None, None]
+    frame["enrich_status"] = ["ok", "ok", "error"]
+    frame["enrich_error"] = pd.array([None, None, "brave refused the key"], dtype="string")
+    frame["enrich_cost_usd"] = [0.01, 0.01, 0.0]
+    return frame
+
+
+def test_an_enriched_frame_shows_values_with_sources_fill_and_doubt() -> None:
+    html = enriched_html(enriched()) or ""
+    shown = words(html)
+    assert re.findall(r"<th[^>]*>(?:<div>)?(\w+)", html)[:4] == ["country", "notes", "capital", "founded"]
+    assert (
+        '<a href="https://de.example/" title="confidence 0.9 — de.example — Berlin is &quot;the&quot; &lt;capital&gt;"' in html
+    )
+    assert "javascript" not in re.sub('title="[^"]*"', "", html) and html.count("rgba(217, 130, 0, 0.18)") == 1
+    assert "capital 2/3" in shown and "founded 1/3" in shown and "1871 ↗" in shown and "—" in shown
+    assert "3 rows · 3 of 6 cells filled · 1 below 0.5 confidence (shaded) · 0.02 USD" in shown and "11 columns" not in shown
+    assert "✗ 1 row: brave refused the key" in shown and "<b>Atlantis" in shown
+    text = enriched_text(enriched()) or ""
+    assert "capital_source" not in text and "3 of 6 cells filled" in text and "brave refused the key" in text
+
+
+def test_an_enriched_frame_without_its_sources_is_pandas_own() -> None:
+    frame = enriched()
+    assert enriched_html(frame[["country", "capital"]]) is None and enriched_html(frame.T) is None
+    assert enriched_html(frame.head(1)) and type(frame.head(1)) is EnrichedFrame
+    many = pd.concat([frame] * 10, ignore_index=True)
+    assert "… 10 more rows" in words(enriched_html(many)) and "15 of 60" not in words(enriched_html(many))
+
+
+def test_enrich_gives_a_frame_that_shows_itself(shell: Any, offline: Any) -> None:
+    shell.run("import pandas as pd; df = pd.DataFrame({'country': ['Kenya', 'Canada']})")
+    ran = shell.run("%%enrich df -m offline --provider local --no-progress -o out\ncapital: What is the capital of {country}?")
+    assert ran.ok and "capital 2/2" in words(ran.html) and "Nairobi" in ran.html and "↗" not in ran.texts()
+    assert isinstance(shell.ns["out"], pd.DataFrame) and "capital_source" in shell.ns["out"].columns
+
+
+def test_a_page_is_shown_with_its_lines_and_cut_where_it_is_long() -> None:
+    page = Page("http://a.example", "https://a.example/x", "A <page>", "# Head\n\ntext\n" * 5000, 15_000, 20_000, NOW)
+    html, text = page_html(page), page_text(page)
+    assert "A &lt;page&gt;" in html and "<h1>Head</h1>" in html and "15,000 of 20,000 lines" in html
+    assert len(html) < 70_000 and "more characters in .content" in html and "more characters in .content" in text
+    assert "no lines here; the page has 20,000" in page_text(replace(page, content="", lines_read=0))
+    assert "cached, fetched 2026-11-20 12:00 UTC" in page_text(replace(page, cached=True, fetched_at=NOW))
+
+
+# --- costs ----------------------------------------------------------------------------------------------------------
+
+
+def bill(**changes: Any) -> CostFrame:
+    frame = CostFrame(
+        {"question": ["a <b> for $5", "two"], "calls": [3, 1], "usd": [0.02, 0.01], "cached": [0, 1], "unknown": [0, 0]}
+    )
+    facts = {"total_usd": Decimal("0.03"), "unpriced": {}, "saved_calls_usd": Decimal("0.005"), "saved_prompt_usd": Decimal(0)}
+    frame.summary = CostSummary(**{**facts, "scope": "this session", "rows": 2, **changes})
+    return frame
+
+
+def test_the_bill_has_a_bar_a_row_a_total_and_the_budget() -> None:
+    html = cost_html(bill(), 0.1) or ""
+    assert "a &lt;b&gt; for $5" in html and "mathjax_ignore" in html and "width:100.0%" in html and "width:50.0%" in html
+    shown = words(html)
+    assert "total 0.03 USD · this session · 1 cached call (saved 0.005 USD)" in shown
+    assert "0.03 USD of the session's budget of 0.10 USD" in shown and "width:30.0%" in html and "unknown" not in shown
+    assert "budget" not in words(cost_html(bill(scope="all sessions"), 0.1)) + words(cost_html(bill()))
+    text = cost_text(bill()) or ""
+    assert text.splitlines()[0].split() == ["question", "calls", "cached", "usd"] and text.endswith("(saved 0.005 USD)")
+
+
+def test_a_part_of_the_bill_has_its_own_total_and_unknown_prices_are_named() -> None:
+    frame = bill(unpriced={f"m{n}": 1 for n in range(7)}, saved_calls_usd=Decimal(0))
+    assert "7 calls of unknown price (m0, m1, m2, m3, m4 and 2 more)" in cost_footer(frame)
+    assert cost_footer(frame.head(1)) == "total 0.02 USD"
+    assert cost_html(frame[["calls"]]) is cost_text(frame[["calls"]]) is None
+    assert "unknown" in words(cost_html(CostFrame({"question": ["x"], "usd": [float("nan")]})))
+
+
+def test_the_ledgers_rows_show_the_money_and_not_the_details() -> None:
+    calls = CostFrame({"time": pd.to_datetime(["2026-11-20 12:00:01+00:00"] * 3), "question": ["a", "b", "c"]})
+    calls = calls.assign(kind="model", name="x", input_tokens=7, usd=[0.1, float("nan"), 2], cached=False, status="ok")
+    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", cost_html(calls) or "")[:5] == ["time", "question", "kind", "name", "usd"]
+    many = pd.concat([calls] * 30, ignore_index=True)
+    assert "… 30 earlier rows" in words(cost_html(many)) and "2026-11-20 12:00:01" in (cost_text(many) or "")
+
+
+def test_the_picture_follows_the_grouping(messages_api: Any, shell: Any) -> None:
+    pytest.importorskip("matplotlib")
+    for question in ("what is $5?", "and $6?"):
+        messages_api.reply("Matz.")
+        assert shell.run(f"a = %ask {question}").ok
+    ran = shell.run("%cost --plot --by question")
+    assert "Costs by question from" in ran.texts() and "what is $5? 0.0" in ran.texts()
+    assert "by model" in shell.run("%cost --plot --by model").texts()

@@ -1,0 +1,106 @@
+"""Judges HTML and Markdown that were made from hostile text, and makes every kind of output from a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from ipy_websearch.display.answer import answer_html, answer_markdown, answer_text, panel_html, panel_text
+from ipy_websearch.display.tables import page_html, page_text, search_html, search_text
+from ipy_websearch.display.text import safe_href
+from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+ATTRIBUTES = {"class", "style", "title", "href", "rel", "target", "start", "open"}
+TAGS = set(
+    "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li mark ol p pre s small span strong sub sup table tbody td th thead "
+    "tr ul details summary".split()
+)
+
+
+class Seen(HTMLParser):
+    """Keeps the text of some HTML and whatever in it is not on the list of what may be there."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.foreign: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            good = name in ATTRIBUTES and not (name == "style" and re.search(r"url|position|expression|@|\\", value or ""))
+            if name == "href":
+                good = safe_href(value or "") == value
+            if name == "class":
+                good = value == "tex2jax_ignore mathjax_ignore"
+            if not good:
+                self.foreign.append(f"{tag} {name}={value!r}")
+        if tag not in TAGS:
+            self.foreign.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        self.foreign.append(f"comment {data!r}")
+
+    handle_decl = handle_pi = unknown_decl = handle_comment
+
+    @property
+    def text(self) -> str:
+        """The text without white space."""
+        return "".join("".join(self.words).split())
+
+
+def _tokens(tokens: list[Token]) -> Iterator[Token]:
+    for token in tokens:
+        yield token
+        yield from _tokens(token.children or [])
+
+
+def _without_code(token: Token) -> str:
+    text = token.content
+    for child in token.children or []:
+        text = text.replace(child.content, "", 1) if child.type == "code_inline" and child.content else text
+    return text
+
+
+def problems(markdown: str) -> list[str]:
+    """Return what a careless front end would do with some Markdown that it should not."""
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser.validateLink = lambda url, validator=None: True  # type: ignore[method-assign]
+    parser.normalizeLink = lambda url: url  # type: ignore[method-assign]
+    found = []
+    for token in _tokens(parser.parse(markdown)):
+        if token.type in ("html_inline", "html_block", "image"):
+            found.append(f"{token.type}: {token.content}")
+        elif token.type == "link_open" and safe_href(str(token.attrs["href"])) is None:
+            found.append(f"link: {token.attrs['href']}")
+        elif token.type == "inline" and "{" in _without_code(token):
+            found.append(f"attributes: {token.content}")
+        elif token.type == "text" and re.search(r"\$|\\[(\[]|\\begin", token.content):
+            found.append(f"mathematics: {token.content}")
+    return found
+
+
+def outputs(t: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the HTML, Markdown ("" where there is none) and plain text of every kind of output with `t` in every place."""
+    citations = (Citation(1, t, t, t, NOW), Citation(2, t, f"https://ok.example/?{t}", t))
+    panels = (Panel("P1", t, "yaml", t, t), Panel("P2", t, "markdown", t, "web_fetch", True))
+    prose = f"{t}\n\n{t} [1] **{t}** [2]\n\n- {t}\n\n> {t}\n\n| a |\n|---|\n| {t} |\n\n# {t}\n"
+    answer = Answer(t, prose, t, citations, panels, stop_reason=t, notices=(t,), trace=(Step(1, "tool", t, t),))
+    table = Answer(t, t, t, rows=({t: t, "list": [t]},), columns={t: str, "list": list})
+    for value in (answer, table):
+        yield answer_html(value), answer_markdown(value), answer_text(value)
+    search = SearchResults((SearchResult(t, t, t, NOW),), t, t, attempts=(Attempt(t, t),), notices=(t,))
+    yield search_html(search) or "", "", search_text(search) or ""
+    page = Page(t, t, t, t, 1, 2, NOW, note=t)
+    yield page_html(page), "", page_text(page)
+    yield panel_html(panels[0]), "", panel_text(panels[0])
