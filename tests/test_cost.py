@@ -15,10 +15,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from ipy_websearch.display.charts import cost_png, cost_words
-from ipy_websearch.display.costs import cost_footer, cost_html
 from IPython.core.error import UsageError
 
+from ipy_websearch.display.cost import cost_footer, cost_html, cost_png, cost_words
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.frames import CostFrame
 from ipy_websearch.money.ledger import LedgerRow
@@ -63,7 +62,7 @@ def test_the_footer_says_what_was_saved_and_what_is_unknown(messages_api: Any, b
     assert cost_footer(frame[frame.kind == "search"]) == "total 0.005 USD · 1 cached call"
     assert cost_html(frame.drop(columns="usd")) is None
     heads = ran.texts().splitlines()[0].split()
-    assert heads == ["time", "question", "kind", "name", "usd", "cached", "status"]  # what a terminal has room for
+    assert heads == ["time", "question", "kind", "name", "cached", "usd"]  # what a terminal has room for
 
 
 def test_groups_and_python_give_the_same_figures(messages_api: Any, brave_api: Any, shell: Any) -> None:
@@ -155,7 +154,7 @@ def test_a_plot_is_a_picture_in_the_notebook(messages_api: Any, brave_api: Any, 
     pytest.importorskip("matplotlib")
     assert "nothing to plot" in shell.run("%cost --plot").stdout
     answered(messages_api, shell)
-    ran = shell.run("%cost --plot")
+    ran = shell.run("%cost --plot --by kind")
     shown = next(output.data for output in ran.outputs if "image/png" in output.data)
     import base64
 
@@ -171,8 +170,10 @@ def test_a_plot_can_be_of_any_span(span: timedelta) -> None:
     """A single moment, seconds or years; amounts of nothing, too; matplotlib has nothing to warn of."""
     pytest.importorskip("matplotlib")
     steps = [(NOW, "model", Decimal(0)), (NOW + span, "search", Decimal("0.005"))]
-    assert cost_png(steps, "this session").startswith(b"\x89PNG") and cost_png(steps[:1], "").startswith(b"\x89PNG")
-    assert cost_words(steps).endswith("0.005 USD (search 0.005 USD, model 0 USD)")
+    assert cost_png(steps, "this session", "kind").startswith(b"\x89PNG") and cost_png(steps[:1], "", "kind").startswith(
+        b"\x89PNG"
+    )
+    assert cost_words(steps, "kind").endswith("0.005 USD (search 0.005 USD, model 0 USD)")
 
 
 def test_without_matplotlib_a_plot_names_the_extra(

@@ -138,7 +138,7 @@ def test_the_bill_has_a_bar_a_row_a_total_and_the_budget() -> None:
     assert "a &lt;b&gt; for $5" in html and "mathjax_ignore" in html and "width:100.0%" in html and "width:50.0%" in html
     shown = words(html)
     assert "total 0.03 USD · this session · 1 cached call (saved 0.005 USD)" in shown
-    assert "0.03 USD of the session's budget of 0.10 USD" in shown and "width:30.0%" in html and "unknown" not in shown
+    assert "0.03 USD of the session's budget of 0.10 USD" in shown and "width:30%" in html and "unknown" not in shown
     assert "budget" not in words(cost_html(bill(scope="all sessions"), 0.1)) + words(cost_html(bill()))
     text = cost_text(bill()) or ""
     assert text.splitlines()[0].split() == ["question", "calls", "cached", "usd"] and text.endswith("(saved 0.005 USD)")
