@@ -131,7 +131,6 @@ def test_without_a_key_the_offline_answer_says_that_no_model_read_it(shell: Any,
         assert "%websearch key anthropic" in ran.texts(form)
 
 
-@pytest.mark.xfail(strict=False, reason="second edition: passages under an honest label")
 def test_the_offline_answer_shows_passages_and_never_claims_more(shell: Any, offline: list[str]) -> None:
     for question in ("Why is the sky blue?", "Who is the current president of the United States?", "What's 2+2?"):
         shown = shell.run(f"a = %ask --provider local {question}")

@@ -95,7 +95,6 @@ web.ask("Who wrote Ruby?", provider="brave")
 """
 
 
-@pytest.mark.xfail(strict=False, reason="fault 27: delayed writes of the ledger")
 def test_kill_9_during_a_question_loses_nothing_that_was_spent(messages_api: Any, brave_api: Any) -> None:
     messages_api.reply(search("ruby author"), used(1000, 100))
     messages_api.reply(delay(60), "Late.")

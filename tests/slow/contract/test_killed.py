@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 import ipy_websearch as web
 from tests.contract.helpers import boss, keeps_searching, run, start
 from tests.fakes.engine import Answer, hit
@@ -22,7 +20,6 @@ web.enrich(frame, {"ceo": "Who is the CEO of {company}?"}, concurrency=4, max_se
 """
 
 
-@pytest.mark.xfail(strict=False, reason="fault 34: store and ledger are not settled together")
 def test_kill_9_during_an_enrichment_keeps_rows_and_their_cost(messages_api: Any) -> None:
     def behave(body: Any) -> list[Any]:
         return [boss(body), usage(input_tokens=1000, output_tokens=100), delay(60 if len(messages_api.requests) > 14 else 0)]
@@ -42,7 +39,6 @@ def test_kill_9_during_an_enrichment_keeps_rows_and_their_cost(messages_api: Any
     assert (rows.usd > 0).sum() >= 30 - again, "each stored row is in the ledger"
 
 
-@pytest.mark.xfail(strict=False, reason="fault 29: the spending of a killed process is forgotten")
 def test_what_a_killed_process_spent_still_counts_against_the_day(messages_api: Any, brave_api: Any) -> None:
     messages_api.behave(lambda body: [*keeps_searching(body), usage(input_tokens=1000, output_tokens=100)])
     brave_api.behave(lambda values: slow_after(brave_api, 8))
