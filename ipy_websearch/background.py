@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -177,3 +178,40 @@ def elsewhere(function: Callable[[], object], wait_s: float) -> None:
     with suppress(RuntimeError):  # no thread begins any more when Python ends
         _thread.start_new_thread(call, ())
         done.acquire(timeout=wait_s)
+
+
+@dataclass(slots=True, eq=False)
+class _Flight(Generic[T]):
+    task: asyncio.Task[T]
+    waiters: int = 0
+    claimed: bool = False
+
+
+class SingleFlight(Generic[T]):
+    """Shares equal pieces of work within one event loop while they run.
+
+    Cancelling one who waits does not disturb the others; when nobody waits any more, the work itself is cancelled. An error
+    goes to everybody who waits.
+    """
+
+    def __init__(self) -> None:
+        self._flights: dict[tuple[asyncio.AbstractEventLoop, str], _Flight[T]] = {}
+
+    async def share(self, key: str, start: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, bool]:
+        """Return the result of `start` (or of the equal work under way), and True for exactly one of those who waited for
+        it: the one who is charged."""
+        loop = asyncio.get_running_loop()
+        place = (loop, key)
+        flight = self._flights.get(place)
+        if flight is None or flight.task.done():
+            flight = self._flights[place] = _Flight(loop.create_task(start()))
+        flight.waiters += 1
+        try:
+            result = await asyncio.shield(flight.task)
+        finally:
+            flight.waiters -= 1
+            if not flight.waiters and self._flights.get(place) is flight:
+                del self._flights[place]
+                flight.task.cancel()  # nothing happens to one that is done
+        first, flight.claimed = not flight.claimed, True
+        return result, first

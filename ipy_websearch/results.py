@@ -126,7 +126,6 @@ class Page:
     lines_read: int
     total_lines: int
     published_date: datetime | None = None
-    language: str = ""
     content_type: str = "text/html"
     note: str = ""
     links: tuple[str, ...] = field(default=(), repr=False)

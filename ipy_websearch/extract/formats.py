@@ -9,9 +9,9 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from ipy_websearch.errors import FetchError
@@ -45,15 +45,14 @@ _FEW, _LOOK, _MAX_ENTRIES = 0.01, 4_096, 2_000
 class Extracted:
     """A page as Markdown, and what it says about itself.
 
-    `markdown` holds the page's own text alone. `published_date` is aware UTC, None when the page does not say. `language` is
-    a BCP 47 tag such as "en-GB", "" when unknown. `links` are the absolute http(s) addresses of the whole page, navigation
-    included, each once, in order. `note` is "" or one line on what was lost, such as "plain text only: …".
+    `markdown` holds the page's own text alone. `published_date` is aware UTC, None when the page does not say. `links` are the
+    absolute http(s) addresses of the whole page, navigation included, each once, in order. `note` is "" or one line on what was
+    lost, such as "plain text only: …".
     """
 
     markdown: str
     title: str = ""
     published_date: datetime | None = None
-    language: str = ""
     links: tuple[str, ...] = ()
     note: str = ""
 
@@ -127,7 +126,7 @@ def text_markdown(text: str, kind: str, url: str) -> Extracted:
 
 def web_links(text: str) -> tuple[str, ...]:
     """Return the http(s) addresses written in `text`, each once, in order, at most `MAX_LINKS`."""
-    addresses = (match[0] for _, match in zip(range(4 * MAX_LINKS), _ADDRESS.finditer(text), strict=False))
+    addresses = (match[0] for match in islice(_ADDRESS.finditer(text), 4 * MAX_LINKS))
     return tuple(dict.fromkeys(a.rstrip(".,;:!?*_~" if "(" in a else ".,;:!?*_~)") for a in addresses))[:MAX_LINKS]
 
 
@@ -147,7 +146,8 @@ def _feed(text: str, url: str) -> Extracted | None:
         root = etree.fromstring(text.encode("utf-8", "replace"), parser=parser)
     except (etree.XMLSyntaxError, ValueError):
         return None
-    entries = dict(pair for _, pair in zip(range(_MAX_ENTRIES), _entries(root, url) if root is not None else (), strict=False))
+    found: Any = [] if root is None else (e for e in root.iter() if _name(e) in ("item", "entry", "url", "sitemap"))
+    entries = dict(_entry(element, url) for element in islice(found, _MAX_ENTRIES))
     if not entries:
         return None
     title = _texts(next((child for child in root if _name(child) == "channel"), root)).get("title", "")
@@ -155,22 +155,20 @@ def _feed(text: str, url: str) -> Extracted | None:
     return Extracted("\n\n".join([*parts, *entries.values()]) + "\n", title, links=tuple(filter(None, entries)))
 
 
-def _entries(root: Any, url: str) -> Iterator[tuple[str, str]]:
-    """Yield address and Markdown of each entry."""
+def _entry(element: Any, url: str) -> tuple[str, str]:
+    """Return address and Markdown of an entry."""
     from ipy_websearch.extract.metadata import parse_date
     from ipy_websearch.extract.page import web_address
 
-    for element in root.iter():
-        if _name(element) not in ("item", "entry", "url", "sitemap") or not (texts := _texts(element)):
-            continue
-        hrefs = [c.get("href") for c in element if _name(c) == "link" and c.get("rel", "alternate") == "alternate"]
-        href = next((h for h in (*hrefs, texts.get("link"), texts.get("loc"), texts.get("guid")) if h), None)
-        address = (web_address(href, url) if href else None) or ""
-        title = texts.get("title") or address
-        dates = (parse_date(texts.get(name, "")) for name in ("pubdate", "published", "date", "updated", "lastmod"))
-        day = next((when.date().isoformat() for when in dates if when), "")
-        summary = next((texts[name] for name in ("encoded", "content", "description", "summary") if texts.get(name)), "")
-        yield address, "\n\n".join(filter(None, (f"## [{title}]({address})" if address else f"## {title}", day, summary)))
+    texts = _texts(element)
+    hrefs = [c.get("href") for c in element if _name(c) == "link" and c.get("rel", "alternate") == "alternate"]
+    href = next(filter(None, (*hrefs, texts.get("link"), texts.get("loc"), texts.get("guid"))), "")
+    address = (web_address(href, url) if href else None) or ""
+    title = texts.get("title") or address
+    dates = (parse_date(texts.get(name, "")) for name in ("pubdate", "published", "date", "updated", "lastmod"))
+    day = next((when.date().isoformat() for when in dates if when), "")
+    summary = next(filter(None, map(texts.get, ("encoded", "content", "description", "summary"))), "")
+    return address, "\n\n".join(filter(None, (f"## [{title}]({address})" if address else f"## {title}", day, summary)))
 
 
 def _name(element: Any) -> str:

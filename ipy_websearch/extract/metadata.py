@@ -1,4 +1,4 @@
-"""What a page says about itself: title, date of publication, language, and the kinds of page it claims to be."""
+"""What a page says about itself: title, date of publication, and the kinds of page it claims to be."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _DATE_NAMES = (
     "cxenseparse:recs:publishtime", "published_time",
 )  # fmt: skip
 _TITLE_NAMES = ("og:title", "twitter:title", "citation_title", "dc.title", "dcterms.title")
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?\s*(?:Z|[+-]\d\d:?\d\d)?)?")
 _DIGITS = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})$|^(\d{4})(\d\d)(\d\d)$")
 _MAX_JSON = 500_000
@@ -31,7 +30,6 @@ class Metadata:
 
     title: str
     published_date: datetime | None
-    language: str
     kinds: frozenset[str]
 
 
@@ -47,7 +45,7 @@ def metadata(root: Any) -> Metadata:
     kinds = {kind.lower() for item in items for kind in _strings(item.get("@type"))}
     kinds |= {(e.get("itemtype") or "").rpartition("/")[2].lower() for e in root.iter("html", "body", "div", "article", "main")}
     kinds.add(metas.get("og:type", "").lower())
-    return Metadata(_title(root, metas), _published(root, metas, items), _language(root, metas), frozenset(kinds - {""}))
+    return Metadata(_title(root, metas), _published(root, metas, items), frozenset(kinds - {""}))
 
 
 def _title(root: Any, metas: dict[str, str]) -> str:
@@ -55,13 +53,6 @@ def _title(root: Any, metas: dict[str, str]) -> str:
     elements = [e for path in ("head/title", ".//title", ".//h1") if (e := root.find(path)) is not None]
     texts = [*named, *("".join(e.itertext()) for e in elements)]
     return next((title for text in texts if (title := plain(text[:1000]))), "")
-
-
-def _language(root: Any, metas: dict[str, str]) -> str:
-    for value in (root.get("lang"), root.get("xml:lang"), metas.get("content-language"), metas.get("og:locale")):
-        if value and (match := _LANGUAGE.fullmatch(value.strip())):
-            return match[0].replace("_", "-")
-    return ""
 
 
 def _published(root: Any, metas: dict[str, str], items: list[dict[str, Any]]) -> datetime | None:

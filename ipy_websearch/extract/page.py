@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html as entities
 import re
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -97,22 +98,17 @@ def scan(page: str) -> tuple[str, bool]:
     """
     if len(page) > _MAX_CHARACTERS:
         return f"the page has {len(page):,} characters", True
-    depth = deepest = tags = raw = position = 0
-    while (tag := _TAG.search(page, position)) is not None:
-        position = tag.end()
-        name = (tag["open"] or tag["close"] or "").lower()
-        if not name or (tag["open"] and name in _RAW_TEXT):
-            position = _after(page, f"</{name}" if name else "-->", position)
-            raw += position - tag.end()
-        elif tag["open"]:
+    depth = deepest = tags = raw = 0
+    for tag, name, end in _tags(page):
+        raw += end - tag.end()
+        if tag["open"]:
             tags += 1
             rest = tag["rest"]
             if len(rest) > 2 * _MAX_ATTRIBUTES and sum(1 for _ in _ATTRIBUTES.finditer(rest)) > _MAX_ATTRIBUTES:
                 return f"a tag has more than {_MAX_ATTRIBUTES:,} attributes", True
-            depth += name not in _UNNESTED and not rest.endswith("/")
+        if name and name not in _UNNESTED and name not in _RAW_TEXT and not (tag["rest"] or "").endswith("/"):
+            depth = max(0, depth + (1 if tag["open"] else -1))
             deepest = max(deepest, depth)
-        else:
-            depth -= depth > 0 and name not in _UNNESTED and name not in _RAW_TEXT
     if deepest > _MAX_DEPTH:
         return f"tags are nested {deepest:,} deep", True
     if tags > _MAX_TAGS:
@@ -120,23 +116,26 @@ def scan(page: str) -> tuple[str, bool]:
     return "", len(page) - raw > _HEAVY_CHARACTERS or tags > _HEAVY_TAGS
 
 
-def _after(page: str, end: str, position: int) -> int:
-    """Return where `end` begins behind `position`, in any case of letters; the page's length when it never does."""
-    found = re.compile(re.escape(end), re.IGNORECASE).search(page, position)
-    return found.start() if found else len(page)
+def _tags(page: str) -> Iterator[tuple[re.Match[str], str, int]]:
+    """Yield each tag or comment, its name ("" for a comment), and where the text after it begins."""
+    position = 0
+    while (tag := _TAG.search(page, position)) is not None:
+        name = (tag["open"] or tag["close"] or "").lower()
+        position = tag.end()
+        if not name or (tag["open"] and name in _RAW_TEXT):
+            ending = re.compile(re.escape(f"</{name}" if name else "-->"), re.IGNORECASE)
+            found = ending.search(page, position)
+            position = found.start() if found else len(page)
+        yield tag, name, position
 
 
 def _words(page: str, why: str) -> Extracted:
     """Return the page's words without any structure, in linear time: the last resort."""
-    pieces: list[str] = []
-    position = 0
-    while (tag := _TAG.search(page, position, _MAX_CHARACTERS)) is not None:
-        pieces.append(page[position : tag.start()])
-        name = (tag["open"] or tag["close"] or "").lower()
-        pieces.append("\n" if name in _BLOCKS else "")
-        position = tag.end() + page.startswith(">", tag.end())
-        if not name or (tag["open"] and name in _RAW_TEXT):
-            position = _after(page, f"</{name}" if name else "-->", position) + (0 if name else len("-->"))
+    pieces, position = list[str](), 0
+    for tag, name, end in _tags(page[:_MAX_CHARACTERS]):
+        pieces += [page[position : tag.start()], "\n" if name in _BLOCKS else ""]
+        position = end + (1 if page.startswith(">", end) else 0 if name else len("-->"))
+    pieces.append(page[position:_MAX_CHARACTERS])
     lines = (" ".join(line.split()) for line in visible(entities.unescape("".join(pieces))).split("\n"))
     words = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     return Extracted(words + "\n", note=f"plain text only: {why}")
@@ -154,7 +153,7 @@ def _html(text: str, url: str, *, heavy: bool) -> Extracted:
         content = visible(markdown(root.find("body")))
     except RecursionError:
         return _words(text, "its elements are nested too deep")
-    return Extracted(content, facts.title, facts.published_date, facts.language, links[:MAX_LINKS])
+    return Extracted(content, facts.title, facts.published_date, links[:MAX_LINKS])
 
 
 def parse(text: str) -> Any:
@@ -181,8 +180,7 @@ def clean(root: Any, url: str) -> tuple[str, ...]:
     links = _absolute_links(root, url)
     body = root.find("body")
     for element in body.iter():  # what is not visible could neither be set again, nor should it be read
-        element.text = visible(element.text) if element.text else None
-        element.tail = visible(element.tail) if element.tail else None
+        element.text, element.tail = visible(element.text or ""), visible(element.tail or "")
     for element in list(body.iter(*_NEVER_CONTENT)):
         if element.tag == "input" and element.get("type") == "checkbox":
             element.tail = f"[{' ' if element.get('checked') is None else 'x'}] {(element.tail or '').lstrip()}"

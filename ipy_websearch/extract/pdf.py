@@ -56,7 +56,6 @@ def _read(reader: Any) -> Extracted:
         text + "\n" if text else "",
         title=plain(str(information.get("/Title", ""))),
         published_date=parse_date(created[1]) if created else None,
-        language=plain(str(reader.root_object.get("/Lang", "")))[:35],
         links=web_links(text),
         note=note,
     )

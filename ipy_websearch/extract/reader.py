@@ -7,13 +7,13 @@ same address that overlap share one download; it is given up when the last of th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.worker import ExtractionWorker
 from ipy_websearch.http.address import allow_from_environment, check_url, shown
@@ -29,8 +29,8 @@ LocalPage = tuple[str, str, datetime | None]
 """Title, Markdown and date of a page in the local index."""
 
 _LOCAL_SCHEMES = ("corpus:", "file:")
-_CACHE_KIND = "page-2"  # the number goes up whenever extraction gives something else for the same page
-_FIELDS = ("final_url", "title", "content", "language", "content_type", "note")
+_CACHE_KIND = "page-3"  # the number goes up whenever extraction gives something else for the same page
+_FIELDS = ("final_url", "title", "content", "content_type", "note")
 
 
 class PageReader:
@@ -63,7 +63,7 @@ class PageReader:
         self._limits = {"timeout_s": timeout_s, "max_bytes": max_bytes}
         self._download = download
         self._robots: RobotsFiles | None = None
-        self._in_flight: dict[tuple[str, bool], tuple[asyncio.Task[Page], list[None]]] = {}
+        self._flights: SingleFlight[Page] = SingleFlight()
 
     async def read(
         self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False, robots: bool = False
@@ -87,7 +87,7 @@ class PageReader:
         target = check_url(url, allow=allow).url
         page = None if fresh else self._cached(target)
         if page is None:
-            page = await self._shared(target, allow, robots)
+            page, _ = await self._flights.share(f"{target} {robots}", lambda: self._load(target, allow, robots))
         return window(replace(page, url=url), offset, limit)
 
     def _from_local(self, url: str) -> Page:
@@ -99,22 +99,6 @@ class PageReader:
         title, markdown, date = found
         text = visible(markdown).strip("\n")
         return Page(url, url, plain(title), text, 0, 0, published_date=date, content_type="text/markdown")
-
-    async def _shared(self, url: str, allow: frozenset[str], robots: bool) -> Page:
-        """Return the page that one download gives to all who wait for it."""
-        key = (url, robots)
-        if key not in self._in_flight:
-            self._in_flight[key] = (asyncio.create_task(self._load(url, allow, robots)), [])
-        task, waiting = self._in_flight[key]
-        waiting.append(None)
-        try:
-            await asyncio.wait([task])  # not awaited itself: one reader who is cancelled must not stop the others
-            return task.result()
-        finally:
-            waiting.pop()
-            if task.done() or not waiting:
-                task.cancel()
-                self._in_flight.pop(key, None)
 
     async def _load(self, url: str, allow: frozenset[str], robots: bool) -> Page:
         self.worker.warm()
@@ -132,7 +116,6 @@ class PageReader:
             lines_read=0,
             total_lines=0,
             published_date=extracted.published_date,
-            language=extracted.language,
             content_type=got.content_type,
             note=extracted.note,
             links=extracted.links,

@@ -178,7 +178,7 @@ def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
     except Exception as error:
         memory = isinstance(error, MemoryError)
         return {"defeated": "it took too much memory" if memory else f"the extractor failed with {type(error).__name__}"}
-    fields = {name: getattr(page, name) for name in ("markdown", "title", "language", "links", "note")}
+    fields = {name: getattr(page, name) for name in ("markdown", "title", "links", "note")}
     return {"page": {**fields, "published_date": page.published_date.isoformat() if page.published_date else None}}
 
 

@@ -15,15 +15,15 @@ The chain is: engines whose keys are set (in the registry's order), plug-ins, Se
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.money.prices import charges_cost
@@ -53,7 +53,6 @@ _OPERATORS = ("OR", "AND", "NOT")
 _encode = json.JSONEncoder(default=str).encode
 
 NamedTools = Mapping[str, Mapping[str, Any]]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,44 +417,7 @@ def _as_cached(results: SearchResults) -> SearchResults:
     return replace(results, cached=True, cost_usd=Decimal(0), charges=charges)
 
 
-# --- equal searches ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, eq=False)
-class _Flight(Generic[T]):
-    task: asyncio.Task[T]
-    waiters: int = 0
-    claimed: bool = False
-
-
-class SingleFlight(Generic[T]):
-    """Shares equal pieces of work within one event loop while they run.
-
-    Cancelling one who waits does not disturb the others; when nobody waits any more, the work itself is cancelled. An error
-    goes to everybody who waits.
-    """
-
-    def __init__(self) -> None:
-        self._flights: dict[tuple[asyncio.AbstractEventLoop, str], _Flight[T]] = {}
-
-    async def share(self, key: str, start: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, bool]:
-        """Return the result of `start` (or of the equal work under way), and True for exactly one of those who waited for
-        it: the one who is charged."""
-        loop = asyncio.get_running_loop()
-        place = (loop, key)
-        flight = self._flights.get(place)
-        if flight is None or flight.task.done():
-            flight = self._flights[place] = _Flight(loop.create_task(start()))
-        flight.waiters += 1
-        try:
-            result = await asyncio.shield(flight.task)
-        finally:
-            flight.waiters -= 1
-            if not flight.waiters and self._flights.get(place) is flight:
-                del self._flights[place]
-                flight.task.cancel()  # nothing happens to one that is done
-        first, flight.claimed = not flight.claimed, True
-        return result, first
+# --- cache entries ---------------------------------------------------------------------------------------------------------
 
 
 def request_key(request: SearchRequest) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Literal
 
+from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import BudgetExceededError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.events import Event, ToolFinished
 from ipy_websearch.loop.ask import AnswerLoop, Job
@@ -30,7 +31,7 @@ from ipy_websearch.model.platforms import model_id
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.router import SingleFlight, also_charged, provider_to_ask
+from ipy_websearch.providers.router import also_charged, provider_to_ask
 from ipy_websearch.results import Answer, Panels, SearchResults
 from ipy_websearch.session import AskRun, Session
 from ipy_websearch.settings import OFFLINE_MODEL

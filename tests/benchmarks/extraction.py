@@ -161,9 +161,12 @@ def main() -> None:
     parser.add_argument("articles", type=Path, help="checkout of article-extraction-benchmark")
     parser.add_argument("pages", type=Path, help="checkout of web-content-extraction-benchmark")
     parser.add_argument("--write", action="store_true", help="put the tables into RESULTS.md")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="how many read at once (default: as many as cores)"
+    )
     arguments = parser.parse_args()
     places = (arguments.articles, arguments.pages)
-    with ProcessPoolExecutor(os.cpu_count(), initializer=_begin, initargs=places) as pool:
+    with ProcessPoolExecutor(arguments.processes, initializer=_begin, initargs=places) as pool:
         reads = list(pool.map(read, tasks(*places), chunksize=8))
     text = tables(reads, loaded(arguments.articles / "evaluate.py").metrics_from_tp_fp_fns)
     print(text)

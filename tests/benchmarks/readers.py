@@ -12,11 +12,13 @@ from urllib.parse import urljoin
 Reader = Callable[[bytes, str], str]
 
 OURS = "ipy_websearch"
+FORUM = "https://forum.example.org/t/topics/viewtopic-{}/123"
+"""An address that looks like a forum's thread: it must not change how a page is read."""
 
 
 def readers() -> dict[str, Reader]:
     """Return each reader's name with a function from a body and its address to Markdown."""
-    found: dict[str, Reader] = {OURS: _ours()}
+    found: dict[str, Reader] = {OURS: _ours(), f"{OURS}, addresses like a forum's": _ours(FORUM)}
     peers = (("trafilatura", "text", _trafilatura_text), ("trafilatura", "Markdown", _trafilatura))
     for package, form, make in (*peers, ("html-to-markdown", "whole page", _html_to_markdown)):
         try:
@@ -26,11 +28,12 @@ def readers() -> dict[str, Reader]:
     return found
 
 
-def _ours() -> Reader:
+def _ours(address: str = "") -> Reader:
     from ipy_websearch.extract.page import extract
 
     extract(b"<title>t</title><p>A sentence, to be judged.</p>", url="http://localhost/")  # loads the parsers
-    return lambda body, url: extract(body, url=url, content_type="text/html; charset=utf-8").markdown
+    kind = "text/html; charset=utf-8"
+    return lambda body, url: extract(body, url=address.format(len(url)) or url, content_type=kind).markdown
 
 
 def _trafilatura(package: Any) -> Reader:

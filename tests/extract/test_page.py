@@ -220,17 +220,17 @@ def test_sloppy_documents_are_read_to_their_end() -> None:
     assert all(f"# Rows\n\n{PROSE}" in read(page).markdown for page in (early, form, headless))
 
 
-def test_title_date_and_language_are_what_the_page_says() -> None:
+def test_title_and_date_are_what_the_page_says() -> None:
     head = (
         '<html lang="de-AT"><head><title>Seite | Haus</title><meta property="og:title" content="Die &amp; Seite">'
         '<script type="application/ld+json">{"@graph":[{"@type":"NewsArticle","datePublished":"2026-03-01T23:30:00-05:00"}]}'
         "</script></head>"
     )
     got = read(head + "<body><p>x</p></body>")
-    assert (got.title, got.language) == ("Die & Seite", "de-AT")
+    assert got.title == "Die & Seite"
     assert got.published_date == datetime(2026, 3, 2, 4, 30, tzinfo=UTC)
     silent = read("<p>2026-01-01</p>")
-    assert (silent.title, silent.published_date, silent.language) == ("", None, "")
+    assert (silent.title, silent.published_date) == ("", None)
 
 
 @pytest.mark.parametrize(

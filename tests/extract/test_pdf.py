@@ -58,10 +58,10 @@ def read(body: bytes, content_type: str = "application/pdf") -> Extracted:
 
 
 @pytest.mark.parametrize("content_type", ["application/pdf", "application/octet-stream", "text/html; charset=utf-8", ""])
-def test_a_pdf_gives_its_text_title_date_language_and_links(content_type: str) -> None:
+def test_a_pdf_gives_its_text_title_date_and_links(content_type: str) -> None:
     got = read(REPORT, content_type)
     assert got.markdown == "A table has rows.\nIt has columns too.\n\nSee https://example.org/more.\n"
-    assert (got.title, got.language, got.note) == ("Rows & columns", "en-GB", "")
+    assert (got.title, got.note) == ("Rows & columns", "")
     assert got.published_date == datetime(2026, 3, 1, tzinfo=UTC) and got.links == ("https://example.org/more",)
 
 

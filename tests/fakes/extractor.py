@@ -25,5 +25,5 @@ class Extractor:
         if self.error:
             raise self.error
         return Extracted(
-            body.decode(), "A <b>title</b>\x07", datetime(2026, 3, 1, tzinfo=UTC), "en", ("https://example.com/next",), "a note"
+            body.decode(), "A <b>title</b>\x07", datetime(2026, 3, 1, tzinfo=UTC), ("https://example.com/next",), "a note"
         )
