@@ -1,9 +1,9 @@
-"""Cassettes: what a session sends and gets, recorded in one readable file and played back without keys and without a network.
+"""Cassettes: what a session sends and gets, recorded in one file and replayed without keys and without a network.
 
-    exchange    one request with what came of it, as values          written   the file's text, entry by entry, and back
-    redaction   keys out of everything before it is written          matching  which recorded request is the one asked now
-    recorder    lets traffic pass and writes it down                 player    answers from the file alone
-    clients     the session's clients with a tape between them and the network
+    recording  a session's recorder or player, and the session's parts that are exchanged while it runs
+    traffic    `Recorder` lets requests pass and writes them down, `Player` answers from the file; both behind the same clients
+    match      which recorded request is the one that is asked now, and the nearest one when there is none
+    format     the file: JSON Lines, one exchange a line, without keys
 
-Nothing here is imported or asked before a cassette is used: a session without one has no trace of it.
+Nothing here is imported before a cassette is used.
 """

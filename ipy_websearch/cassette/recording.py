@@ -1,24 +1,32 @@
 """Recording and replaying a session: one cassette at a time, with the session's connections exchanged while it runs.
 
-While a cassette runs, the session starts fresh: an empty cache whose entries never expire, providers that have not failed
-yet, an empty enrichment store. So the same cells make the same requests, whoever runs them. When it stops, everything is put
-back. During a replay the keys are placeholders, calls are booked at zero and marked "replayed"; budgets count them at their
-price, so that limits are reached where they were, and forget that afterwards.
+While a cassette runs, the session starts fresh: an empty cache whose entries never expire, engines that have not failed yet,
+an empty enrichment store. So the same cells make the same requests, whoever runs them. When it stops, everything is put back.
+During a replay the keys are placeholders, calls are booked at zero and marked "replayed"; budgets count them at their price,
+so that limits are reached where they were, and forget that afterwards.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipy_websearch.cassette.clients import KeepingStore, RecordedKeys, TapedHttp, TapedModel, taped_download
-from ipy_websearch.cassette.player import Player
-from ipy_websearch.cassette.recorder import Recorder
-from ipy_websearch.cassette.redaction import Redactor
+from ipy_websearch.cassette.format import Redactor
+from ipy_websearch.cassette.traffic import (
+    Cassette,
+    Player,
+    RecordedHttp,
+    RecordedModel,
+    Recorder,
+    Send,
+    recorded_download,
+)
 from ipy_websearch.enrichment.store import Store
+from ipy_websearch.errors import MissingKeyError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.money.booking import UNRECORDED, Booking
@@ -29,29 +37,27 @@ if TYPE_CHECKING:
     from ipy_websearch.session import Session
 
 _EXCHANGED = ("http", "claude", "cache", "router", "index", "reader", "enrich_store", "keys", "download")
+_PLACEHOLDER_KEY = "placeholder-for-a-key-of-the-recording"
 _PLACEHOLDER_ADDRESS = "http://recorded.invalid"
 
 
 class Recording:
     """One cassette that a session records or replays; as a context manager it stops at the end of the block."""
 
-    def __init__(self, session: Session, cassette: Recorder | Player) -> None:
+    def __init__(self, session: Session, cassette: Cassette) -> None:
         self.cassette = cassette
         self._session = session
-        keys = session.keys
+        parts = {
+            "http": RecordedHttp(session.http, cassette),
+            "claude": RecordedModel(session.claude, cassette),
+            "cache": Cache(None, clock=float),
+            "enrich_store": Store(None),
+            "keys": session.keys,
+            "download": recorded_download(cassette),
+        }
         if isinstance(cassette, Player):
             session.budgets.rehearse()
-            keys = RecordedKeys(keys, cassette.keys, cassette.name)
-            keys.environ = _recorded_environ(keys.real, cassette.keys)
-        store = Store(None) if isinstance(cassette, Player) else KeepingStore(session.enrich_store)
-        parts = {
-            "http": TapedHttp(session.http, cassette, keys),
-            "claude": TapedModel(session.claude, cassette),
-            "cache": Cache(None, clock=float),
-            "enrich_store": store,
-            "keys": keys,
-            "download": taped_download(cassette),
-        }
+            parts["keys"] = RecordedKeys(session.keys, cassette)
         self._before = {name: session.__dict__.pop(name) for name in _EXCHANGED if name in session.__dict__}
         session.__dict__.update(parts)
 
@@ -61,17 +67,25 @@ class Recording:
         keys = session.keys
 
         def names() -> list[str]:
-            return [*filter(keys.usable, _key_names()), *(name for name in _addresses() if keys.environ.get(name, "").strip())]
+            known = dict.fromkeys((*KEYS, *(key for info in provider_infos().values() for key in info.keys)))
+            return [*filter(keys.usable, known), *(name for name in _addresses() if keys.environ.get(name, "").strip())]
 
         head = {"version": version("ipy_websearch"), "platform": session.claude.platform.name}
-        redactor = Redactor(keys.secrets)
-        return cls(session, Recorder(_path(path), redactor=redactor, head=head, keys=names, append=append, force=force))
+        recorder = Recorder(
+            Path(path).expanduser(),  # not made absolute: it is printed, and stays in notebooks that others read
+            redactor=Redactor(keys.secrets),
+            head=head,
+            keys=names,
+            append=append,
+            force=force,
+        )
+        return cls(session, recorder)
 
     @classmethod
     def replay(cls, session: Session, path: str | Path, *, instant: bool) -> Recording:
         """Begin to replay; see `Session.replay`. A replay that is running ends once the new cassette has been read."""
-        keys = session.keys.real if isinstance(session.keys, RecordedKeys) else session.keys
-        player = Player(_path(path), redactor=Redactor(keys.secrets), version=version("ipy_websearch"), pace=not instant)
+        redactor = Redactor(session.keys.secrets)
+        player = Player(Path(path).expanduser(), redactor=redactor, version=version("ipy_websearch"), pace=not instant)
         session.stop_recording()
         return cls(session, player)
 
@@ -83,17 +97,23 @@ class Recording:
     @property
     def replayed_from(self) -> str:
         """The name of the cassette that is replayed, "" while one is recorded."""
-        return self.cassette.name if self.cassette.replaying else ""
+        return self.path.name if self.cassette.replaying else ""
 
     @property
     def has_model(self) -> bool | None:
-        """Say whether the cassette that is replayed has answers of a model; None while one is recorded."""
+        """Whether the cassette that is replayed has answers of a model; None while one is recorded."""
         return self.cassette.has_model if isinstance(self.cassette, Player) else None
 
+    def through(self, send: Send) -> Send:
+        """Return a sender of model requests that goes through the cassette: for clients that are not the session's own."""
+        return partial(self.cassette.stream, send=send)
+
     def attach(self, booking: Booking) -> Booking:
-        """Return a new question's booking, which says that its calls were replayed, and whether any was not on the cassette."""
+        """Return a new question's booking, which says that its calls were replayed, and whether any was not recorded."""
         self.forget_miss()
-        booking.replayed_from, booking.check = self.replayed_from, self.cassette.check
+        booking.replayed_from = self.replayed_from
+        if isinstance(self.cassette, Player):
+            booking.check = self.cassette.check
         return booking
 
     def forget_miss(self) -> None:
@@ -130,21 +150,30 @@ class Recording:
         return f"<{'replaying' if self.cassette.replaying else 'recording'} {self.path}>"
 
 
-def _path(path: str | Path) -> Path:
-    return Path(path).expanduser()  # not made absolute: it is printed, and stays in notebooks that others read
+class RecordedKeys(Keys):
+    """Placeholders for the keys that were set when a cassette was recorded, so that the same engines are offered.
 
+    Everything else is shared with the real keys: what is set meanwhile is kept for afterwards.
+    """
 
-def _key_names() -> dict[str, None]:
-    return dict.fromkeys((*KEYS, *(key for info in provider_infos().values() for key in info.keys)))
+    def __init__(self, real: Keys, cassette: Player) -> None:
+        self.__dict__.update(real.__dict__)
+        self.secrets = real.secrets  # type: ignore[method-assign]
+        self._cassette = cassette
+        kept = {name: value for name, value in real.environ.items() if name not in _addresses()}
+        self.environ = kept | {name: _PLACEHOLDER_ADDRESS for name in _addresses() if name in cassette.keys}
+
+    def find(self, name: str) -> tuple[str, str] | None:
+        """Return a placeholder for a key that was set when the cassette was recorded."""
+        return (_PLACEHOLDER_KEY, self._cassette.path.name) if self.spec(name).variable in self._cassette.keys else None
+
+    def missing(self, name: str) -> MissingKeyError:
+        """Return the error that says that a key was not set when the cassette was recorded."""
+        variable, path = self.spec(name).variable, self._cassette.path.name
+        return MissingKeyError(f"{variable} was not set when {path} was recorded; `%websearch stop` ends the replay")
 
 
 def _addresses() -> list[str]:
     """Return the variables of providers that have no default address."""
     infos = provider_infos().values()
     return [info.base_variable for info in infos if info.base_variable and not info.base_default]
-
-
-def _recorded_environ(real: Keys, names: list[str]) -> dict[str, str]:
-    """Return the environment in which exactly the providers that had an address when it was recorded have one."""
-    kept = {name: value for name, value in real.environ.items() if name not in _addresses()}
-    return kept | {name: _PLACEHOLDER_ADDRESS for name in _addresses() if name in names}

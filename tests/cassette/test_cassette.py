@@ -1,0 +1,466 @@
+"""A lesson is recorded once with a key and replayed without: the same cells give the same, nothing is sent, nothing costs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import time
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+import pytest
+from IPython.core.error import UsageError
+
+from ipy_websearch import Session, api, background
+from ipy_websearch.errors import ConfigError, MissingKeyError, ReplayError
+from tests.fakes.engines import hit
+from tests.fakes.money import Limited
+from tests.fakes.public_web import Page
+from tests.fakes.replies import broken_stream, delay, error, refusal, slow, text, tool_use, truncated
+
+TAPE = "lesson.cassette"
+COUNT = " ".join(f"number {n}" for n in range(1, 21)) + " end"
+VARIABLES = (
+    "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL BRAVE_API_KEY BRAVE_BASE_URL WIKIPEDIA_BASE_URL TAVILY_API_KEY TAVILY_BASE_URL"
+)
+
+
+@pytest.fixture
+def lesson(messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A shell that records its cells from the fakes, and replays them in a new session without keys and addresses."""
+    return Lesson(messages_api, brave_api, shell, monkeypatch)
+
+
+class Lesson:
+    """Cells that are run twice: with `record` against the fakes, with `replay` against nothing."""
+
+    def __init__(self, messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.model, self.brave, self.shell, self._patch = messages_api, brave_api, shell, monkeypatch
+
+    def record(self, *cells: str, options: str = "") -> list[Any]:
+        """Run cells while a cassette records; return what came out of each."""
+        assert self.shell.run(f"%websearch record {TAPE} {options}").ok
+        ran = [self.shell.run(cell) for cell in cells]
+        assert self.shell.run("%websearch stop").ok
+        return ran
+
+    def replay(self, *cells: str, options: str = "--instant") -> list[Any]:
+        """Run cells in a new session, as in another kernel on another machine, without any key or address."""
+        api.end_session()
+        for name in VARIABLES.split():
+            self._patch.delenv(name, raising=False)
+        self._patch.setenv("IPY_WEBSEARCH_HOME", "elsewhere")
+        ran = self.shell.run(f"%websearch replay {TAPE} {options}")
+        assert ran.ok and "nothing is sent" in ran.stdout, ran.error
+        return [self.shell.run(cell) for cell in cells]
+
+    def asked(self) -> tuple[int, int]:
+        """Return how many requests the fakes have got."""
+        return len(self.model.requests), len(self.brave.queries)
+
+    @property
+    def entries(self) -> list[Any]:
+        """The cassette's lines."""
+        return [json.loads(line) for line in Path(TAPE).read_text(encoding="utf-8").splitlines()]
+
+    def change(self, old: str, new: str) -> None:
+        """Edit the cassette."""
+        written = Path(TAPE).read_text(encoding="utf-8")
+        assert old in written
+        Path(TAPE).write_text(written.replace(old, new), encoding="utf-8")
+
+
+def search(query: str) -> Any:
+    return tool_use("web_search", {"query": query})
+
+
+@pytest.fixture
+def pages(public_web: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Pages on loopback that may be read: `pages(path, body, headers)` puts one there and returns its address."""
+    here = f"127.0.0.1:{public_web.port}"
+    monkeypatch.setenv("IPY_WEBSEARCH_FETCH_ALLOW", here)
+
+    def put(path: str, body: str | bytes, content_type: str = "text/html; charset=utf-8") -> str:
+        data = body if isinstance(body, bytes) else body.encode()
+        public_web.pages[f"{here}/{path}"] = Page(data, headers={"Content-Type": content_type})
+        return f"http://{here}/{path}"
+
+    return put
+
+
+def facts(answer: Any) -> Any:
+    """Return what has to be the same in a replayed answer."""
+    steps = [(s.kind, s.name, s.detail, s.usage, s.is_error, s.request, s.response) for s in answer.trace]
+    panels = [(p.title, p.kind, p.content, p.is_error) for p in answer.panels]
+    limits = (answer.limit, answer.stop_reason, answer.searches, answer.usage, answer.notices)
+    return answer.text, answer.citations, panels, limits, answer.messages, answer.rows, steps
+
+
+# --- the same answers ---------------------------------------------------------------------------------------------------
+
+
+def test_a_lesson_is_the_same_without_keys_and_network_and_costs_nothing(lesson: Any) -> None:
+    lesson.brave.reply([hit("https://ruby.example/", "Ruby", "Matz wrote Ruby.", date="2026-10-01")])
+    lesson.model.reply("Let me look.", search("ruby author"), search("ruby year"))
+    lesson.model.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
+    lesson.model.reply("In 1995.")
+    lesson.model.reply(tool_use("answer_table", {"rows": [{"name": "Ruby", "year": 1995, "source": ""}]}))
+    table = '%ask --table "name, year: int" -o c when did they appear?'
+    cells = ["a = %ask who wrote Ruby?", "b = %ask --follow and when?", table, "d = %search moons of Mars"]
+    assert all(ran.ok for ran in lesson.record(*cells))
+    recorded, asked = [facts(lesson.shell.ns[name]) for name in "abc"], lesson.asked()
+    assert lesson.shell.ns["a"].cost_usd > 0 and lesson.shell.ns["a"].replayed_from == ""
+    ran = lesson.replay(*cells, "costs = %cost --rows")
+    answers, costs = [lesson.shell.ns[name] for name in "abc"], lesson.shell.ns["costs"]
+    assert [facts(answer) for answer in answers] == recorded and lesson.asked() == asked
+    assert answers[2].to_frame().year.tolist() == [1995] and {answer.replayed_from for answer in answers} == {TAPE}
+    assert all(f"replayed from {TAPE}" in ran[0].texts(form) for form in ("text/html", "text/plain", "text/markdown"))
+    assert answers[0].session_cost_usd == 0 and f"replayed from {TAPE}" in lesson.shell.ns["d"].search.notices
+    assert set(costs.status) == {"replayed"} and costs.usd.sum() == 0 and costs.kind.tolist().count("search") == 3
+
+
+def test_pages_are_replayed_in_any_encoding(lesson: Any, pages: Any, public_web: Any) -> None:
+    url = pages("a", "<p>Größe ist wichtig, sagt der Text.</p>".encode("latin-1"), "text/html; charset=latin-1")
+    binary = pages("b.bin", b"%PDF-1.4 \xff\xfe\x00", "application/pdf")
+    cells = [f"p = %fetch {url}", f"%fetch {binary}", f"%fetch {url}/no"]
+    first = lesson.record(*cells)
+    page, asked = lesson.shell.ns["p"], len(public_web.requests)
+    again = lesson.replay(*cells)
+    assert "Größe" in page.content and lesson.shell.ns["p"].content == page.content
+    assert [str(r.error) for r in again[1:]] == [str(r.error) for r in first[1:]] and "404" in str(again[2].error)
+    assert len(public_web.requests) == asked
+
+
+def test_an_enrichment_is_replayed_with_its_rows_in_any_order(lesson: Any) -> None:
+    """Rows at once, with searches, an overload and a failed row: the same frame, nothing from the store."""
+    overloaded: list[str] = []
+
+    def boss(body: dict[str, Any]) -> Any:
+        company = re.search(r"^company: (.*)$", body["messages"][0]["content"][0]["text"], re.MULTILINE)[1]  # type: ignore[index]
+        cell = {"value": f"Boss of {company}", "source": "", "quote": "", "confidence": 0.5}
+        if company == "C7" and not overloaded:
+            overloaded.append(company)
+            return error(529)
+        if company == "C3":
+            return [tool_use("record", {"ceo": cell}), refusal("cyber")]
+        return search(f"{company} boss") if len(body["messages"]) == 1 else tool_use("record", {"ceo": cell})
+
+    lesson.model.behave(boss)
+    lesson.shell.ns["frame"] = pd.DataFrame({"company": [f"C{n}" for n in range(12)]})
+    cell = "%%enrich frame -o out\nceo: Who is the CEO of {company}?"
+    assert lesson.record(cell)[0].ok
+    before, asked = lesson.shell.ns["out"], lesson.asked()
+    ran = lesson.replay(cell)[0]
+    assert ran.ok and lesson.asked() == asked, ran.error
+    after = lesson.shell.ns["out"]
+    columns = [name for name in before.columns if name != "enrich_cost_usd"]
+    pd.testing.assert_frame_equal(after[columns], before[columns])
+    assert after.enrich_cost_usd.sum() == 0 and (after.enrich_status == "ok").sum() == 11
+
+
+def test_questions_at_the_same_time_find_their_own_answers(session: Session, messages_api: Any) -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        words = body["messages"][0]["content"][0]["text"]
+        return [delay(0.02), search(f"{words} x")] if len(body["messages"]) == 1 else f"About {words}"
+
+    async def ask(*numbers: int) -> list[str]:
+        return [a.text for a in await asyncio.gather(*(session.ask(f"number {n}") for n in numbers))]
+
+    messages_api.behave(answer)
+    with session.record(TAPE) as recording:
+        assert recording.path == Path(TAPE) and "recording" in repr(recording)
+        recorded = asyncio.run(ask(1, 2, 3, 4))
+    with session.replay(TAPE):
+        assert asyncio.run(ask(4, 3, 2, 1)) == recorded[::-1]
+    assert len(messages_api.requests) == 8
+
+
+# --- rhythm and failures ------------------------------------------------------------------------------------------------
+
+
+def pieces(run: Any) -> tuple[list[float], float]:
+    """Return when the pieces of a question's text came, and how long it took, in seconds."""
+    start, moments = time.perf_counter(), []
+
+    async def main() -> None:
+        async for event in run:
+            if type(event).__name__ == "TextDelta":
+                moments.append(time.perf_counter() - start)
+
+    background.run(main)
+    return moments, time.perf_counter() - start
+
+
+def test_a_replay_streams_at_the_pace_of_the_recording_or_at_once(lesson: Any) -> None:
+    lesson.model.reply(COUNT, delay(0.3), slow(0.04))
+    lesson.shell.run(f"%websearch record {TAPE}")
+    recorded, _ = pieces(api.session().start("count"))
+    lesson.replay(options="")
+    replayed, took_s = pieces(api.session().start("count"))
+    assert len(replayed) == len(recorded) > 4
+    assert replayed[0] > 0.28 and replayed[-1] - replayed[0] > 0.04 * (len(replayed) - 2)
+    lesson.replay(options="--instant")
+    at_once, took_at_once_s = pieces(api.session().start("count"))
+    assert len(at_once) == len(recorded) and took_at_once_s < took_s
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [error(429, headers={"retry-after": "1"}), "Done."],
+        [(COUNT, truncated(1))],
+        [(COUNT, broken_stream(1))],
+        [error(400, message="no such thing")],
+        [error(529), error(529), error(529)],
+    ],
+    ids=["limited", "truncated", "broken", "refused", "given-up"],
+)
+def test_what_went_wrong_goes_wrong_again_in_the_same_way(lesson: Any, replies: list[Any]) -> None:
+    for reply in replies:
+        lesson.model.reply(*(reply if isinstance(reply, tuple) else (reply,)))
+    lesson.model.allow_refusals = True
+    first = lesson.record("a = %ask who?")[0]
+    expected = [(a.text, a.limit, a.stop_reason, a.messages) for a in api.session().answers]
+    again = lesson.replay("a = %ask who?")[0]
+    assert [(a.text, a.limit, a.stop_reason, a.messages) for a in api.session().answers] == expected
+    assert (again.ok, type(again.error), str(again.error)) == (first.ok, type(first.error), str(first.error))
+    assert getattr(again.error, "status", None) == getattr(first.error, "status", None)
+
+
+@pytest.mark.parametrize("option", ["--max-searches 1", "--max-steps 1", "--budget 0.031"])
+def test_limits_are_reached_where_they_were(lesson: Any, option: str) -> None:
+    """Also after an engine that failed; a budget counts the prices although nothing is paid, and forgets them."""
+
+    def more(body: dict[str, Any]) -> Any:
+        return "From what there is." if body.get("tool_choice") else search(f"query {len(lesson.model.requests)}")
+
+    lesson.model.behave(more)
+    if "steps" not in option:
+        lesson.brave.fail(429)
+    cells = ["%cost --budget 0.50", f"a = %ask {option} --provider brave who?"]
+    assert lesson.record(*cells)[1].ok
+    recorded = facts(lesson.shell.ns["a"])
+    assert lesson.shell.ns["a"].limit and lesson.replay(*cells)[1].ok
+    assert facts(lesson.shell.ns["a"]) == recorded and Limited().spent > 0
+    lesson.shell.run("%websearch stop")
+    assert Limited().spent == 0
+
+
+def test_a_time_limit_cuts_a_replay_where_it_cut_the_recording(lesson: Any) -> None:
+    lesson.model.reply(COUNT, slow(0.3))
+    lesson.record("a = %ask --timeout 0.8 count")
+    recorded = lesson.shell.ns["a"]
+    assert recorded.limit == "timeout" and recorded.text.startswith("number 1") and "end" not in recorded.text
+    for options in ("--instant", ""):
+        assert lesson.replay("a = %ask --timeout 0.8 count", options=options)[0].ok
+        assert (lesson.shell.ns["a"].text, lesson.shell.ns["a"].limit) == (recorded.text, "timeout")
+
+
+# --- which request is which ---------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_was_not_recorded_is_one_line_with_the_nearest_question(lesson: Any) -> None:
+    lesson.model.reply("Matz.")
+    lesson.model.reply("Guido.")
+    lesson.record("%ask who wrote Ruby?", "%ask who wrote Python?", "%search moons of Mars")
+    ran = lesson.replay(
+        "%ask who wrote Pyton?", "%ask -m haiku who wrote Ruby?", "%search moons of Saturn", "%ask who wrote Ruby?"
+    )
+    assert [type(r.error) for r in ran] == [ReplayError] * 3 + [type(None)]
+    said = [str(r.error) for r in ran[:3]]
+    assert f"{TAPE} has no recording of this request to claude-sonnet-5-5 (“who wrote Pyton?”); 2 recorded" in said[0]
+    assert "the nearest is “who wrote Python?”, which differs in messages" in said[0] and "\n" not in said[0]
+    assert "to claude-haiku-5-5" in said[1] and "“who wrote Ruby?” to claude-sonnet-5-5" in said[1]
+    assert "“moons of Saturn”" in said[2] and "the nearest is “moons of Mars”" in said[2]
+
+
+def test_a_search_or_page_of_the_model_that_was_not_recorded_is_the_error_and_not_its_consequence(
+    lesson: Any, pages: Any
+) -> None:
+    url = pages("a", "<p>Matz wrote Ruby, as everybody knows.</p>")
+    lesson.model.reply(search("ruby author"))
+    lesson.model.reply("Matz.")
+    lesson.model.reply(tool_use("web_fetch", {"url": url}))
+    lesson.model.reply("Matz.")
+    cells = ["%ask who wrote Ruby?", f"%ask who wrote Ruby, see {url} ?"]
+    lesson.record(*cells)
+    lesson.change('["q", "ruby author"]', '["q", "another"]')
+    lesson.change(f'"to": "{url}"', f'"to": "{url}bc"')
+    ran = lesson.replay(*cells, "%ask -m offline --provider local hello?")
+    assert [type(r.error) for r in ran] == [ReplayError, ReplayError, type(None)]
+    assert "ruby author" in str(ran[0].error) and "another" in str(ran[0].error) and f"{url}bc" in str(ran[1].error)
+
+
+def test_equal_requests_are_answered_in_order_and_then_again(lesson: Any) -> None:
+    for answer in ("One.", "Two."):
+        lesson.model.reply(answer)
+    lesson.record("%ask how many?", "%ask how many?")
+    assert [r.value.text for r in lesson.replay(*["%ask how many?"] * 3)] == ["One.", "Two.", "One."]
+
+
+def test_the_cache_neither_hides_traffic_nor_is_filled_by_it(lesson: Any) -> None:
+    lesson.shell.run("%search moons of Mars")
+    cells = ["a = %search moons of Mars", "b = %search moons of Mars", "c = %search --fresh moons of Mars"]
+    lesson.record(*cells)
+    assert [lesson.shell.ns[name].search.cached for name in "abc"] == [False, True, False] and len(lesson.entries) == 3
+    assert lesson.shell.run("%search moons of Mars").value.search.cached
+    lesson.replay(*cells)
+    assert [lesson.shell.ns[name].search.cached for name in "abc"] == [False, True, False]
+
+
+def test_a_cassette_of_last_month_replays_today(lesson: Any, engine: Any) -> None:
+    """ "Today is …" and the days that "past week" is sent as count from the day of the request; other days stay."""
+    engine("tavily")
+    lesson.model.reply("Matz.")
+    fixed = "%search -p tavily --freshness 2026-01-01to2026-02-01 ruby"
+    cells = ["%ask who wrote Ruby?", "%search -p tavily --freshness pw ruby news", fixed]
+    assert all(ran.ok for ran in lesson.record(*cells))
+    today = datetime.now(UTC).date()
+    days = {day.isoformat(): (day - timedelta(days=40)).isoformat() for day in (today, today - timedelta(days=7), date.today())}
+    moved = re.sub("|".join(days), lambda found: days[found[0]], Path(TAPE).read_text(encoding="utf-8"))
+    Path(TAPE).write_text(moved, encoding="utf-8")
+    again = lesson.replay(*cells, fixed.replace("01-01", "01-02"))
+    assert [type(ran.error) for ran in again] == [type(None)] * 3 + [ReplayError]
+
+
+def test_a_cassette_of_another_version_replays_with_its_own_instructions(lesson: Any) -> None:
+    lesson.model.reply("Matz.")
+    lesson.record("%ask who wrote Ruby?")
+    lesson.change("You answer questions in a Jupyter notebook", "You are asked in a notebook")
+    assert "which differs in system" in str(lesson.replay("%ask who wrote Ruby?")[0].error)
+    lesson.change(f'"version": "{lesson.entries[0]["version"]}"', '"version": "0.0.9"')
+    assert lesson.replay("%ask who wrote Ruby?")[0].ok
+
+
+def test_engines_are_offered_as_they_were_whatever_is_set_here(lesson: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lesson.record("%search moons of Mars", "%search -p brave phases of Venus")
+    monkeypatch.setenv("EXA_API_KEY", "exa-key-of-the-class")
+    monkeypatch.setattr("getpass.getpass", lambda prompt: "sk-ant-api03-another")
+    cells = ["%search moons of Mars", "%search -p brave phases of Venus", "%websearch status", "%websearch key anthropic"]
+    *ran, refused = lesson.replay(*cells, "%search -p exa x2")
+    assert all(r.ok for r in ran) and f"set: {TAPE}" in ran[2].stdout and "it was not tried" in ran[3].stdout
+    assert isinstance(refused.error, MissingKeyError) and TAPE in str(refused.error)
+    lesson.shell.run("%websearch stop")
+    assert api.session().keys.get("ANTHROPIC_API_KEY") == "sk-ant-api03-another"
+
+
+def test_a_lesson_without_a_key_replays_with_the_built_in_model(
+    brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brave_api.reply([hit("https://ruby.example/", "Ruby", "Matz wrote the language Ruby in 1995.")])
+    lesson = Lesson(None, brave_api, shell, monkeypatch)
+    lesson.record("a = %ask who wrote the language Ruby?")
+    before = shell.ns["a"]
+    assert before.offline and "model" not in {entry.get("kind") for entry in lesson.entries}
+    assert lesson.replay("a = %ask who wrote the language Ruby?")[0].ok
+    assert (shell.ns["a"].text, shell.ns["a"].citations) == (before.text, before.citations) and shell.ns["a"].offline
+    assert isinstance(shell.run("%ask who wrote the language Perl?").error, ReplayError)
+
+
+# --- keys and the file --------------------------------------------------------------------------------------------------
+
+
+def test_no_key_is_on_the_cassette_in_any_form(lesson: Any, pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not plain, quoted or in base64 at any place; not from a question, a page, an engine's words, or a stream in pieces."""
+    key = "sk-ant-api03-k+y/of~the=tests"
+    monkeypatch.setattr(lesson.model, "key", key)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    coded = base64.b64encode(f"user:{key}!".encode()).decode()
+    quoted = pages("a", f"<p>{key} {quote(key, safe='')} {coded}</p>")
+    binary = pages("b", b"\xff\xfe\x00" + key.encode() + b"\x00", "application/pdf")
+    lesson.brave.fail(403, body={"message": f"bad key {lesson.brave.key}"})
+    lesson.model.reply(f"You wrote {key}, which is a key.", slow(0.001))
+    lesson.record(f"%ask is {key} a key?", f"%fetch {quoted}", f"%fetch {binary}", "%search -p brave why not")
+    deltas = [event.get("delta", {}).get("text", "") for _, event in lesson.entries[1]["stream"]]
+    assert "You wrote [key], which is a key." in "".join(deltas)
+    data = Path(TAPE).read_bytes() + base64.b64decode(lesson.entries[-2].get("base64", ""))
+    for secret in (key, lesson.brave.key):
+        forms = [secret.encode(), quote(secret, safe="").encode(), quote(secret).encode()]
+        forms += [base64.b64encode(b"x" * n + secret.encode())[4:-4] for n in range(3)]
+        assert [form for form in forms if form in data] == []
+    assert data.count(b"[key]") >= 5
+
+
+def test_a_file_that_is_there_is_kept_unless_told_otherwise(lesson: Any) -> None:
+    lesson.record("%search moons of Mars")
+    before = Path(TAPE).read_text()
+    refused = lesson.shell.run(f"%websearch record {TAPE}").error
+    assert isinstance(refused, ConfigError) and "--append" in str(refused) and Path(TAPE).read_text() == before
+    lesson.record("%search moons of Saturn", options="--append")
+    assert Path(TAPE).read_text().startswith(before) and len(lesson.entries) == 3
+    assert all(ran.ok for ran in lesson.replay("%search moons of Mars", "%search moons of Saturn"))
+    for line in ("%websearch record other.cassette", "%websearch record"):
+        assert isinstance(lesson.shell.run(line).error, ConfigError | UsageError)
+    lesson.shell.run("%websearch stop")
+    assert "No cassette" in lesson.shell.run("%websearch stop").stdout
+    lesson.shell.run(f"%websearch record {TAPE} --force")
+    assert isinstance(lesson.shell.run(f"%websearch replay {TAPE}").error, ConfigError) and len(lesson.entries) == 1
+
+
+def test_a_killed_kernel_loses_only_what_was_under_way(lesson: Any) -> None:
+    lesson.shell.run(f"%websearch record {TAPE}")
+    lesson.shell.run("%search moons of Mars")
+    lesson.shell.run("%search moons of Saturn")
+    Path(TAPE).write_bytes(Path(TAPE).read_bytes()[:-40])  # without `stop`: the kernel is gone
+    ran = lesson.replay("%search moons of Mars", "%search moons of Saturn", "%websearch stop")
+    assert ran[0].ok and isinstance(ran[1].error, ReplayError)
+    assert ran[2].stdout == f"1 exchange replayed from {TAPE}.\n"
+    assert "was left out" in lesson.shell.run(f"%websearch replay {TAPE}").stdout
+    lesson.shell.run("%websearch stop")
+    lesson.record(options="--append")
+    assert "was left out" not in lesson.shell.run(f"%websearch replay {TAPE}").stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ('"took_s": ', '"took_s": x', 2, "Expecting value"),
+        ('"cassette": 2', '"cassette": 9', 1, "format 2 was expected, not 9"),
+        ('"kind": "engine"', '"kind": "motor"', 2, "kind is 'motor'"),
+        ('"status": 200', '"status": "fine"', 2, "invalid literal"),
+        ('"cassette"', '"recording"', 1, "this is no cassette"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(lesson: Any, old: str, new: str, line: int, says: str) -> None:
+    lesson.record("%search moons of Mars")
+    lesson.change(old, new)
+    error = lesson.shell.run(f"%websearch replay {TAPE}").error
+    assert isinstance(error, ConfigError) and f"{TAPE} cannot be read: line {line}: " in str(error) and says in str(error)
+    assert api.session().recording is None
+
+
+def test_a_file_that_is_none_is_refused(shell: Any) -> None:
+    Path("empty").write_text("")
+    Path("binary").write_bytes(b"\xff\x00")
+    for name, says in (("nowhere", "there is no cassette"), ("empty", "empty"), ("binary", "cannot be read")):
+        error = shell.run(f"%websearch replay {name}").error
+        assert isinstance(error, ConfigError) and says in str(error)
+
+
+def test_text_of_every_kind_comes_back_as_it_was(lesson: Any, pages: Any) -> None:
+    odd = "<pre>a\r\nb  \u2028\x0b\ufeffä\u202e\t---\n</pre>"
+    url = pages("odd", odd)
+    lesson.model.reply("half an emoji \ud83d and \u2028 a line")
+    cells = [f"p = %fetch {url}", "a = %ask what?"]
+    lesson.record(*cells)
+    before = lesson.shell.ns["p"].content, lesson.shell.ns["a"].text
+    lesson.replay(*cells)
+    assert (lesson.shell.ns["p"].content, lesson.shell.ns["a"].text) == before
+
+
+def test_unloading_and_the_end_of_a_session_stop_the_recording(lesson: Any) -> None:
+    lesson.record("%search moons of Mars")
+    lesson.replay("%search moons of Mars")
+    session = api.session()
+    lesson.shell.run("%reload_ext ipy_websearch")
+    assert session.recording is None
+    lesson.shell.run(f"%websearch replay {TAPE}")
+    background.run(session.aclose)
+    assert session.recording is not None  # connections alone were closed
+    api.end_session()
+    assert session.recording is None
