@@ -138,31 +138,6 @@ async def test_reads_of_one_page_that_overlap_share_one_download() -> None:
         assert [r.content for r in results[1:] if isinstance(r, Page)] == ["text"] * 3 and len(server.requests) == 1
 
 
-async def test_a_download_that_nobody_waits_for_is_given_up() -> None:
-    left = asyncio.Event()
-
-    async def hang(request: str, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                await writer.drain()
-                await asyncio.sleep(0.01)
-        finally:
-            left.set()
-
-    async with RawServer(hang) as server:
-        pages = reader(server)
-        task = asyncio.create_task(pages.read(server.base))
-        while not server.requests:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.wait_for(left.wait(), 10)
-        server.answers = html("text")
-        assert (await pages.read(server.base)).content == "text"
-
-
 async def test_programs_that_read_many_pages_obey_robots_txt() -> None:
     async with RawServer({"/robots.txt": answer("User-agent: *\nDisallow: /private\n"), "/open": html("text")}) as server:
         pages = reader(server)

@@ -9,37 +9,11 @@ from IPython.core.error import UsageError
 
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from tests.fakes.engines import hit
-from tests.fakes.replies import text, tool_use
+from tests.fakes.replies import tool_use
 
 
 def question_of(api: Any, n: int = -1) -> str:
     return api.bodies[n]["messages"][-1]["content"][0]["text"]
-
-
-def test_ask_shows_and_returns_the_answer_once(messages_api: Any, brave_api: Any, shell: Any) -> None:
-    messages_api.reply("Let me look.", tool_use("web_search", {"query": "ruby author"}))
-    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
-    ran = shell.run("%ask --provider brave -o a who wrote Ruby?")
-    shown = ran.texts()
-    assert len(ran.shown()) == 1 and "Matz wrote Ruby.[1]" in shown and "https://site1.example/ruby-author" in shown
-    assert "claude-sonnet-5-5" in shown and "USD" in shown and ran.value is shell.ns["a"]
-    assert "Matz wrote Ruby." in shell.run("_").texts()
-
-
-def test_a_cell_keeps_the_question_byte_for_byte(messages_api: Any, shell: Any) -> None:
-    shell.run("shortlist = 'A and {secret}'; secret = 's'")
-    body = '    Which laptop under $500 has the -best keyboard? --follow\n{x} \'tis "C++" 100% \\n;\n\n-o b  # {shortlist}?'
-    messages_api.reply("None.")
-    assert shell.run(f"%%ask --max-searches 3 -o answer\n{body}\n").ok
-    assert question_of(messages_api) == body.replace("{shortlist}", "A and {secret}")
-    assert shell.ns["answer"].text == "None." and "b" not in shell.ns
-
-
-@pytest.mark.parametrize("question", ["python -m venv explained?", "git log --follow", "$500 {y[0]} {undefined} -minus #1?"])
-def test_a_line_keeps_the_question_byte_for_byte(messages_api: Any, shell: Any, question: str) -> None:
-    messages_api.reply("None.")
-    assert shell.run(f"a = %ask {question}").ok
-    assert question_of(messages_api) == question and messages_api.bodies[0]["model"] == "claude-sonnet-5-5"
 
 
 def test_a_semicolon_silences_an_answer(messages_api: Any, shell: Any) -> None:
@@ -58,15 +32,6 @@ def test_variables_are_put_in_and_what_was_cut_is_told(messages_api: Any, offlin
     (cut,) = [notice for notice in asked.value.notices if "{big}" in notice]
     assert cut == "{big} was cut: 20,000 of 52,890 characters were put in" and cut in asked.html
     assert cut in shell.run("%ask --estimate --model offline --provider local Mars {big}").stdout
-
-
-def test_follow_up_and_reset(messages_api: Any, shell: Any) -> None:
-    messages_api.reply("Matz.")
-    messages_api.reply("In Japan.")
-    shell.run("%ask who wrote Ruby?")
-    assert shell.run("%ask --follow where does he live?").ok and len(messages_api.bodies[1]["messages"]) == 3
-    assert "forgotten" in shell.run("%websearch reset").stdout
-    assert isinstance(shell.run("%ask --follow and now?").error, ConfigError)
 
 
 def test_context_and_estimate_send_nothing(messages_api: Any, shell: Any) -> None:

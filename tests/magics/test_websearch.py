@@ -20,14 +20,6 @@ def typed(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setattr("getpass.getpass", lambda prompt: value)
 
 
-def test_status_says_what_works_and_the_command_for_what_is_missing(brave_api: Any, shell: Any) -> None:
-    shown = shell.run("%websearch status").stdout
-    assert brave_api.key not in shown
-    for part in ("✓ brave", "– tavily", "✓ local", "set: environment", "not set: %websearch key tavily", "embedded articles"):
-        assert part in shown
-    assert "no model reads the results: %websearch key anthropic" in shown and str(settings_dir()) in shown
-
-
 def test_a_typed_key_is_tried_and_saved_for_the_owner_alone(
     brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,16 +75,6 @@ def test_a_value_that_is_no_key_is_named_by_its_place(shell: Any, tmp_path: Path
     status, refused = shell.run("%websearch status"), shell.run("%search --provider tavily moons of Mars")
     assert status.ok and ".env" in status.stdout and isinstance(refused.error, ConfigError) and ".env" in str(refused.error)
     assert not re.search("s[eé]cret|second", status.stdout + refused.stdout + refused.stderr)
-
-
-def test_a_folder_is_added_to_the_local_index_and_found(shell: Any, tmp_path: Path) -> None:
-    notes = tmp_path / "my #notes"
-    notes.mkdir()
-    (notes / "zebra.md").write_text("# Zebra crossings\n\nThe Abbey Road zebra crossing was listed in 2010.\n")
-    assert "1 added" in shell.run(f'%websearch index "{notes}"').stdout and str(notes) in shell.run("%websearch index").stdout
-    found = shell.run("%search --provider local Abbey Road zebra crossing").value
-    assert found.url[0].endswith("/zebra.md") and "listed in 2010" in shell.run(f"%fetch {found.url[0]}").value.content
-    assert "1 documents removed" in shell.run(f'%websearch index --remove "{notes}"').stdout
 
 
 def test_prices_are_a_table_with_source_and_date(shell: Any) -> None:

@@ -18,7 +18,6 @@ from ipy_websearch.providers.wikipedia import search_words
 from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
 from tests.fakes.wire import EVERY_FILTER, Service, context, recorded, run, search
-from tests.providers.test_engines import FIRECRAWL
 
 WEB, RICH = "/res/v1/web/search", "/res/v1/web/rich"
 Served = Callable[[str], Service]
@@ -116,18 +115,6 @@ def test_values_that_brave_does_not_take_are_refused_before_anything_is_sent(ser
 # --- Firecrawl --------------------------------------------------------------------------------------------------------
 
 
-def test_a_search_with_pages_reads_them(served: Served) -> None:
-    """Results of every source, and the Markdown of those pages that could be read."""
-    server = served("firecrawl")
-    server.answer(FIRECRAWL)
-    request = SearchRequest("a b", count=3)
-    results, pages = firecrawl("search_pages", request, sources=("web", "news"), tbs="qdr:d", location="Germany")
-    body = server.requests[0].body
-    assert body["scrapeOptions"] == {"formats": ["markdown", "links"], "onlyMainContent": True}
-    assert (body["sources"], body["tbs"], body["location"]) == (["web", "news"], "qdr:d", "Germany")
-    assert len(results) == 2 and [(page.url, page.markdown) for page in pages] == [("https://a.example/", "# A\n\nText")]
-
-
 def test_a_recorded_page_is_read(served: Served) -> None:
     """Markdown as it is, the address that answered, one credit."""
     server = served("firecrawl")
@@ -136,30 +123,6 @@ def test_a_recorded_page_is_read(served: Served) -> None:
     assert (page.title, page.url, page.status) == ("Firecrawl - The Web Data API for AI", "https://www.firecrawl.dev/", 200)
     assert page.charges == (Charge("firecrawl", "fetch", Decimal(1), "credit"),)
     assert server.requests[0].body["location"] == {"country": "DE"} and server.requests[0].body["onlyMainContent"] is True
-
-
-def test_a_page_that_refuses_is_billed_and_marked(served: Served) -> None:
-    """Firecrawl answers 200 for a page whose own server answered 403."""
-    metadata = {"statusCode": 403, "creditsUsed": 5, "title": ["One", "Two"], "article:published_time": "2026-01-02T00:00:00Z"}
-    served("firecrawl").answer({"success": True, "data": {"markdown": "Forbidden\x1b[31m", "metadata": metadata}})
-    page = firecrawl("scrape", "https://a.example/x")
-    assert (page.error, page.title, page.markdown) == ("the page's server answered 403", "One", "Forbidden")
-    assert page.published_date == datetime(2026, 1, 2, tzinfo=UTC) and page.charges[0].units == 5
-
-
-def test_a_site_map_is_read(served: Served) -> None:
-    """Objects and plain addresses, each once and in order, no more than asked for, one credit."""
-    server = served("firecrawl")
-    first = {"url": "https://a.example/1", "title": "One", "description": "<b>first</b>"}
-    links = [first, "https://a.example/2", {"url": "https://a.example/1"}, {"url": "javascript:x"}, "https://a.example/3"]
-    server.answer({"success": True, "links": links})
-    found = firecrawl("map", "https://a.example", limit=2, search="docs")
-    assert server.requests[0].body.items() >= {"limit": 2, "includeSubdomains": False, "search": "docs"}.items()
-    assert [(link.url, link.description) for link in found] == [
-        ("https://a.example/1", "first"),
-        ("https://a.example/2", ""),
-    ]
-    assert found.charges == (Charge("firecrawl", "map", Decimal(1), "credit"),)
 
 
 # --- Wikipedia --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -45,24 +45,6 @@ def test_what_is_no_date_is_none(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (1, 1.0),
-        (0.25, 0.25),
-        (True, None),
-        (10**400, None),
-        (float("nan"), None),
-        (float("inf"), None),
-        ("1", None),
-        (None, None),
-    ],
-)
-def test_only_finite_numbers_are_numbers(value: Any, expected: float | None) -> None:
-    """A score that cannot be compared is none."""
-    assert parsing.number(value) == expected
-
-
-@pytest.mark.parametrize(
     ("value", "url"),
     [
         ("https://a.example/b?c=d#e", "https://a.example/b?c=d#e"),
@@ -85,39 +67,8 @@ def test_any_address_is_one_or_empty(value: Any) -> None:
     assert url == "" or (url.lower().startswith(("http://", "https://")) and not set(' <>"\\\n\t\r`') & set(url))
 
 
-@given(query=st.text(max_size=120), most=st.integers(5, 60), words=st.none() | st.integers(1, 8))
-def test_a_clipped_query_keeps_to_its_limits(query: str, most: int, words: int | None) -> None:
-    """It is a beginning of the query, not empty when the query is not, and left alone when it is short enough."""
-    clipped = parsing.clip_query(query, most, words)
-    assert len(clipped) <= most and (words is None or len(clipped.split()) <= words)
-    assert bool(clipped.strip()) == bool(query.strip())
-    if len(query) <= most and (words is None or len(query.split()) <= words):
-        assert clipped == query
-    assert " ".join(query.split()).startswith(" ".join(clipped.split()))
-
-
-def test_periods_become_days() -> None:
-    """The past day begins yesterday; a range is what it says; days that do not exist are none."""
-    today = date(2026, 3, 1)
-    assert parsing.date_range("pd", today) == (date(2026, 2, 28), today)
-    assert parsing.date_range("py", today) == (date(2025, 3, 1), today)
-    assert parsing.date_range("2026-01-05to2026-06-30") == (date(2026, 1, 5), date(2026, 6, 30))
-    assert parsing.date_range("2026-02-30to2026-06-30") is None and parsing.date_range(None) is None
-
-
 def test_a_domain_takes_in_its_subdomains_and_nothing_that_ends_alike() -> None:
     """The host counts, not the text of the address."""
     assert parsing.host_matches("https://docs.a.com./x", ["a.com"]) and parsing.host_matches("https://A.com:8080/", ["a.com"])
     for url in ("https://nota.com/", "https://b.org/a.com", "https://a.com@b.org/", "https://a.com.b.org/", "http://[", ""):
         assert not parsing.host_matches(url, ["a.com"]), url
-
-
-@given(fields=st.lists(odd_json, min_size=5, max_size=5))
-def test_any_fields_make_a_sound_result_or_none(fields: list[Any]) -> None:
-    """Whatever is in a field, it becomes text, a number or nothing."""
-    title, url, words, more, score = fields
-    found = parsing.hit(title, url, words, None, more, score)
-    assert found is None or (
-        found.url.startswith("http") and isinstance(found.title, str) and isinstance(found.description, str)
-    )
-    assert found is None or all(snippet and snippet != found.description for snippet in found.extra_snippets)

@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, RateLimitedError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.router import SearchRouter, from_json, provider_to_ask, to_json
-from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.providers.router import SearchRouter, provider_to_ask
+from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
 from tests.fakes.wire import Service, context, run
 
@@ -279,27 +277,6 @@ def test_another_filter_address_or_freshness_is_another_search(
     assert not use.search().cached
     bare = Use(tmp_path / "bare", cache_ttl_s=lambda: 0)
     assert not bare.search().cached and not bare.search().cached
-
-
-texts = st.text(max_size=10)
-moments = st.none() | st.datetimes(min_value=datetime(1700, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC))
-found = st.builds(
-    SearchResult, texts, texts, texts, moments, st.lists(texts, max_size=3).map(tuple), st.none() | st.floats(0, 1)
-)
-charges = st.builds(Charge, texts, st.sampled_from(["search", "fetch"]), st.decimals(0, 9, places=3), texts)
-
-
-@given(
-    results=st.builds(SearchResults, st.lists(found, max_size=3).map(tuple), texts, texts, charges=st.lists(charges).map(tuple))
-)
-def test_results_come_out_of_the_cache_as_they_went_in(results: SearchResults) -> None:
-    """Dates, tuples and money survive; what another version has written is not trusted."""
-    cache = Cache(None)
-    cache.put("search", "k", to_json(results))
-    stored = cache.get("search", "k", 900)
-    cache.close()
-    assert stored is not None and from_json(stored[0]) == results
-    assert from_json({"results": [["only", "three", "fields"]]}) is None
 
 
 # --- in flight ----------------------------------------------------------------------------------------------------------

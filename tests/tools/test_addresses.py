@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ipy_websearch.tools.addresses import MOST_ENDS, addresses_in, explicit_addresses
 from ipy_websearch.tools.web_fetch import is_known
-from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
 
 PAGE = "<html><title>Acme</title><body><p>Acme makes anvils of iron, and has done so for a hundred years.</p></body></html>"
@@ -103,32 +102,6 @@ def test_an_address_in_a_frame_is_read_whatever_column_it_is_in(messages_api: An
     assert shell.run("%%ask\nWhat does it make? {frame}").ok
     read, refused = answers_of(messages_api)
     assert "anvils of iron" in read and "url_not_in_prior_context" in refused
-
-
-def test_an_address_in_the_frame_of_a_search_or_of_sources_is_read(
-    messages_api: Any, brave_api: Any, public_web: Any, shell: Any
-) -> None:
-    """`{df}` of a %search has its addresses in the second of six columns, `answer.sources` in the third."""
-    url = public_web.page("http://acme.example/about", PAGE)
-    brave_api.reply([hit(url, "Acme", "Anvils.")])
-    assert shell.run("df = %search --provider brave acme anvils").ok
-    shell.run("sources = df.assign(n=1, cited_text='Anvils.')[['n', 'title', 'url', 'published_date', 'cited_text']]")
-    for name in ("df", "sources"):
-        messages_api.reply(tool_use("web_fetch", {"url": url}))
-        messages_api.reply("Anvils.")
-        assert shell.run(f"%ask What does it make? {{{name}}}").ok
-        assert "anvils of iron" in answers_of(messages_api)[0]
-
-
-def test_a_link_in_a_csv_page_may_be_read_after_it(messages_api: Any, public_web: Any, shell: Any) -> None:
-    """The model reads a table with addresses in its first column, and opens one of them."""
-    url = public_web.page("http://acme.example/about", PAGE)
-    table = public_web.page("http://acme.example/all.csv", f"url,name\n{url},Acme\n", content_type="text/csv")
-    messages_api.reply(tool_use("web_fetch", {"url": table}))
-    messages_api.reply(tool_use("web_fetch", {"url": url}))
-    messages_api.reply("Anvils.")
-    assert shell.run(f"%ask What do those in {table} make?").ok
-    assert "anvils of iron" in answers_of(messages_api)[0]
 
 
 @pytest.mark.parametrize(

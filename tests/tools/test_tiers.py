@@ -113,26 +113,6 @@ def test_what_the_user_set_binds_the_model(messages_api: Any, brave_api: Any, se
     assert "Spam" not in words_of(results_of(messages_api)[0])
 
 
-@pytest.mark.parametrize("status", [429, 403, 404])
-def test_a_refusal_goes_to_the_model_at_once(messages_api: Any, brave_api: Any, session: Any, status: int) -> None:
-    brave_api.fail(status)
-    answer = ask(session, messages_api, brave_search(), tools="brave_search")
-    (result,) = results_of(messages_api)
-    assert result["is_error"] and f"brave answered {status}" in words_of(result)
-    assert len(brave_api.requests) == 1 and answer.panels == ()
-
-
-@pytest.mark.parametrize("tool", ["brave_search", "brave_llm_context", "firecrawl_search"])
-def test_an_empty_result_is_clear_and_no_error(
-    messages_api: Any, brave_api: Any, firecrawl: Any, session: Any, tool: str
-) -> None:
-    name = tool.partition("_")[0]
-    (firecrawl if name == "firecrawl" else brave_api).reply([])
-    ask(session, messages_api, tool_use(tool, {"query": "ruby author"}))
-    (result,) = results_of(messages_api)
-    assert words_of(result) == f"No results found for 'ruby author' ({name})." and not result.get("is_error")
-
-
 def test_a_context_call_gives_whole_passages(messages_api: Any, brave_api: Any, session: Any) -> None:
     long = ("word " * 2_000).strip()
     brave_api.reply([hit("https://a.example/x", "A page", long, extra=['{"price": 5}'])])
