@@ -112,11 +112,11 @@ def text_markdown(text: str, kind: str, url: str) -> Extracted:
     links = web_links(text)
     if kind.endswith("json"):
         try:
-            text = _fenced(json.dumps(json.loads(text), indent=2, ensure_ascii=False), "json")
+            text = fenced(json.dumps(json.loads(text), indent=2, ensure_ascii=False), "json")
         except (ValueError, RecursionError):
-            text = _fenced(text, "json")
+            text = fenced(text, "json")
     elif kind.endswith("xml") or kind in _CODE:
-        text = _fenced(text, _CODE.get(kind, "xml"))
+        text = fenced(text, _CODE.get(kind, "xml"))
     elif "markdown" in kind or url.partition("?")[0].lower().endswith((".md", ".markdown")):
         text = _IMAGE.sub(r"\1", text)
         found = re.search(r"^# +(.{1,300}?)[ #]*$", text, re.MULTILINE)
@@ -130,7 +130,7 @@ def web_links(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a.rstrip(".,;:!?*_~" if "(" in a else ".,;:!?*_~)") for a in addresses))[:MAX_LINKS]
 
 
-def _fenced(text: str, language: str) -> str:
+def fenced(text: str, language: str) -> str:
     """Return `text` as a fenced code block that nothing in it can close."""
     fence = "`" * max(3, 1 + max((len(match[1]) for match in _FENCE.finditer(text)), default=2))
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"

@@ -11,6 +11,8 @@ from typing import Any
 import markdownify
 from lxml import etree
 
+from ipy_websearch.extract.formats import fenced
+
 _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+|src-)"
     r"(?:language-|source-|text-)?([A-Za-z][\w+#.-]{0,30})"
@@ -31,7 +33,6 @@ _CELL_CHARACTERS = 800
 _MAX_SPAN = 50
 _STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
 _BALANCED = re.compile(r"[^()]*+(?:\([^()]*+\)[^()]*+)*+")
-_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
 _SUPERSCRIPT = str.maketrans("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ")
 _SUBSCRIPT = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
 
@@ -171,11 +172,8 @@ class _Converter(markdownify.MarkdownConverter):
 
     def convert_pre(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return a fenced block; the fence is longer than any in the code."""
-        text = el.get_text().strip("\n")
-        if not text.strip():
-            return ""
-        fence = "`" * max(3, 1 + max((len(match[1]) for match in _FENCE.finditer(text)), default=2))
-        return f"\n\n{fence}{''.join(el.get('class') or []).removeprefix('language-')}\n{text}\n{fence}\n\n"
+        text = el.get_text()
+        return f"\n\n{fenced(text, ''.join(el.get('class') or []).removeprefix('language-'))}\n\n" if text.strip() else ""
 
     def convert_dt(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return the term in bold."""

@@ -309,21 +309,17 @@ def _table(value: Any, cut: Callable[[str], None]) -> str | None:
     frame: Any = nw.from_native(value, pass_through=True, allow_series=True)
     if frame is value:
         return None
-    if isinstance(frame, nw.Series):
-        frame = frame.to_frame()
+    frame = frame.to_frame() if isinstance(frame, nw.Series) else frame
     if isinstance(frame, nw.LazyFrame):  # to count the rest of it would be to compute it all
         lazy, frame = True, frame.head(MAX_ROWS + 1).collect()
-    many = f"more than {MAX_ROWS}" if lazy and len(frame) > MAX_ROWS else str(len(frame))
-    shown = ""
-    if len(frame) > MAX_ROWS:
-        cut(f"{MAX_ROWS} of {many} rows")
-        shown = f", the first {MAX_ROWS}"
     head = frame.head(MAX_ROWS)
+    many = f"more than {MAX_ROWS}" if lazy and len(frame) > MAX_ROWS else str(len(frame))
+    if is_cut := len(frame) > MAX_ROWS:
+        cut(f"{MAX_ROWS} of {many} rows")
     native = head.to_native()
     named = getattr(getattr(native, "index", None), "name", None)  # pandas keeps the groups of a sum in its index
-    return (
-        f"table of {many} rows x {len(head.columns)} columns{shown}:\n{native.to_csv() if named else head.write_csv()}".rstrip()
-    )
+    shape = f"table of {many} rows x {len(head.columns)} columns{f', the first {MAX_ROWS}' * is_cut}"
+    return f"{shape}:\n{native.to_csv() if named else head.write_csv()}".rstrip()
 
 
 def _listed(value: Any) -> Any:

@@ -196,7 +196,8 @@ def blocks(markdown: str, *, most: int = 60) -> tuple[str, ...]:
             current = []
     if current:
         parts.append("\n".join(current).rstrip("\n"))
-    return tuple(_joined(parts, most))
+    size = -(-len(parts) // most)
+    return tuple("\n\n".join(parts[at : at + size]) for at in range(0, len(parts), size or 1))
 
 
 def _fence_after(line: str, fence: str) -> str:
@@ -207,18 +208,3 @@ def _fence_after(line: str, fence: str) -> str:
     if not fence:
         return "" if match[1][0] == "`" and "`" in match[2] else match[1]
     return "" if match[1].startswith(fence) and not match[2].strip() else fence
-
-
-def _joined(parts: list[str], most: int) -> list[str]:
-    if len(parts) <= most:
-        return parts
-    # One less than allowed, since the last block takes what is left over.
-    enough = sum(map(len, parts)) / max(most - 1, 1)
-    found: list[str] = []
-    current: list[str] = []
-    for part in parts:
-        current.append(part)
-        if sum(map(len, current)) >= enough:
-            found.append("\n\n".join(current))
-            current = []
-    return [*found, "\n\n".join(current)] if current else found

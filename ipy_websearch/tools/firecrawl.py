@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, WithJsonSchema
 
 from ipy_websearch.errors import FetchError, WebSearchError
+from ipy_websearch.extract.formats import fenced
 from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import SearchRequest
@@ -124,7 +125,9 @@ def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
         try:
             check_url(url, allow=allow_from_environment())
             judge_address(url, is_known(url, context.known_urls), *domains)
-            page = await engine.scrape(url, formats=given.formats, location=_plain(given.location))
+            page = await engine.scrape(
+                url, formats=given.formats, location=given.location.model_dump() if given.location else None
+            )
             judge_arrival(page.url, *domains)
         except FetchError as exc:
             return replace(_unread(url, exc), charges=page.charges if page else ())
@@ -165,7 +168,9 @@ def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> To
             check_url(url, allow=allow_from_environment())
             is_allowed = is_known(url, known) or _is_known_site(url, known)
             judge_address(url, is_allowed, defaults.allowed_domains, defaults.blocked_domains)
-            found = await engine.map(url, limit=given.limit, location=_plain(given.location), **options)
+            found = await engine.map(
+                url, limit=given.limit, location=given.location.model_dump() if given.location else None, **options
+            )
         except FetchError as exc:
             return _unread(url, exc)
         except WebSearchError as exc:
@@ -174,10 +179,6 @@ def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> To
 
     price = (Charge("firecrawl", "map", unit="credit"),)
     return Tool("firecrawl_map", MAP_DESCRIPTION, MapInput, call, price=price, timeout_s=TIMEOUT_S)
-
-
-def _plain(location: Location | None) -> dict[str, Any] | None:
-    return location.model_dump() if location is not None else None
 
 
 def _is_known_site(url: str, known: Collection[str]) -> bool:
@@ -273,12 +274,12 @@ def _page_markdown(page: ScrapedPage) -> str:
     parts = [page.markdown] if page.markdown else []
     for name, heading in _TEXTS.items():
         if isinstance(data.get(name), str) and data[name]:
-            parts.append(f"## {heading}\n\n{_fenced(data[name], 'html') if 'tml' in name else data[name]}")
+            parts.append(f"## {heading}\n\n{fenced(data[name], 'html') if 'tml' in name else data[name]}")
     for name in ("links", "images"):
         if entries := [str(entry) for entry in parsing.items(data.get(name))]:
             parts.append(f"## {name.title()}\n\n" + "\n".join(f"- {entry}" for entry in entries))
     if metadata := parsing.mapping(data.get("metadata")):
-        parts.append(f"## Metadata\n\n{_fenced(yaml.safe_dump(dict(metadata), sort_keys=False, allow_unicode=True), 'yaml')}")
+        parts.append(f"## Metadata\n\n{fenced(yaml.safe_dump(dict(metadata), sort_keys=False, allow_unicode=True), 'yaml')}")
     return "\n\n".join(parts)
 
 
@@ -304,11 +305,3 @@ def _cut(text: str, room: int) -> str:
     end = text.rfind("\n", 0, room)
     kept = text[: end if end > room // 2 else room]
     return f"{kept}\n\ncharacters: {len(kept):,} of {len(text):,}"
-
-
-def _fenced(text: str, language: str) -> str:
-    """Return a text as a code block whose fence is longer than any in it."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"

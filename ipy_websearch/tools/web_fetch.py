@@ -11,14 +11,13 @@ down: the question, a search result, a page already read. Anthropic's own web_fe
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field
 
@@ -26,6 +25,7 @@ from ipy_websearch.errors import ConfigError, FetchError, WebSearchError
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.http.address import canonical_url, shown
 from ipy_websearch.providers.base import clean_domain
+from ipy_websearch.providers.parsing import host_matches
 from ipy_websearch.results import Page
 from ipy_websearch.tools.addresses import likely_readings
 from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput, blocks, counted, place
@@ -142,12 +142,8 @@ def is_known(url: str, known: Collection[str]) -> bool:
 
 def domain_refused(url: str, allowed: Collection[str], blocked: Collection[str]) -> bool:
     """Say whether the host of `url` is outside of the allowed domains (none: all are) or inside a blocked one."""
-    host = (urlsplit(comparable(url)).hostname or "").lower()
-    return (bool(allowed) and not _within(host, allowed)) or _within(host, blocked)
-
-
-def _within(host: str, domains: Iterable[str]) -> bool:
-    return any(host == name or host.endswith(f".{name}") for name in map(_host, domains))
+    place = comparable(url)
+    return (bool(allowed) and not host_matches(place, map(_host, allowed))) or host_matches(place, map(_host, blocked))
 
 
 @lru_cache(maxsize=1_024)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal
 from urllib.parse import quote_plus
 
@@ -143,14 +143,11 @@ def search_output(results: SearchResults) -> ToolOutput:
 
 def _as_data(results: SearchResults) -> dict[str, object]:
     """Return results as plain data for a panel."""
-    rows = []
-    for result in results:
-        row: dict[str, object] = {"title": result.title, "url": result.url, "description": result.description}
-        if result.published_date is not None:
-            row["published_date"] = result.published_date.isoformat()
-        if result.extra_snippets:
-            row["extra_snippets"] = list(result.extra_snippets)
-        rows.append(row)
+    listed = [asdict(replace(result, score=None)) for result in results]
+    rows = [
+        {name: value.isoformat() if name == "published_date" else value for name, value in row.items() if value}
+        for row in listed
+    ]
     return {"query": results.query, "provider": results.provider, "results": rows}
 
 
