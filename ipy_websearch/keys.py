@@ -1,4 +1,4 @@
-"""API keys: where they come from, and how they stay out of every output.
+"""API keys and addresses of services: where they come from, and how keys stay out of every output.
 
 A key is looked for in this order: set in the session, environment, `.env` beside the notebook, a file in the settings
 directory (mode 0600), the system keyring where the `keyring` package is installed. It is stripped and checked when it is
@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, MissingKeyError
 
@@ -313,3 +314,24 @@ def _keyring_installed() -> bool:
     import importlib.util
 
     return importlib.util.find_spec("keyring") is not None
+
+
+def base_url(variable: str, default: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return scheme, host and prefix of a service: the environment variable or the default, without a final slash.
+
+    Raises:
+        ConfigError: the value is not an http or https address, or carries a user name, a query or a fragment.
+    """
+    value = (environ.get(variable) or default).strip().rstrip("/")
+    try:
+        parts = urlsplit(value)
+        usable = (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 0) >= 0
+        )  # reading a port may raise
+    except ValueError:
+        usable = False
+    if not usable or "@" in parts.netloc or "?" in value or "#" in value:
+        shown = re.sub(r"//.*@", "//***@", value)
+        wanted = "an http:// or https:// address without a user name, ? and #"
+        raise ConfigError(f"{variable} is {shown!r}; it must be {wanted}")
+    return value

@@ -9,12 +9,10 @@ repository, so nothing in it may choose where questions and keys are sent: model
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from math import isfinite
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from traitlets import Bool, CFloat, Dict, Enum, Int, TraitError, Unicode, observe
 from traitlets.config import Configurable
@@ -233,24 +231,3 @@ def _folder(kind: str) -> Path:
     import platformdirs
 
     return Path(getattr(platformdirs, kind)("ipy_websearch", appauthor=False))
-
-
-def base_url(variable: str, default: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return scheme, host and prefix of a service: the environment variable or the default, without a final slash.
-
-    Raises:
-        ConfigError: the value is not an http or https address, or carries a user name, a query or a fragment.
-    """
-    value = (environ.get(variable) or default).strip().rstrip("/")
-    try:
-        parts = urlsplit(value)
-        usable = (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 0) >= 0
-        )  # reading a port may raise
-    except ValueError:
-        usable = False
-    if not usable or "@" in parts.netloc or "?" in value or "#" in value:
-        shown = re.sub(r"//.*@", "//***@", value)
-        wanted = "an http:// or https:// address without a user name, ? and #"
-        raise ConfigError(f"{variable} is {shown!r}; it must be {wanted}")
-    return value

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ipy_websearch.errors import ConfigError, ProviderError
-from ipy_websearch.settings import OFFLINE_MODEL, base_url, did_you_mean, settings_dir
+from ipy_websearch.keys import base_url
+from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean, settings_dir
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.usage import USUAL, Charge, Terms, Usage
 

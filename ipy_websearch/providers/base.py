@@ -22,10 +22,10 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse, Reason, explain_any
-from ipy_websearch.keys import Keys
+from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.providers import parsing
 from ipy_websearch.results import SearchResult, SearchResults
-from ipy_websearch.settings import base_url, did_you_mean
+from ipy_websearch.settings import did_you_mean
 from ipy_websearch.usage import Charge
 
 SafeSearch = Literal["off", "moderate", "strict"]

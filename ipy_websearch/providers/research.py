@@ -26,8 +26,7 @@ from urllib.parse import quote
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse, Reason, explain_any
-from ipy_websearch.keys import Keys
-from ipy_websearch.settings import base_url
+from ipy_websearch.keys import Keys, base_url
 
 MAX_BYTES = 50 * 1024
 TIMEOUT_S = 10.0

@@ -10,7 +10,8 @@ from traitlets.config import Config
 
 import ipy_websearch
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.settings import PROJECT_SETTINGS, WebSearch, base_url, load_settings
+from ipy_websearch.keys import base_url
+from ipy_websearch.settings import PROJECT_SETTINGS, WebSearch, load_settings
 from tests.fakes.shell import Shell
 
 NAMES = WebSearch.class_trait_names(config=True)
