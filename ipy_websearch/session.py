@@ -407,11 +407,11 @@ class Session:
 
     async def enrich(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
         """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for the options and errors."""
-        from ipy_websearch.enrichment.bar import Bar
+        from ipy_websearch.enrichment.progress import Bar
         from ipy_websearch.enrichment.start import closing_text
 
         work = self.enrichment(frame, columns, **options)
-        task, bar = background.Task(work.run), Bar(work.tally, work.options.progress)
+        task, bar = background.Task(work.run), Bar(work.progress, work.options.progress)
 
         async def tick() -> None:
             await asyncio.wait([asyncio.wrap_future(task.future)], timeout=TICK_S)

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch.enrichment.batches import courier
-from ipy_websearch.enrichment.batches.cited import Cited
 from ipy_websearch.enrichment.columns import parse_columns
+from ipy_websearch.enrichment.legacy.batches import courier
+from ipy_websearch.enrichment.legacy.batches.cited import Cited
 from tests.fakes.replies import server_search, text, web_citation
 from tests.test_enrich import companies, record
 

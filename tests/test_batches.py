@@ -20,10 +20,10 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch import api
-from ipy_websearch.enrichment.batches import courier
-from ipy_websearch.enrichment.batches import run as batch_run
-from ipy_websearch.enrichment.batches.handed_in import Request
-from ipy_websearch.enrichment.batches.requests import read
+from ipy_websearch.enrichment.legacy.batches import courier
+from ipy_websearch.enrichment.legacy.batches import run as batch_run
+from ipy_websearch.enrichment.legacy.batches.handed_in import Request
+from ipy_websearch.enrichment.legacy.batches.requests import read
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.usage import Usage

@@ -270,7 +270,7 @@ def test_a_failed_row_is_a_null_with_its_message(messages_api: Any) -> None:
     assert "declined" in out.enrich_error[0] and "max_tokens" in out.enrich_error[1]
     failures = out.attrs["report"]["failures"]
     assert [failure["rows"] for failure in failures] == [2, 1] and "declined" in failures[0]["message"]
-    assert json.dumps(out.attrs["report"]) and "1 of 4 rows filled" in str(out.attrs["report"])
+    assert json.dumps(out.attrs["report"]) and "1 of 4 cells filled" in str(out.attrs["report"])
 
 
 def test_a_server_that_cannot_force_a_call_is_reminded_once(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,10 +471,9 @@ def test_a_type_is_understood_wherever_people_write_it(messages_api: Any, shell:
 def test_rows_without_a_value_are_not_called_filled(messages_api: Any) -> None:
     """A row counts as filled with one value or more; how many have none is said, from the store as well."""
     messages_api.behave(lambda body: record(ceo=None if "Atlantis" in str(body["messages"]) else "Jo"))
-    for stored in ("", ", 2 from the store"):
+    for stored in ("", ", 2 rows from the store"):
         report = ipy_websearch.enrich(companies("A", "Atlantis", "Atlantis"), CEO, **QUIET).attrs["report"]
-        assert str(report).startswith(f"1 of 3 rows filled, 2 without a value{stored};")
-        assert (report["ok"], report["empty"]) == (3, 2)
+        assert str(report).startswith(f"1 of 3 cells filled, 2 not found{stored};")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ipy_websearch.enrichment.outcome import Outcome
-from ipy_websearch.enrichment.report import why_no_estimate
+from ipy_websearch.enrichment.report import Outcome, why_no_estimate
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.testing import FakeWeb
 
@@ -22,7 +21,7 @@ WRITER = """
 import sys
 from ipy_websearch.settings import data_dir
 from ipy_websearch.enrichment.columns import parse_columns
-from ipy_websearch.enrichment.outcome import Cell
+from ipy_websearch.enrichment.columns import Cell
 from ipy_websearch.enrichment.store import Store
 column = parse_columns({"ceo": "Who leads {company}?"}, ["company"])[0]
 store = Store(data_dir() / "enrich.sqlite")
@@ -49,7 +48,7 @@ def test_what_a_killed_kernel_said_was_kept_is_there(tmp_path: Path) -> None:
         said += rest[: rest.rfind("\n") + 1].split()
     connection = sqlite3.connect(tmp_path / "websearch/enrich.sqlite")
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    kept = {key.decode() for (key,) in connection.execute("SELECT key FROM cells")}
+    kept = {key.decode() for (key,) in connection.execute("SELECT key FROM answers")}
     connection.close()
     assert len(said) >= 450 and not set(said) - kept
 

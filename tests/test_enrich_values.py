@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
@@ -15,7 +13,7 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch.enrichment.batches import courier
+from ipy_websearch.enrichment.legacy.batches import courier
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.text import fold, plain, visible
 from tests.fakes.engines import hit
@@ -100,20 +98,9 @@ def test_a_list_without_anything_in_it_is_missing(messages_api: Any, nothing: An
     for _ in range(2):
         out = ipy_websearch.enrich(companies("C0", "C1"), {"value": ("Who? {company}", list[str])}, **QUIET)
         assert list(out.value.isna()) == [True, False] and out.value_source.isna()[0]
-        assert str(out.attrs["report"]).startswith("1 of 2 rows filled, 1 without a value")
+        assert str(out.attrs["report"]).startswith("1 of 2 cells filled, 1 not found")
         assert list(out.enrich_status) == ["ok", "ok"] and out.enrich_error.isna().all()
     assert answers(messages_api, [1, 2.5], ["1", 2.5, True, "1,0"]) == [1, 2.5, None, None]
-
-
-def test_words_for_nothing_that_an_earlier_version_kept_are_null(messages_api: Any, tmp_path: Path) -> None:
-    """A store may hold "N/A" as text, with a source: it is missing now, and asked no more."""
-    messages_api.reply(record(ceo="Jo"))
-    ipy_websearch.enrich(companies("A"), CEO, **QUIET)
-    with sqlite3.connect(tmp_path / "websearch/enrich.sqlite") as connection:
-        connection.execute("UPDATE cells SET cell = ?", (json.dumps(["N/A", "https://example.org", "q", 0.5]),))
-    connection.close()
-    out = ipy_websearch.enrich(companies("A"), CEO, **QUIET).iloc[0]
-    assert pd.isna(out.ceo) and pd.isna(out.ceo_source) and out.enrich_status == "ok"
 
 
 MIXED = {"name": "{company}?", "size": ("{company}?", int), "born": ("{company}?", date), "head": "{company}?"}

@@ -1,4 +1,4 @@
-"""The columns that a caller wants: a question template and a type each, the schema they are asked in, and what fits them. Pure.
+"""The wanted columns: a question template and a type each, the schema that the model fills, and the cells that come back. Pure.
 
 A template names columns of the frame in braces: "Who is the CEO of {company}?"; `{{` and `}}` stand for the braces themselves.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_origin
+from typing import Any, NamedTuple, get_origin
 
-from ipy_websearch.enrichment.fitting import fit, number, says_nothing
+from ipy_websearch.enrichment.values import fit, number, says_nothing
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.loop.table import SCHEMAS, TYPES
 from ipy_websearch.settings import did_you_mean
@@ -30,6 +30,9 @@ NOTED = "enrich_columns"
 ABSENT: Any = object()
 """Stands for a value that a record does not have at all; null is one that was not found."""
 
+NOT_FOUND, NO_RESULTS = "not found", "the search found nothing"
+"""Why a cell is empty: the model found no value in what it read, or no search gave a single result."""
+
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _KIND = rf"(?P<kind>(?:{'|'.join(TYPES)}|list\[str\]))"
@@ -40,12 +43,34 @@ _WORDS = {str: "text", bool: "yes or no", float: "number"}
 _SHOWN_CHARS = 60
 
 
+class Cell(NamedTuple):
+    """A value in its column's type, the address of its source, a passage of it, and how sure the model said it is (0 to 1).
+
+    `missing` says why there is no value ("": there is one). Only `NOT_FOUND` and `NO_RESULTS` are kept in the store; a value
+    that does not fit its type is asked for again.
+    """
+
+    value: Any = None
+    source: str | None = None
+    quote: str | None = None
+    confidence: float | None = None
+    missing: str = ""
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the value that the model gave, "" for nothing."""
+        return "" if self.missing in ("", NOT_FOUND, NO_RESULTS, NOT_ASKED.missing) else self.missing
+
+
+NOT_ASKED = Cell(missing="not asked")
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A wanted column: its name, the question with its holes, the type of its values.
+    """A wanted column: its name, its question template, the type of its values.
 
-    `choices` are the only values allowed (empty: any), `fields` the columns that the question names, `key` the name under which
-    the model is asked for it.
+    `choices` are the only values allowed (empty: any), `fields` the columns that the question names, `key` the property of the
+    `record` tool.
     """
 
     name: str

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.assemble import joined
-from ipy_websearch.enrichment.bar import Tally
 from ipy_websearch.enrichment.columns import NOTED, fill, template_fields
+from ipy_websearch.enrichment.frames import joined
 from ipy_websearch.enrichment.plan import distinct_texts, inputs_of, names_of
+from ipy_websearch.enrichment.progress import Progress
 from ipy_websearch.errors import ConfigError, WebSearchError
 from ipy_websearch.results import SearchResults
 from ipy_websearch.settings import did_you_mean
@@ -55,13 +55,13 @@ class Lookup:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
-        self.tally = Tally(total=len(distinct_texts(self._queries)), name="search", kept_in="the cache")
+        self.progress = Progress(total=len(distinct_texts(self._queries)), name="search", kept_in="the cache")
 
     async def run(self) -> None:
         """Search for every distinct query."""
         self._loop = asyncio.get_running_loop()
         queue = iter(distinct_texts(self._queries))
-        self._tasks = [asyncio.create_task(self._slot(queue)) for _ in range(min(self._concurrency, self.tally.total))]
+        self._tasks = [asyncio.create_task(self._slot(queue)) for _ in range(min(self._concurrency, self.progress.total))]
         if self._stopped or not self._tasks:
             return
         try:
@@ -94,13 +94,13 @@ class Lookup:
                 results = await self._search(query)
             except WebSearchError as exc:
                 self._found[query] = (None, None, None, None, str(exc))
-                self.tally.failed += 1
+                self.progress.failed += 1
                 continue
             best = next(iter(results), None)
             facts = (best.title, best.url, best.description) if best else (None, None, None)
             self._found[query] = (*facts, results.provider, None if best else "nothing was found")
-            self.tally.done += 1
-            self.tally.cost_usd += float(results.cost_usd or 0)
+            self.progress.done += 1
+            self.progress.cost_usd += float(results.cost_usd or 0)
 
     def _cancel(self) -> None:
         for task in self._tasks:

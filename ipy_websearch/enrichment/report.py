@@ -1,4 +1,4 @@
-"""What a run came to: rows by status, failures that are alike together, cost and time. Plain data that shows itself as text."""
+"""What a run came to: cells filled, rows by status, failures grouped by message, cost, time; and an estimate for all rows."""
 
 from __future__ import annotations
 
@@ -6,21 +6,56 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from ipy_websearch.enrichment.outcome import Outcome
+from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_ASKED, Cell, Column
 from ipy_websearch.text import shorten
+
+Status = Literal["ok", "error", "budget", "interrupted", "skipped"]
 
 _VARYING = re.compile(r"req_\w+|\d+(\.\d+)?")
 _SHOWN = 5
+_ROWS = {
+    "error": "failed",
+    "budget": "left out by the budget",
+    "interrupted": "interrupted",
+    "skipped": "skipped for missing values",
+    "stored": "from the store",
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a distinct row: its status, its cells (one for each column), what went wrong ("" for nothing).
+
+    `cost_usd` is what this run spent on it (None: unknown). `worth_usd` and `seconds` are what asking for it takes, now or when
+    its cells went into the store. `cached` says that nothing was asked.
+    """
+
+    status: Status
+    cells: tuple[Cell, ...] = ()
+    error: str = ""
+    cost_usd: float | None = 0.0
+    worth_usd: float | None = 0.0
+    seconds: float = 0.0
+    cached: bool = False
+
+
+def answered(cells: tuple[Cell, ...], notes: Iterable[str] = ()) -> Outcome:
+    """Return the outcome of a row that the model has answered; it has failed when none of its values fits its type."""
+    asked = [cell for cell in cells if cell is not NOT_ASKED]
+    faults = [cell.fault for cell in asked if cell.fault]
+    failed = bool(faults) and len(faults) == len(asked)
+    nothing = [NO_RESULTS] if any(cell.missing == NO_RESULTS for cell in asked) else []
+    return Outcome("error" if failed else "ok", () if failed else cells, "; ".join([*faults, *nothing, *notes]))
 
 
 class Report(dict[str, Any]):
-    """The report in `frame.attrs["report"]`: a dict of numbers and texts (so that the frame can be saved with it).
+    """The report in `frame.attrs["report"]`: a dict of numbers and texts, so that the frame can be saved with it.
 
-    Keys: rows, ok, error, budget, interrupted, skipped (rows by status), empty (rows that are ok, with nothing found for any of
-    their columns), asked and stored (distinct rows), requests, cost_usd (None: unknown), seconds, failures (a list of {message,
-    rows, example}), faults (another one, of values that were left out of rows that are filled), warnings.
+    Keys: rows, ok, error, budget, interrupted, skipped (rows by status); cells, filled, not_found (by the model), no_results
+    (of the search), and the same by column in `columns`; asked and stored (distinct rows), requests, cost_usd (None: unknown),
+    seconds, failures (a list of {message, rows, example}), faults (of values that fit no type), warnings.
     """
 
     def __str__(self) -> str:
@@ -31,23 +66,18 @@ class Report(dict[str, Any]):
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
-        filled, empty = self["ok"] - self.get("empty", 0), self.get("empty", 0)
-        parts = [f"{filled:,} of {self['rows']:,} row{'s' * (self['rows'] != 1)} filled"]
-        parts += [f"{empty:,} without a value"] if empty else []
-        parts += [f"{self[name]:,} {words}" for name, words in _WORDS.items() if self[name]]
+        parts = [f"{self['filled']:,} of {self['cells']:,} cell{'s' * (self['cells'] != 1)} filled"]
+        parts += [f"{self['not_found']:,} not found"] if self["not_found"] else []
+        parts += [f"{self['no_results']:,} without a search result"] if self["no_results"] else []
+        counts = [(self[name], words) for name, words in _ROWS.items() if self[name]]
+        parts += [f"{count:,} row{'s' * (count != 1)} {words}" for count, words in counts]
         head = f"{', '.join(parts)}; {money(self['cost_usd'])}, {duration(self['seconds'])}"
-        faults = _group_lines(self.get("faults", []))
+        columns = self["columns"].items() if len(self["columns"]) > 1 else ()
+        by_column = ", ".join(f"{name} {column['filled']:,} of {column['cells']:,}" for name, column in columns)
+        faults = _group_lines(self["faults"])
         heading = ["values that fit no type are missing; the next call asks for them again:"] if faults else []
-        return [head, *_group_lines(self["failures"]), *heading, *faults, *self["warnings"]]
-
-
-_WORDS = {
-    "error": "failed",
-    "budget": "left out by the budget",
-    "interrupted": "interrupted",
-    "skipped": "skipped for missing values",
-    "stored": "from the store",
-}
+        lines = [head, *([f"  {by_column}"] if by_column else []), *_group_lines(self["failures"]), *heading, *faults]
+        return [*lines, *self["warnings"]]
 
 
 Group = dict[str, Any]
@@ -74,41 +104,54 @@ def make_report(
     outcomes: Sequence[Outcome | None],
     counts: Sequence[int],
     names: Iterable[str],
-    *,
-    requests: int,
-    cost_usd: float | None,
-    seconds: float,
-    warnings: Sequence[str] = (),
+    columns: Sequence[Column],
+    **facts: Any,
 ) -> Report:
-    """Return the report; `counts` says how many rows of the frame each outcome stands for, `names` what they are about."""
+    """Return the report; `counts` says how many rows of the frame each outcome stands for, `names` what they are about.
+
+    `facts` are requests, cost_usd, seconds and warnings. Rows without input are no cells to fill.
+    """
+    known = [
+        (outcome, count, name)
+        for outcome, count, name in zip(outcomes, counts, names, strict=True)
+        if outcome is not None and count
+    ]
     by_status: Counter[str] = Counter()
     failures: dict[str, Group] = {}
     faults: dict[str, Group] = {}
-    empty = 0
-    for outcome, count, name in zip(outcomes, counts, names, strict=True):
-        if outcome is None or not count:
-            continue
+    for outcome, count, name in known:
         by_status[outcome.status] += count
-        empty += count * (outcome.status == "ok" and all(cell.value is None for cell in outcome.cells))
         if outcome.status == "error":
             _add(failures, alike(outcome.error), outcome.error, count, name)
         for fault in (cell.fault for cell in outcome.cells if cell.fault):
             _add(faults, fault.partition("“")[0], fault, count, name)
-    known = [outcome for outcome, count in zip(outcomes, counts, strict=True) if outcome is not None and count]
-    stored = sum(outcome.cached for outcome in known)
+    by_column = {column.name: _cells(known, number) for number, column in enumerate(columns)}
+    stored = sum(outcome.cached for outcome, _, _ in known)
     return Report(
         rows=sum(by_status.values()),
         **{status: by_status[status] for status in ("ok", "error", "budget", "interrupted", "skipped")},
-        empty=empty,
-        asked=len(known) - stored - sum(outcome.status == "skipped" for outcome in known),
+        **{key: sum(column[key] for column in by_column.values()) for key in ("cells", "filled", "not_found", "no_results")},
+        columns=by_column,
+        asked=len(known) - stored - sum(outcome.status == "skipped" for outcome, _, _ in known),
         stored=stored,
-        requests=requests,
-        cost_usd=cost_usd,
-        seconds=round(seconds, 3),
         failures=_largest_first(failures),
         faults=_largest_first(faults),
-        warnings=list(warnings),
+        **facts,
     )
+
+
+def _cells(known: Sequence[tuple[Outcome, int, str]], number: int) -> dict[str, int]:
+    """Return how many cells of a column were to be filled, were filled, and why others are empty."""
+    counts: Counter[str] = Counter()
+    for outcome, count, _ in known:
+        cell = outcome.cells[number] if outcome.cells else None
+        if outcome.status == "skipped" or cell is NOT_ASKED:
+            continue
+        counts["cells"] += count
+        if cell is not None:
+            kind = "filled" if not cell.missing else "no_results" if cell.missing == NO_RESULTS else "not_found"
+            counts[kind] += count * (not cell.fault)
+    return {key: counts[key] for key in ("cells", "filled", "not_found", "no_results")}
 
 
 def alike(message: str) -> str:

@@ -1,81 +1,278 @@
-"""Asks for one row and says what came of it: in the kernel's own process, or on a worker of a cluster."""
+"""One row: the tool loop with a strict `record` tool in place of prose.
+
+A row ends with its cells or with an error. A failed search is such an error, never a "not found": the model's next answer would
+be kept as if there was nothing to find.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.enrichment.asking import system_text
-from ipy_websearch.enrichment.bench import Bench
-from ipy_websearch.enrichment.chain import Chain, Recipe, RowError
-from ipy_websearch.enrichment.columns import Column
-from ipy_websearch.enrichment.funds import Funds, OutOfFunds
-from ipy_websearch.enrichment.outcome import Cell, Status
-from ipy_websearch.enrichment.searching import PoliteSearch, polite_fetch
-from ipy_websearch.enrichment.sender import Account, Sender
-from ipy_websearch.errors import WebSearchError
-from ipy_websearch.model.tokens import estimate_tokens
+from ipy_websearch.enrichment.columns import Cell, Column
+from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
+from ipy_websearch.enrichment.prompt import (
+    NUDGE,
+    RECORD,
+    Evidence,
+    RowError,
+    cells_of,
+    check_stop_reason,
+    request_body,
+    row_text,
+)
+from ipy_websearch.enrichment.report import Status
+from ipy_websearch.enrichment.search import Searches
+from ipy_websearch.errors import ConfigError, ModelError, ProviderError, WebSearchError
+from ipy_websearch.events import Money, ToolFinished
+from ipy_websearch.loop.calls import Call, CallRunner
+from ipy_websearch.loop.core import Loop, Then
+from ipy_websearch.loop.history import assistant_message, user_message
+from ipy_websearch.loop.limits import Meter
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.failures import is_transient
+from ipy_websearch.model.requests import tool_result
+from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, message_events
 from ipy_websearch.money.booking import Booking
-from ipy_websearch.options import EnrichOptions
+from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.providers.router import stood_in
+from ipy_websearch.results import Panels, SearchResults
 from ipy_websearch.text import plain, shorten
+from ipy_websearch.tools.addresses import addresses_in
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
+from ipy_websearch.tools.web_search import web_search_tool
+from ipy_websearch.usage import Limits
+
+TOOL_TIMEOUT_S = 600.0
+"""Seconds for a search with its wait for a limited provider. Its own request ends after the provider's time limit."""
 
 
-def make_recipe(bench: Bench, options: EnrichOptions) -> Recipe:
-    """Return what all rows of a run have in common, with a search tool of its own."""
-    most = options.max_searches
-    tool = PoliteSearch(bench.router, bench.provider, options.concurrency).tool(bench.defaults) if most else None
-    fetch = polite_fetch(bench.reader) if bench.reader is not None and options.max_fetches else None
-    pages = options.max_fetches if fetch is not None else 0
-    system = system_text(most, date.today(), pages)
-    return Recipe(bench.model, bench.client.platform, system, tool, most, fetch, pages)
+@dataclass(frozen=True, slots=True)
+class RowConfig:
+    """What all rows of a run share. `searches` None: the model is offered no search; `fetch` None: no page."""
+
+    client: ModelClient
+    model: str
+    system: str
+    limiter: ConcurrencyLimiter
+    timeout_s: float
+    defaults: SearchRequest
+    searches: Searches | None = None
+    max_searches: int = 0
+    fetch: Tool | None = None
+    max_fetches: int = 0
 
 
 @dataclass(slots=True)
-class Asked:
-    """What came of a row so far; one that was cut off stays "interrupted". `account` has what it used: close it."""
+class RowResult:
+    """What came of asking a row for the columns `numbers`: `cells` in their order when the status is "ok".
 
+    `cost_usd` is in US dollars (None: unknown), `seconds` without the wait for a free place. A `permanent` failure will meet
+    every further row too. `provider` answered in place of the planned one (None: it did not fail; "": several providers
+    answered), and `notices` say why.
+    """
+
+    numbers: tuple[int, ...]
     status: Status = "interrupted"
     error: str = "interrupted"
     cells: tuple[Cell, ...] = ()
-    account: Account | None = None
+    cost_usd: Money = Decimal(0)
+    seconds: float = 0.0
+    requests: int = 0
+    permanent: bool = False
+    provider: str | None = None
+    notices: list[str] = field(default_factory=list)
 
 
-class RowAsker:
-    """Asks for rows with one sender; everything belongs to one event loop."""
+class Row:
+    """One row under way; `ask` it once, then `result` says what came of it, also when `ask` was cancelled."""
 
-    def __init__(self, recipe: Recipe, columns: Sequence[Column], sender: Sender, booking: Booking) -> None:
-        self.sender = sender
-        self._recipe = recipe
+    def __init__(
+        self,
+        config: RowConfig,
+        columns: Sequence[Column],
+        record: Mapping[str, Any],
+        values: Mapping[str, str | None],
+        booking: Booking,
+        result: RowResult,
+    ) -> None:
+        self.result = result
+        self._config = config
         self._columns = columns
+        self._record = record
         self._booking = booking
-        self._tools: dict[tuple[int, ...], list[Mapping[str, Any]]] = {}
+        self._messages = [user_message(row_text(columns, values))]
+        self._evidence = Evidence()
+        self._failure: ProviderError | None = None
+        self._nudged = False
+        self._pages = 0
+        tools = [self._search_tool(config.searches)] if config.searches is not None else []
+        tools += [self._fetch_tool(config.fetch)] if config.fetch is not None else []
+        self._tools = {tool.name: tool for tool in tools}
+        limits = Limits(config.max_searches, config.max_searches + config.max_fetches + 1, timeout_s=math.inf)
+        meter = Meter(limits)
+        context = ToolContext(known_urls=set(addresses_in(" ".join(filter(None, values.values())))))
+        runner = CallRunner(self._tools, context, Panels(), booking.budget, meter, self._rendered)
+        self.loop = Loop(self, self._send, runner, meter, booking.budget, final=not tools)
 
-    async def ask(self, asked: Asked, numbers: tuple[int, ...], values: Mapping[str, str | None]) -> None:
-        """Ask for these columns of a row; `asked` says what came of it, also when this is cancelled."""
-        wanted = [self._columns[n] for n in numbers]
-        if numbers not in self._tools:
-            self._tools[numbers] = self._recipe.tools(wanted)
-        chain = Chain(self._recipe, wanted, self._tools[numbers], values)
-        funds = self.sender.funds
+    async def ask(self) -> None:
+        """Ask for the row's values; what goes wrong is in the result."""
+        result = self.result
         try:
-            asked.account = Account(self._booking, await funds.reserve(self._worst_case(chain, funds)))
-            asked.cells = await chain.run(self.sender, asked.account)
-            asked.status, asked.error = "ok", ""
-        except OutOfFunds as exc:
-            asked.status, asked.error = "budget", str(exc)
+            await self._converse()
+            if result.status != "ok":
+                result.status, result.error = "budget", self._booking.budget.refusal()
         except (RowError, WebSearchError) as exc:
-            asked.status, asked.error = "error", str(exc)
+            result.status, result.error = "error", str(exc)
+            result.permanent = is_permanent(self._failure or exc)
         except Exception as exc:  # a bug, or a plug-in's: it costs this row, not the others
-            asked.status, asked.error = "error", f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}"
+            result.status, result.error = "error", f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}"
+        finally:
+            result.cost_usd = self._booking.cost_usd
 
-    def _worst_case(self, chain: Chain, funds: Funds) -> Decimal | None:
-        if not funds.bounded:
-            return Decimal(0)
-        body = chain.body()
-        price = self._recipe.search.price if self._recipe.search else ()
-        return funds.row(
-            estimate_tokens(body), body["max_tokens"], self._recipe.max_searches, price, pages=self._recipe.max_fetches
+    async def _converse(self) -> None:
+        signals = self.loop.run()
+        try:
+            async for signal in signals:
+                if isinstance(signal, list):
+                    continue
+                self._booking.take(signal)
+                if isinstance(signal, ToolFinished):
+                    self.result.seconds += signal.seconds
+        finally:
+            await signals.aclose()
+            self._booking.close(self.loop.cut_off())
+
+    # --- what the loop asks (see `loop.core.Face`) -------------------------------------------------------------------
+
+    def request(self, *, final: bool) -> dict[str, Any]:
+        """Return the next request; the final one may only call `record`."""
+        config = self._config
+        return request_body(
+            model=config.model,
+            system=config.system,
+            messages=self._messages,
+            tools=[*(tool.definition() for tool in self._tools.values()), self._record],
+            platform=config.client.platform,
+            columns=len(self._columns),
+            final=final,
         )
+
+    def make_smaller(self) -> bool:
+        """Say that nothing can be left out: a row's results are what its values rest on."""
+        return False
+
+    def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
+        """Take the record if there is one; else return the calls, or remind the model once."""
+        check_stop_reason(reply.stop_reason, reply.stop_details)
+        calls = Call.of(reply)
+        if (record := next((call for call in calls if call.name == RECORD), None)) is not None:
+            self.result.cells = cells_of(record.input, self._columns, self._evidence)
+            self.result.status, self.result.error = "ok", ""
+            return Then.DONE
+        turn = assistant_message(reply.content)
+        if turn is not None:
+            self._messages.append(turn)
+        if calls and not final:
+            return calls
+        if self._nudged or calls:
+            raise RowError(f"the model did not call {RECORD}")
+        self._nudged = self.loop.final = True
+        if turn is not None:
+            self._messages.append(user_message(NUDGE))
+        return Then.AGAIN
+
+    def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
+        """Hand the results on, unless a search failed."""
+        if self._failure is not None:
+            raise RowError(f"the search failed: {self._failure}")
+        for output in runner.outputs.values():
+            for passage in output.passages:
+                self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
+        self._messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
+        if runner.meter.searches >= self._config.max_searches and self._pages >= self._config.max_fetches:
+            self.loop.final = True
+        return Then.AGAIN
+
+    # --- requests, searches, pages -----------------------------------------------------------------------------------
+
+    async def _send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
+        """Send a request as part of the run's share; the answer comes whole, which takes half the processor time."""
+        try:
+            message = await self._config.limiter.run(lambda: self._message(body), overload_s)
+        except ModelError as exc:
+            if overload_s(exc) is not None:  # it was waited for as long as it makes sense
+                exc.kind = "do_not_retry"
+            raise
+        yield message_events(message)
+
+    async def _message(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.result.requests += 1
+        began, timeout_s = time.perf_counter(), self._config.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._config.client.message(body)
+        except TimeoutError:
+            raise ModelError(f"the model did not answer within {timeout_s:g} s", kind="timeout_error") from None
+        finally:
+            self.result.seconds += time.perf_counter() - began
+
+    def _search_tool(self, searches: Searches) -> Tool:
+        async def search(request: SearchRequest) -> SearchResults:
+            try:
+                results = await searches.search(request)
+            except ProviderError as exc:
+                self._failure = exc
+                raise
+            self._note(results)
+            return results
+
+        tool = web_search_tool(search, self._config.defaults, price=searches.charges)
+        return replace(tool, timeout_s=TOOL_TIMEOUT_S)
+
+    def _note(self, results: SearchResults) -> None:
+        """Remember who answered, and why others did not."""
+        answered = results.provider if results.attempts else None
+        self.result.provider = answered if not self._evidence.searched or answered == self.result.provider else ""
+        self._evidence.searched = True
+        said = (stood_in(attempt, results.provider) for attempt in results.attempts)
+        self.result.notices += [notice for notice in said if notice not in self.result.notices]
+
+    def _fetch_tool(self, fetch: Tool) -> Tool:
+        async def call(given: Any, context: ToolContext) -> ToolOutput:
+            if self._pages >= self._config.max_fetches:
+                text = f"Not run: max_fetches = {self._config.max_fetches} pages are read."
+                return ToolOutput(summary=text, text=text, is_error=True)
+            self._pages += 1
+            return await fetch.call(given, context)
+
+        return replace(fetch, call=call, timeout_s=TOOL_TIMEOUT_S)
+
+    def _rendered(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
+        return tool_result(call_id, output, self._config.client.platform)
+
+
+def overload_s(error: Exception) -> float | None:
+    """Return the seconds that a refusal for load asks to wait (0.0: it does not say), None for any other error."""
+    if not isinstance(error, ModelError) or not is_transient(error):
+        return None
+    status = error.status or 0
+    overloaded = status == 429 or status >= 500 or error.kind in ("overloaded_error", "rate_limit_error")
+    return (error.retry_after or 0.0) if overloaded else None
+
+
+def is_permanent(error: Exception) -> bool:
+    """Say whether every further row would fail in the same way until the user acts."""
+    match error:
+        case ProviderError():
+            return error.permanent
+        case ModelError():
+            spent = error.status == 429 and not is_transient(error)
+            return error.status in (401, 402, 403, 404) or spent or error.kind == NO_MESSAGE
+        case _:
+            return isinstance(error, ConfigError)

@@ -1,35 +1,33 @@
-"""One enrichment: plan, look into the store, ask for what is missing, keep each row as it comes, assemble.
+"""One enrichment: plan, look into the store, ask for what is missing, store each row as it ends, put the frame together.
 
-Rows go through a fixed number of slots; each slot takes a row, asks, keeps what it got in the store, and takes the next one, so
-that at no time more than `concurrency` rows are under way. What stops a run (a budget, an interrupt, the same failure again
-and again at the start) stops it between rows or by cancelling them; every row gets a status either way.
+Who asks is an `Asker`: this process (`Rows`), Message Batches (`batch`), or the workers of a Dask cluster (`dask`). It tells
+`finish` what came of each row. The run stops by itself when the budget is used up, at a failure that every further row would
+meet, and when the first rows all fail alike. Every row has a status afterwards.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ipy_websearch.enrichment.assemble import assemble
-from ipy_websearch.enrichment.bar import Tally
-from ipy_websearch.enrichment.bench import Bench
-from ipy_websearch.enrichment.funds import Funds
-from ipy_websearch.enrichment.outcome import NOT_ASKED, Cell, Outcome, Status, answered
+from ipy_websearch.enrichment.columns import NOT_ASKED, Cell
+from ipy_websearch.enrichment.frames import assemble
 from ipy_websearch.enrichment.plan import Inputs, Plan
-from ipy_websearch.enrichment.report import Estimate, Report, alike, make_estimate, make_report
-from ipy_websearch.enrichment.row import Asked, RowAsker, make_recipe
-from ipy_websearch.enrichment.schedule import Gate
-from ipy_websearch.enrichment.sender import Sender
-from ipy_websearch.enrichment.shelf import Shelf
-from ipy_websearch.enrichment.store import Stored
+from ipy_websearch.enrichment.progress import Progress
+from ipy_websearch.enrichment.prompt import max_tokens, record_tool
+from ipy_websearch.enrichment.report import Estimate, Outcome, Report, Status, alike, answered, make_estimate, make_report
+from ipy_websearch.enrichment.row import Row, RowConfig, RowResult
+from ipy_websearch.enrichment.store import Store, Stored, StoreView, lookup_key
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.events import Money
-from ipy_websearch.money.booking import Booking
+from ipy_websearch.money.booking import Booking, add_money
+from ipy_websearch.money.budget import Budget, RunBudget
+from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.options import EnrichOptions
 from ipy_websearch.usage import Usage
@@ -37,47 +35,81 @@ from ipy_websearch.usage import Usage
 if TYPE_CHECKING:
     import pandas as pd
 
-SAME_FAILURES = 20
-"""More equal failures in a row than this, before anything has succeeded, end the run."""
+PROBES = 20
+"""So many rows are begun before one has succeeded. When all of them fail alike, the run ends."""
+
+GRACE_S = 5.0
+"""Seconds that rows under way have to end in when a permanent failure stops the run: their requests are paid for."""
 
 
-class Used(Protocol):
-    """What a row has used: US dollars (None: unknown) and seconds."""
+class Asker(Protocol):
+    """Asks for rows and tells `run.finish` what came of each."""
 
-    @property
-    def cost_usd(self) -> Money:
-        """US dollars, None when a price is unknown."""
+    async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
+        """Ask for these distinct rows; when it returns or raises, nothing is under way any more."""
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of requests and searches, waiting for admission left out."""
+    def cancel(self) -> None:
+        """Cut off what is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Where a run books and keeps things: ledger, store, budget, the names in its ledger rows; `spent` is told the cost."""
+
+    ledger: Ledger
+    store: Store
+    budget: Budget
+    session_id: str
+    notebook: str
+    replayed_from: str
+    spent: Callable[[Money], None]
+
+    def booking(self, question: str, budget: RunBudget) -> Booking:
+        """Return the booking of one row: all rows of a run are one question of the ledger."""
+        whose = (self.ledger, self.session_id, self.budget.question_id, question, self.notebook, self.replayed_from)
+        return Booking(*whose, traces=False, budget=budget)
 
 
 class Enrichment:
-    """One run over one plan; `run` it once, then `frame()` gives the result, also after `stop()` or an error."""
+    """One run over one plan; `run` it once, then `frame()` gives the result, also after `stop()` or an error.
 
-    def __init__(self, frame: pd.DataFrame, plan: Plan, bench: Bench, options: EnrichOptions) -> None:
+    `provider` is the search provider planned for, with its options: part of the store's keys.
+    """
+
+    def __init__(
+        self,
+        frame: pd.DataFrame,
+        plan: Plan,
+        options: EnrichOptions,
+        config: RowConfig,
+        accounts: Accounts,
+        asker: Asker,
+        provider: tuple[str, Any],
+    ) -> None:
         self.plan = plan
+        self.options = options
+        self.config = config
+        self.accounts = accounts
         self.outcomes: list[Outcome | None] = [None] * len(plan.inputs)
-        self.tally = Tally(total=sum(bool(plan.askable(inputs)) for inputs in plan.inputs))
+        self.progress = Progress(total=sum(bool(plan.askable(inputs)) for inputs in plan.inputs))
         self.cost_usd: Money = Decimal(0)
+        self.requests = 0
+        self.notices: dict[str, None] = dict.fromkeys(plan.notes)
+        self.stopped: tuple[Status, str] | None = None
+        self.question = f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
+        self._asker = asker
         self._frame = frame
-        self._bench = bench
-        self._options = options
         self._stored: dict[int, dict[int, Stored]] = {}
-        self._stop: tuple[Status, str] | None = None
-        self._tasks: list[asyncio.Task[Any]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._same_failures: tuple[str, int] = ("", 0)
-        self._gave_up = ""
-        self._book: Booking | None = None
-        self._scale = Decimal(1)
-        self._notes = [*plan.notes, *([f"replayed from {bench.replayed_from}"] if bench.replayed_from else [])]
-        self._requests = 0
+        self._same_failures = ("", 0)
         self._seconds = 0.0
-        tools = f"web_search({bench.provider or ''}) x {options.max_searches}" if options.max_searches else "none"
-        tools += f", web_fetch x {options.max_fetches}" if options.max_fetches else ""
-        self._shelf = Shelf(plan, bench.store, bench.model, tools)
+        self._view = StoreView(accounts.store, plan, config.model, self._lookup(*provider))
+        if accounts.replayed_from:
+            self.notices[f"replayed from {accounts.replayed_from}"] = None
+
+    def _lookup(self, provider: str, options: Any = None) -> str:
+        given = self.options
+        return lookup_key(self.config.defaults, provider, options or {}, given.max_searches, given.max_fetches)
 
     # --- from outside -----------------------------------------------------------------------------------------------
 
@@ -85,29 +117,32 @@ class Enrichment:
         """Fill what can be filled.
 
         Raises:
-            EnrichmentError: it was stopped because every row failed alike, and there is nothing to give back.
+            EnrichmentError: every row that was asked failed alike, and rows are left that would fail too.
         """
         self._loop = asyncio.get_running_loop()
         # The first price of a model takes 0.1 s to look up: do that while the first rows are asked, not on the event loop.
-        self._loop.run_in_executor(None, model_cost, self._bench.model, Usage())
-        start = time.monotonic()
+        self._loop.run_in_executor(None, model_cost, self.config.model, Usage())
+        began = time.monotonic()
         try:
-            await self._ask_all(self._missing())
+            if (rows := self._missing()) and self.stopped is None:
+                await self.config.client.prepare()
+                await self._asker.ask(self, rows)
         finally:
-            self._seconds = time.monotonic() - start
-            self._settle()
-        if self._stop is not None and self._stop[0] == "error" and not any(o and o.status == "ok" for o in self.outcomes):
-            raise EnrichmentError(self._gave_up)
+            self._seconds = time.monotonic() - began
+            left = self._settle()
+        if self.stopped is not None and self.stopped[0] == "error" and left and not self._any_ok():
+            failed = sum(o is not None and o.status == "error" for o in self.outcomes) - left
+            raise EnrichmentError(f"stopped after {failed:,} row{'s' * (failed != 1)} failed: {self.stopped[1]}")
 
     def stop(self) -> None:
         """Stop a run from any thread: nothing more is sent, rows under way are cut off, `run` returns."""
         if self._loop is not None and not self._loop.is_closed():
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._halt, "interrupted", "interrupted", True)
+                self._loop.call_soon_threadsafe(self.halt, "interrupted", "interrupted", 0.0)
 
     def frame(self) -> pd.DataFrame:
-        """Return the frame as far as it is, with the report in `attrs["report"]`."""
-        frame = assemble(self._frame, self.plan.columns, self.plan.place, self.outcomes, sources=self._options.sources)
+        """Return the frame as far as it is filled, with the report in `attrs["report"]`."""
+        frame = assemble(self._frame, self.plan.columns, self.plan.place, self.outcomes, sources=self.options.sources)
         frame.attrs["report"] = self.report()
         return frame
 
@@ -117,187 +152,195 @@ class Enrichment:
         for n in self.plan.place:
             if n >= 0:
                 counts[n] += 1
-        names = (", ".join(value or "–" for value in inputs) for inputs in self.plan.inputs)
-        cost = None if self.cost_usd is None else float(self.cost_usd)
         return make_report(
             self.outcomes,
             counts,
-            names,
-            requests=self._requests,
-            cost_usd=cost,
-            seconds=self._seconds,
-            warnings=[*self._shelf.warnings, *self._notes],
+            (", ".join(value or "–" for value in inputs) for inputs in self.plan.inputs),
+            self.plan.columns,
+            requests=self.requests,
+            cost_usd=None if self.cost_usd is None else float(self.cost_usd),
+            seconds=round(self._seconds, 3),
+            warnings=[*self._view.warnings, *self.notices],
         )
-
-    @property
-    def options(self) -> EnrichOptions:
-        """How it is done."""
-        return self._options
-
-    @property
-    def is_sample(self) -> bool:
-        """Whether only a sample of the rows is asked."""
-        return self.plan.sample is not None
 
     def estimate(self) -> Estimate:
         """Return what the whole frame would take, judged by the rows that have been asked."""
-        stored = self._shelf.count(self.plan.all_inputs) if self._options.resume else 0
-        return make_estimate(self.outcomes, len(self.plan.place), self._askable_in_all(), stored, self._options.concurrency)
-
-    def _askable_in_all(self) -> int:
-        return sum(bool(self.plan.askable(inputs)) for inputs in self.plan.all_inputs)
+        askable = [inputs for inputs in self.plan.all_inputs if self.plan.askable(inputs)]
+        stored = 0
+        if self.options.resume:
+            stored = sum(len(self.plan.askable(askable[n])) == len(cells) for n, cells in self._view.look_up(askable))
+        return make_estimate(self.outcomes, len(self.plan.place), len(askable), stored, self.options.concurrency)
 
     # --- what is there already --------------------------------------------------------------------------------------
 
     def _missing(self) -> list[int]:
         """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
         missing = []
-        for n, stored in self._shelf.look_up(self.plan.inputs, self._options.resume):
-            inputs = self.plan.inputs[n]
-            columns = self.plan.askable(inputs)
+        inputs_of = self.plan.inputs
+        found = self._view.look_up(inputs_of) if self.options.resume else ((n, {}) for n in range(len(inputs_of)))
+        for n, stored in found:
+            columns = self.plan.askable(inputs_of[n])
             if not columns:
-                self.outcomes[n] = Outcome("skipped", error=f"skipped: {self.plan.missing(inputs)} is missing")
-            elif all(c in stored for c in columns):
-                self.outcomes[n] = self._from_store(inputs, stored)
-                self.tally.cached += 1
+                self.outcomes[n] = Outcome("skipped", error=f"skipped: {self.plan.missing(inputs_of[n])} is missing")
+            elif len(stored) == len(columns):
+                self.outcomes[n] = self._from_store(inputs_of[n], stored)
+                self.progress.cached += 1
             else:
-                if stored:
-                    self._stored[n] = stored
+                self._stored.update({n: stored} if stored else {})
                 missing.append(n)
         return missing
 
-    def _from_store(self, inputs: Inputs, stored: Mapping[int, Stored]) -> Outcome:
+    def _from_store(self, inputs: Inputs, stored: dict[int, Stored]) -> Outcome:
+        outcome = answered(self._ordered({c: s.cell for c, s in stored.items()}), self._gap(inputs))
         known = [s.cost_usd for s in stored.values() if s.cost_usd is not None]
-        worth = sum(known) if len(known) == len(stored) else None
-        cells = self._ordered({c: s.cell for c, s in stored.items()})
-        seconds = sum(s.seconds for s in stored.values())
-        return Outcome("ok", cells, self._note(inputs), 0.0, worth, seconds, cached=True)
+        outcome.worth_usd = sum(known) if len(known) == len(stored) else None
+        outcome.seconds, outcome.cached = sum(s.seconds for s in stored.values()), True
+        return outcome
 
-    def _ordered(self, cells: Mapping[int, Cell]) -> tuple[Cell, ...]:
+    def _ordered(self, cells: dict[int, Cell]) -> tuple[Cell, ...]:
         return tuple(cells.get(c, NOT_ASKED) for c in range(len(self.plan.columns)))
 
-    def _note(self, inputs: Inputs) -> str:
-        """Return what a filled row should say of columns that could not be asked, "" when all could."""
-        return "" if None not in inputs else f"not all columns were asked: {self.plan.missing(inputs)} is missing"
+    def _gap(self, inputs: Inputs) -> list[str]:
+        """Return what a filled row should say of columns that could not be asked."""
+        return [f"not all columns were asked: {self.plan.missing(inputs)} is missing"] if None in inputs else []
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- for the asker ----------------------------------------------------------------------------------------------
 
-    async def _ask_all(self, rows: list[int]) -> None:
-        if not rows or self._stop is not None:
+    def numbers(self, n: int) -> tuple[int, ...]:
+        """Return the columns that a row lacks."""
+        stored = self._stored.get(n, {})
+        return tuple(c for c in self.plan.askable(self.plan.inputs[n]) if c not in stored)
+
+    def keys(self, n: int) -> dict[int, bytes]:
+        """Return the store's keys of the columns that a row lacks."""
+        keys = self._view.keys(self.plan.inputs[n])
+        return {c: keys[c] for c in self.numbers(n)}
+
+    def finish(self, n: int, result: RowResult) -> None:
+        """Take what came of a row. Its values are on disk when this returns; its cost is in the ledger already."""
+        self.requests += result.requests
+        self.cost_usd = add_money(self.cost_usd, result.cost_usd)
+        cost = None if result.cost_usd is None else float(result.cost_usd)
+        self.notices.update(dict.fromkeys(result.notices))
+        inputs, stored = self.plan.inputs[n], self._stored.pop(n, {})
+        if result.status == "ok":
+            if result.provider != "":  # several providers answered: no later call can expect the same
+                lookup = "" if result.provider is None else self._lookup(result.provider)
+                self._view.keep(inputs, result.numbers, result.cells, cost, result.seconds, lookup)
+            cells = {c: s.cell for c, s in stored.items()} | dict(zip(result.numbers, result.cells, strict=True))
+            outcome = answered(self._ordered(cells), [*result.notices, *self._gap(inputs)])
+        else:
+            cut_off = self.stopped is not None and result.status == "interrupted"
+            status, error = self.stopped if cut_off and self.stopped else (result.status, result.error)
+            outcome = Outcome(status, error=error)
+        outcome.cost_usd = outcome.worth_usd = cost
+        outcome.seconds = result.seconds
+        self.outcomes[n] = outcome
+        self.progress.cost_usd = float(self.cost_usd or 0)
+        if outcome.status == "ok":
+            self.progress.done += 1
+        elif outcome.status == "error":
+            self.progress.failed += 1
+            self._count_failure(outcome.error, result.permanent)
+
+    def halt(self, status: Status, error: str, grace_s: float | None) -> None:
+        """Take no more rows, and cut off those under way after `grace_s` seconds (None: let them end)."""
+        if self.stopped is None:
+            self.stopped = (status, error)
+        if grace_s is not None and self._loop is not None:
+            self._loop.call_later(grace_s, self._asker.cancel)
+
+    def _count_failure(self, message: str, permanent: bool) -> None:
+        """End the run when every further row would fail too, or seems to."""
+        if self.stopped is not None:
             return
-        books = self._book = self._book or self._books(len(rows))
-        funds = Funds(self._bench.model, self._bench.budget)
-        gate = self.tally.gate = Gate(self._options.concurrency)
-        sender = Sender(self._bench.client, gate, funds, self._bench.timeout_s)
+        same, count = self._same_failures
+        self._same_failures = (alike(message), count + 1 if alike(message) == same else 1)
+        if permanent or (not self.progress.done and self._same_failures[1] >= PROBES):
+            self.notices[f"stopped: {message}"] = None
+            self.halt("error", message, GRACE_S)
+
+    def _any_ok(self) -> bool:
+        return any(outcome is not None and outcome.status == "ok" for outcome in self.outcomes)
+
+    def _settle(self) -> int:
+        """Give the rows that were never asked their status; return how many there were."""
+        status, error = self.stopped or ("interrupted", "interrupted")
+        left = [n for n, outcome in enumerate(self.outcomes) if outcome is None]
+        for n in left:
+            self.outcomes[n] = Outcome(status, error=error)
+        self.notices.update(dict.fromkeys([*self.progress.end(), *self.accounts.ledger.news()]))
+        self.accounts.spent(self.cost_usd)
+        return len(left)
+
+
+class Rows:
+    """Asks for rows in this process, `concurrency` at a time. A row that does not fit into the budget waits for others to end."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+        self._asking = self._begun = 0
+        self._ended = asyncio.Event()
+        self._tools: dict[tuple[int, ...], Any] = {}
+
+    async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
+        """Ask for rows; see `Asker`."""
+        run.progress.limiter = run.config.limiter
         queue = iter(rows)
-        slots = min(self._options.concurrency, len(rows))
-        asker = RowAsker(make_recipe(self._bench, self._options), self.plan.columns, sender, books)
-        try:
-            if funds.bounded:  # under a ceiling the first row goes alone: it shows whether rows cost what they are taken to
-                await self._together([self._slot(itertools.islice(queue, 1), asker)])
-            await self._together([self._slot(queue, asker) for _ in range(slots)])
-        finally:
-            self._requests, self._scale = self._requests + sender.sent, funds.scale
-
-    def _books(self, rows: int) -> Booking:
-        """Return where the run's requests are written down: it is one question of the ledger."""
-        question = f"enrich {', '.join(c.name for c in self.plan.columns)} ({rows:,} rows)"
-        bench = self._bench
-        whose = (bench.ledger, bench.session_id, bench.budget.question_id, question)
-        return Booking(*whose, bench.notebook, bench.replayed_from)
-
-    async def _together(self, slots: Sequence[Coroutine[Any, Any, None]]) -> None:
-        """Run slots to their end; nothing of them is left when this returns, however it does."""
-        self._tasks = [asyncio.create_task(slot) for slot in slots]
+        count = min(run.options.concurrency, len(rows))
+        self._tasks = [asyncio.create_task(self._work(run, queue)) for _ in range(count)]
         try:
             await asyncio.wait(self._tasks)
         finally:
-            for task in self._tasks:
-                task.cancel()
+            self.cancel()
             results = await asyncio.gather(*self._tasks, return_exceptions=True)
         for result in results:
             if isinstance(result, Exception):
                 raise result
 
-    async def _slot(self, queue: Iterator[int], asker: RowAsker) -> None:
-        await asker.sender.turns.take()
+    def cancel(self) -> None:
+        """Cut off what is under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _work(self, run: Enrichment, queue: Iterable[int]) -> None:
         for n in queue:
-            if self._stop is not None:
+            self._begun += 1
+            while self._begun > PROBES and self._asking and not run.progress.done and run.stopped is None:
+                await self._ended.wait()
+            if run.stopped is not None:
                 return
-            await self._row(n, asker)
+            result = RowResult(run.numbers(n))
+            try:
+                await self._row(run, n, result)
+            finally:
+                run.finish(n, result)
 
-    async def _row(self, n: int, asker: RowAsker) -> None:
-        """Ask for one row; its outcome is set however that ends, and what it cost is booked."""
-        inputs, stored = self.plan.inputs[n], self._stored.pop(n, {})
-        numbers = tuple(c for c in self.plan.askable(inputs) if c not in stored)
-        asked = Asked()
-        try:
-            await asker.ask(asked, numbers, self.plan.values(inputs))
-            if asked.status == "ok":
-                account = asked.account
-                assert account is not None
-                account.close()  # before its values are kept: what is in the store has its cost in the ledger
-                self.keep(inputs, numbers, asked.cells, account.cost_usd, account.seconds)
-            elif asked.status == "budget":
-                self._halt("budget", asked.error, False)
-        finally:
-            if asked.account is not None:
-                asked.account.close()
-            self._finish(n, self._outcome(n, stored, numbers, asked), asked.account)
+    async def _row(self, run: Enrichment, n: int, result: RowResult) -> None:
+        """Ask for a row, again after others have ended when the money did not reach for its first request."""
+        while True:
+            row = self._new(run, n, result)
+            self._asking += 1
+            try:
+                await row.ask()
+            finally:
+                self._asking -= 1
+                ended, self._ended = self._ended, asyncio.Event()
+                ended.set()
+            if result.status != "budget" or result.requests:
+                return
+            if not self._asking or run.stopped is not None:
+                run.halt("budget", result.error, None)
+                return
+            await self._ended.wait()
 
-    def keep(self, inputs: Inputs, numbers: Sequence[int], cells: Sequence[Cell], cost: Money, seconds: float) -> None:
-        """Put a row's new cells into the store; they are on disk when this returns."""
-        self._shelf.keep(inputs, numbers, cells, None if cost is None else float(cost), seconds)
-
-    def _outcome(self, n: int, stored: Mapping[int, Stored], numbers: Sequence[int], asked: Asked) -> Outcome:
-        """Return the outcome of a row of which some cells may have been in the store."""
-        if asked.status != "ok":
-            return Outcome(asked.status, error=asked.error)
-        found = {**{c: s.cell for c, s in stored.items()}, **dict(zip(numbers, asked.cells, strict=True))}
-        return answered(self._ordered(found), self._note(self.plan.inputs[n]))
-
-    def _finish(self, n: int, outcome: Outcome, used: Used | None) -> None:
-        """Take a row's outcome; `used` says what it cost and took, when it was asked at all."""
-        if used is not None:
-            cost = used.cost_usd
-            self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + cost
-            outcome.cost_usd = outcome.worth_usd = None if cost is None else float(cost)
-            outcome.seconds = used.seconds
-        if outcome.error == "interrupted" and self._stop is not None:
-            outcome.status, outcome.error = self._stop
-        self.outcomes[n] = outcome
-        self.tally.cost_usd = float(self.cost_usd or 0)
-        if outcome.status == "ok":
-            self.tally.done += 1
-        elif outcome.status == "error":
-            self.tally.failed += 1
-            self._count_failure(outcome.error)
-
-    def _count_failure(self, message: str) -> None:
-        """End the run when it begins with the same failure over and over."""
-        if self.tally.done or self._stop is not None:
-            return
-        same, count = self._same_failures
-        self._same_failures = (alike(message), count + 1 if alike(message) == same else 1)
-        if self._same_failures[1] > SAME_FAILURES:
-            self._gave_up = f"stopped after {SAME_FAILURES + 1} rows failed alike: {message}"
-            self._halt("error", message, True)
-
-    def _halt(self, status: Status, error: str, now: bool) -> None:
-        """Take no more rows; `now` also cuts off those under way."""
-        self._stop = self._stop or (status, error)
-        if now:
-            current = asyncio.current_task()
-            for task in self._tasks:
-                if task is not current:
-                    task.cancel()
-
-    def _settle(self) -> None:
-        """Give the rows that were never asked their status, and tell the session what was spent."""
-        status, error = self._stop or ("interrupted", "interrupted")
-        for n, outcome in enumerate(self.outcomes):
-            if outcome is None:
-                self.outcomes[n] = Outcome(status, error=error)
-        self._notes += self.tally.end()
-        self._notes += self._bench.ledger.news()
-        self._bench.spent(self.cost_usd)
+    def _new(self, run: Enrichment, n: int, result: RowResult) -> Row:
+        config, numbers = run.config, result.numbers
+        columns = [run.plan.columns[c] for c in numbers]
+        if numbers not in self._tools:
+            self._tools[numbers] = record_tool(columns)
+        planned = config.searches.charges * config.max_searches if config.searches is not None else ()
+        least = max_tokens(len(columns))
+        budget = RunBudget(config.model, run.accounts.budget, least=least, timeout_s=config.timeout_s, planned=planned)
+        booking = run.accounts.booking(run.question, budget)
+        return Row(config, columns, self._tools[numbers], run.plan.values(run.plan.inputs[n]), booking, result)

@@ -1,160 +1,96 @@
-"""Makes an enrichment from a session's parts, and runs one inside an event loop. The session's `enrich` leads here.
-
-What a session has to have is written down in `Host`, so that this package stays below the session.
-"""
+"""Makes an enrichment from a session's parts. `Session.enrichment` leads here."""
 
 from __future__ import annotations
 
 import uuid
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import date
+from typing import TYPE_CHECKING
 
-from ipy_websearch.enrichment.bench import Bench
-from ipy_websearch.enrichment.clusters.dask_frame import is_dask, start_on_dask
+from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.plan import make_plan
+from ipy_websearch.enrichment.prompt import system_text
 from ipy_websearch.enrichment.report import Estimate, why_no_estimate
-from ipy_websearch.enrichment.run import Enrichment
-from ipy_websearch.enrichment.store import Store
+from ipy_websearch.enrichment.row import RowConfig
+from ipy_websearch.enrichment.run import Accounts, Enrichment, Rows
+from ipy_websearch.enrichment.search import Searches
 from ipy_websearch.errors import ConfigError, EnrichmentError
-from ipy_websearch.events import Money
-from ipy_websearch.extract.reader import PageReader
-from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Keys
-from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import model_id
-from ipy_websearch.money.budget import Budgets
-from ipy_websearch.money.ledger import Ledger
+from ipy_websearch.money.booking import add_money
 from ipy_websearch.options import EnrichOptions, money
-from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.router import SearchRouter
-from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, did_you_mean
+from ipy_websearch.providers.router import provider_to_ask
+from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean
+from ipy_websearch.tools.web_fetch import web_fetch_tool
 
 if TYPE_CHECKING:
-    pass
+    from ipy_websearch.model.client import ModelClient
+    from ipy_websearch.session import Session
 
 MODES = ("now", "batch")
 
 
-class Host(Protocol):
-    """What an enrichment takes from its session."""
-
-    id: str
-    settings: WebSearch
-    keys: Keys
-    spent_usd: Money
-    budgets: Budgets
-    recording: Any
-
-    @property
-    def http(self) -> HttpClient: ...
-    @property
-    def router(self) -> SearchRouter: ...
-    @property
-    def reader(self) -> PageReader: ...
-    @property
-    def ledger(self) -> Ledger: ...
-    @property
-    def enrich_store(self) -> Store: ...
-    @property
-    def claude(self) -> ModelClient: ...
-    @property
-    def offline_model(self) -> ModelClient: ...
-    @property
-    def has_model_key(self) -> bool: ...
-    @property
-    def prices(self) -> Any: ...
-    @property
-    def notebook_name(self) -> str: ...
-    @property
-    def replayed_from(self) -> str: ...
-    def search_request(self, query: str, **options: Any) -> SearchRequest: ...
-
-
-def start(host: Host, options: EnrichOptions) -> Enrichment:
+def start(session: Session, options: EnrichOptions) -> Enrichment:
     """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
-    mode, cluster, budget_usd = options.mode, options.cluster, money("budget_usd", options.budget_usd)
-    kind = _kind(mode, options.provider)
-    if mode == "batch" and cluster is not None:
-        raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
-    if mode == "batch" and host.recording is not None:
-        raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
-    if is_dask(options.frame):
-        return start_on_dask(partial(start, host), options)
-    if options.max_fetches and (cluster is not None or mode == "batch"):
-        raise ConfigError("pages are read by this process: leave max_fetches out, or mode='batch' and the cluster")
+    if options.mode == "batch" or options.cluster is not None or type(options.frame).__module__.startswith("dask."):
+        from ipy_websearch.enrichment.legacy.start import start as legacy_start
+
+        return legacy_start(session, options)  # type: ignore[return-value,arg-type]
+    if options.mode not in (None, *MODES):
+        hint = did_you_mean(str(options.mode), MODES)
+        raise ConfigError(f"mode is {options.mode!r}{hint}; it must be {' or '.join(map(repr, MODES))}")
     plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
-    client, name = _model(host, options.model)
-    engine = options.provider or host.settings.provider or None
-    if engine and options.max_searches:
-        host.router.check(engine)
-    _ = host.prices  # a mistake in the user's price file shows here, before anything is spent
-
-    bench = _bench(host, client, name, engine, budget_usd, reads=bool(options.max_fetches))
-    if cluster is None or host.recording is not None:  # requests of workers would bypass the cassette
-        return kind(options.frame, plan, bench, options)
-    return _on_cluster(host, cluster, options.frame, plan, bench, options)
-
-
-def _on_cluster(host: Host, cluster: Any, *parts: Any) -> Enrichment:
-    """Return an enrichment on a Dask cluster."""
-    from ipy_websearch.enrichment.clusters.cluster import connect
-    from ipy_websearch.enrichment.clusters.run import ClusterEnrichment, Lent
-
-    lent = Lent(host.keys, host.settings, host.http.user_agent)
-    return ClusterEnrichment(*parts, cluster=connect(cluster), lent=lent)
-
-
-def _bench(host: Host, client: ModelClient, name: str, engine: str | None, budget_usd: Money, *, reads: bool) -> Bench:
-    """Return what the session lends; `reads`: pages are read too."""
-
-    def spent(usd: Money) -> None:
-        host.spent_usd = None if usd is None or host.spent_usd is None else host.spent_usd + usd
-
-    return Bench(
-        client=client,
-        model=name,
-        router=host.router,
-        provider=engine,
-        defaults=host.search_request("placeholder"),
-        ledger=host.ledger,
-        session_id=host.id,
-        notebook=host.notebook_name,
-        store=host.enrich_store,
-        budget=host.budgets.for_question(uuid.uuid4().hex[:12], budget_usd, whose="enrichment's budget"),
-        timeout_s=host.settings.timeout_s,
-        spent=spent,
-        replayed_from=host.replayed_from,
-        reader=host.reader if reads else None,
+    client, model = model_to_ask(session, options.model)
+    _ = session.prices  # a mistake in the user's price file shows here, before anything is spent
+    settings = session.settings
+    provider, notices = provider_to_ask(options.provider, settings.provider, settings.search_tools)
+    usd = money("budget_usd", options.budget_usd)
+    accounts = Accounts(
+        session.ledger,
+        session.enrich_store,
+        session.budgets.for_question(uuid.uuid4().hex[:12], usd, whose="enrichment's budget"),
+        session.id,
+        session.notebook_name,
+        session.replayed_from,
+        lambda usd: setattr(session, "spent_usd", add_money(session.spent_usd, usd)),
     )
+    defaults, first, searches = session.search_request("placeholder"), None, None
+    if options.max_searches:
+        router, bounded = session.router, accounts.budget.bounded
+        router.check(provider)
+        charges = router.expected_charges(provider, defaults.count, worst=bounded)
+        first = router.plan(defaults, provider).target
+        searches = Searches(router, provider, options.concurrency, charges)
+    config = RowConfig(
+        client=client,
+        model=model,
+        system=system_text(options.max_searches, date.today(), options.max_fetches),
+        limiter=ConcurrencyLimiter(options.concurrency),
+        timeout_s=settings.timeout_s,
+        defaults=defaults,
+        searches=searches,
+        max_searches=options.max_searches,
+        fetch=web_fetch_tool(session.reader, robots=True) if options.max_fetches else None,
+        max_fetches=options.max_fetches,
+    )
+    key = (first.name, first.options) if first is not None else ("", {})
+    run = Enrichment(options.frame, plan, options, config, accounts, Rows(), key)
+    run.notices.update(dict.fromkeys(notices))
+    return run
 
 
-def _kind(mode: str | None, provider: str | None) -> type[Enrichment]:
-    """Return the class that runs an enrichment in this mode (None: at once)."""
-    if mode in (None, *MODES[:1]):
-        return Enrichment
-    if mode not in MODES:
-        raise ConfigError(f"mode is {mode!r}{did_you_mean(str(mode), MODES)}; it must be {' or '.join(map(repr, MODES))}")
-    if provider:
-        raise ConfigError(f"mode='batch' searches with the API's own web search, not with {provider!r}; leave provider out")
-    from ipy_websearch.enrichment.batches.run import BatchEnrichment
-
-    return BatchEnrichment
-
-
-def _model(host: Host, model: str | None) -> tuple[ModelClient, str]:
+def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]:
     """Return the client and the id of the model to ask; the offline one only when it was asked for."""
-    name = model_id(model or host.settings.enrich_model)
+    name = model_id(model or session.settings.enrich_model)
     if name == OFFLINE_MODEL:
-        return host.offline_model, name
-    if not host.has_model_key:
-        raise host.keys.missing("ANTHROPIC_API_KEY")
-    return host.claude, name
+        return session.offline_model, name
+    if not session.has_model_key:
+        raise session.keys.missing("ANTHROPIC_API_KEY")
+    return session.claude, name
 
 
 def closing_text(work: Enrichment) -> str:
     """Return what is shown when a run has ended: its report, and for a sample what the whole would take."""
     text = str(work.report())
-    if not work.is_sample:
+    if work.plan.sample is None:
         return text
     return f"{text}\n{why_no_estimate(work.outcomes) or work.estimate()}"
 

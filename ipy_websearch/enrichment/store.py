@@ -1,8 +1,8 @@
-"""Every value ever found, in one SQLite file that all kernels share: nothing that was paid for is asked again.
+"""The enrichment store: one SQLite file, shared by all kernels, so that nothing that was paid for is asked again.
 
-The invariant: `put` returns when the cells are on disk, a cell is replaced as a whole, and only successes are kept (a value
-that was looked for and not found is one; one that fits no type is none). Cells are found by a digest of all that their value
-depends on: version, model, tools, question, type and the row's inputs; another kernel that asks the same finds them.
+The invariant: `put` returns when a row's cells are on disk. A cell's key is a digest of everything that its value depends on:
+version, model, search (see `lookup_key`), question, type and the row's inputs. Only answers are kept, "not found" among them;
+a failed search and a value that does not fit its type are asked again.
 """
 
 from __future__ import annotations
@@ -11,45 +11,43 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipy_websearch.database import Database
-from ipy_websearch.enrichment.columns import Column
-from ipy_websearch.enrichment.outcome import Cell
+from ipy_websearch.enrichment.columns import Cell, Column
+from ipy_websearch.enrichment.plan import Inputs, Plan
+from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.providers.router import request_key
 
 if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
 
-VERSION = 1
+VERSION = 2
 """Part of every key: raise it when the way of asking changes so much that old values should be asked for again."""
 
 APPLICATION_ID = 0x69777365  # "iwse"
+TABLES_VERSION = 3
 _AT_ONCE = 500
 _TABLES = (
-    "CREATE TABLE questions (id INTEGER PRIMARY KEY, model TEXT NOT NULL, name TEXT NOT NULL, template TEXT NOT NULL, "
-    "kind TEXT NOT NULL, UNIQUE (model, name, template, kind))",
-    "CREATE TABLE cells (key BLOB PRIMARY KEY, question INTEGER NOT NULL, cell TEXT NOT NULL, usd REAL, seconds REAL NOT NULL, "
+    "CREATE TABLE answers (key BLOB PRIMARY KEY, model TEXT NOT NULL, name TEXT NOT NULL, template TEXT NOT NULL, "
+    "kind TEXT NOT NULL, cell TEXT NOT NULL, usd REAL, seconds REAL NOT NULL, time REAL NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE batches (token TEXT PRIMARY KEY, batch TEXT, address TEXT NOT NULL, model TEXT NOT NULL, "
     "time REAL NOT NULL) WITHOUT ROWID",
-    "CREATE INDEX cells_by_question ON cells (question)",
+    "CREATE TABLE batch_rows (row TEXT NOT NULL, token TEXT NOT NULL, turns TEXT NOT NULL, PRIMARY KEY (row, token)) "
+    "WITHOUT ROWID",
 )
-_BATCH_TABLES = (
-    "CREATE TABLE batches (id INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, batch TEXT, address TEXT NOT NULL, "
-    "model TEXT NOT NULL, columns TEXT NOT NULL, time REAL NOT NULL)",
-    "CREATE TABLE handed_in (batch INTEGER NOT NULL, number INTEGER NOT NULL, asked TEXT NOT NULL, keys BLOB NOT NULL, "
-    "inputs TEXT NOT NULL, turns TEXT NOT NULL, usd REAL, again INTEGER NOT NULL, PRIMARY KEY (batch, number)) WITHOUT ROWID",
-)
-_PUT = "INSERT OR REPLACE INTO cells (key, question, cell, usd, seconds, time) VALUES (?, ?, ?, ?, ?, ?)"
+_PUT = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A cell from the store with its share of what it cost and took when it was asked."""
+    """A cell from the store with its share of what asking it cost (US dollars, None: unknown) and took."""
 
     cell: Cell
     cost_usd: float | None
@@ -60,72 +58,53 @@ class Store:
     """The store in the file `path` (None: in memory), opened at the first use."""
 
     def __init__(self, path: Path | None) -> None:
-        self._database = Database(path, application_id=APPLICATION_ID, prepare=_migrate, purpose="enrichment store")
-        self._numbers: dict[tuple[str, str, str, str], int] = {}
+        self._notes: list[str] = []
+        self._database = Database(
+            path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="enrichment store", version=TABLES_VERSION
+        )
 
     @property
     def warnings(self) -> list[str]:
         """One line for each thing that went wrong with the file."""
-        return self._database.warnings
+        return [*self._notes, *self._database.warnings]
 
     def get(self, keys: Sequence[bytes], columns: Sequence[Column]) -> dict[bytes, Stored]:
-        """Return the cells that are there; `columns` says what each key's value is of."""
+        """Return the cells that are there; `columns` says which column each key belongs to.
+
+        Raises:
+            sqlite3.Error: the file could not be read.
+        """
         kinds = dict(zip(keys, columns, strict=True))
         found: dict[bytes, Stored] = {}
         for start in range(0, len(keys), _AT_ONCE):
             part = keys[start : start + _AT_ONCE]
-            marks = ",".join("?" * len(part))
-            query = f"SELECT key, cell, usd, seconds FROM cells WHERE key IN ({marks})"
-            for key, text, usd, seconds in self._database.read(lambda c, q=query, p=part: c.execute(q, p).fetchall()):  # type: ignore[misc]
+            query = f"SELECT key, cell, usd, seconds FROM answers WHERE key IN ({','.join('?' * len(part))})"
+            for key, text, usd, seconds in self.read(lambda c, q=query, p=part: c.execute(q, p).fetchall()):  # type: ignore[misc]
                 found[key] = Stored(_read(text, kinds[key]), usd, seconds)
         return found
 
-    def put(self, model: str, cells: Iterable[tuple[bytes, Column, Cell]], usd: float | None, seconds: float) -> None:
-        """Keep the cells of one row, in one transaction; `usd` and `seconds` are shared out among them.
+    def put(self, model: str, cells: Sequence[tuple[bytes, Column, Cell]], usd: float | None, seconds: float) -> None:
+        """Keep the cells of one row but for faulty ones, in one transaction; `usd` and `seconds` are shared out among them.
 
         Raises:
             sqlite3.Error: they could not be written.
         """
-        rows = list(cells)
-        self.transaction(lambda connection: self.write(connection, model, rows, usd, seconds))
-
-    def transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do `work` in one transaction, which is on disk when this returns.
-
-        Raises:
-            sqlite3.Error: it could not be written; nothing of it is kept.
-        """
-        try:
-            return self._database.write(work)
-        except sqlite3.Error:
-            self._numbers.clear()  # numbers that were given out in the transaction are undone with it
-            raise
-
-    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `work` reads.
-
-        Raises:
-            sqlite3.Error: it could not be read.
-        """
-        return self._database.read(work)
-
-    def write(
-        self,
-        connection: sqlite3.Connection,
-        model: str,
-        cells: Sequence[tuple[bytes, Column, Cell]],
-        usd: float | None,
-        seconds: float,
-    ) -> None:
-        """Write the cells of one row inside a transaction, but for those that are at fault."""
         kept = [entry for entry in cells if not entry[2].fault]
         parts, now = max(len(kept), 1), time.time()
         share = None if usd is None else usd / parts
-        values = [
-            (key, self._question(connection, model, column), _written(cell), share, seconds / parts, now)
+        rows = [
+            (key, model, column.name, column.template, column.type_name, _written(cell), share, seconds / parts, now)
             for key, column, cell in kept
         ]
-        connection.executemany(_PUT, values)
+        self.write(lambda connection: connection.executemany(_PUT, rows))
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `work` reads; `sqlite3.Error` when it cannot."""
+        return self._database.read(work)
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do `work` in one transaction, which is on disk when this returns; `sqlite3.Error`, and nothing, when it fails."""
+        return self._database.write(work)
 
     def listing(self) -> pd.DataFrame:
         """Return what is kept: one row for each model and question, with cells, usd (NaN: unknown) and the newest's time."""
@@ -133,59 +112,104 @@ class Store:
 
         query = (
             "SELECT model, name, kind, template, count(*), CASE WHEN count(usd) = count(*) THEN sum(usd) END, max(time) "
-            "FROM cells JOIN questions ON questions.id = question GROUP BY questions.id ORDER BY max(time) DESC"
+            "FROM answers GROUP BY model, name, kind, template ORDER BY max(time) DESC"
         )
-        rows = self._database.read(lambda c: c.execute(query).fetchall())
-        names = ["model", "column", "type", "question", "cells", "usd", "newest"]
-        frame = pd.DataFrame(rows, columns=names)
+        rows = self.read(lambda connection: connection.execute(query).fetchall())
+        frame = pd.DataFrame(rows, columns=["model", "column", "type", "question", "cells", "usd", "newest"])
         frame["usd"] = frame["usd"].astype("float64")
         frame["newest"] = pd.to_datetime([datetime.fromtimestamp(t, UTC) for t in frame["newest"]], utc=True)
         return frame
 
     def clear(self, column: str | None = None) -> int:
         """Forget all cells, or those of the columns of one name; return how many there were."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            where = " WHERE question IN (SELECT id FROM questions WHERE name = ?)" if column is not None else ""
-            return connection.execute(f"DELETE FROM cells{where}", () if column is None else (column,)).rowcount
-
-        return self._database.write(work)
+        where, values = (" WHERE name = ?", (column,)) if column is not None else ("", ())
+        return self.write(lambda connection: connection.execute(f"DELETE FROM answers{where}", values).rowcount)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._database.close()
 
-    def _question(self, connection: sqlite3.Connection, model: str, column: Column) -> int:
-        texts = (model, column.name, column.template, column.type_name)
-        if texts not in self._numbers:
-            connection.execute("INSERT OR IGNORE INTO questions (model, name, template, kind) VALUES (?, ?, ?, ?)", texts)
-            query = "SELECT id FROM questions WHERE model = ? AND name = ? AND template = ? AND kind = ?"
-            self._numbers[texts] = int(connection.execute(query, texts).fetchone()[0])
-        return self._numbers[texts]
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA cache_size = -256")  # kB; rows are written once and read once
+        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "cells" in there:  # version 0.1.0
+            for name in there & {"cells", "questions", "batches", "handed_in"}:
+                connection.execute(f"ALTER TABLE {name} RENAME TO old_{name}")
+            self._notes.append(
+                "values of version 0.1.0 are not used, because they do not say how they were searched for; "
+                "they stay in the store's file as old_cells"
+            )
+        if "answers" not in there:
+            for statement in _TABLES:
+                connection.execute(statement)
 
 
-def cell_key(model: str, tools: str, column: Column, values: Mapping[str, str | None]) -> bytes:
-    """Return the digest under which a cell is kept; `tools` names what the model could look things up with."""
+class StoreView:
+    """The part of a store that belongs to one plan, model and way of searching. A store that fails stops nothing."""
+
+    def __init__(self, store: Store, plan: Plan, model: str, lookup: str) -> None:
+        self._store = store
+        self._plan = plan
+        self._model = model
+        self._lookup = lookup
+        self._failures: dict[str, None] = {}
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line for each thing that went wrong with the store."""
+        return [*self._store.warnings, *self._failures]
+
+    def look_up(self, rows: Sequence[Inputs]) -> Iterator[tuple[int, dict[int, Stored]]]:
+        """Yield each row's number with the cells that are there, by column number."""
+        columns = self._plan.columns
+        for start in range(0, len(rows), _AT_ONCE):
+            keys = [self.keys(inputs) for inputs in rows[start : start + _AT_ONCE]]
+            wanted = {key: columns[c] for row in keys for c, key in row.items()}
+            try:
+                found = self._store.get([*wanted], [*wanted.values()])
+            except sqlite3.Error as exc:
+                self._failures[f"the store could not be read ({exc}); every row is asked"] = None
+                found = {}
+            for n, row in enumerate(keys, start):
+                yield n, {c: found[key] for c, key in row.items() if key in found}
+
+    def keep(
+        self, inputs: Inputs, numbers: Sequence[int], cells: Sequence[Cell], usd: float | None, seconds: float, lookup: str = ""
+    ) -> None:
+        """Keep the cells of the columns `numbers` of a row; `lookup` when it is not the one planned."""
+        keys = self.keys(inputs, lookup)
+        kept = [(keys[c], self._plan.columns[c], cell) for c, cell in zip(numbers, cells, strict=True)]
+        try:
+            self._store.put(self._model, kept, usd, seconds)
+        except sqlite3.Error as exc:
+            self._failures[f"the store could not be written ({exc}); the values are in the frame only"] = None
+
+    def keys(self, inputs: Inputs, lookup: str = "") -> dict[int, bytes]:
+        """Return the keys of a row's cells, by column number."""
+        values, columns = self._plan.values(inputs), self._plan.columns
+        return {c: cell_key(self._model, lookup or self._lookup, columns[c], values) for c in self._plan.askable(inputs)}
+
+
+def cell_key(model: str, lookup: str, column: Column, values: Mapping[str, str | None]) -> bytes:
+    """Return the digest under which a cell is kept; `lookup` says what the model could look things up with."""
     inputs = [[name, values[name]] for name in column.fields]
-    parts = [VERSION, model, tools, column.name, column.template, column.type_name, inputs]
+    parts = [VERSION, model, lookup, column.name, column.template, column.type_name, inputs]
     return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode("utf-8", "replace")).digest()
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA cache_size = -256")  # kB; rows are written once and read once, so a cache is memory for nothing
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    for number, tables in enumerate((_TABLES, _BATCH_TABLES), 1):
-        if version < number:
-            for statement in tables:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {number}")
+def lookup_key(request: SearchRequest, provider: str, options: Mapping[str, Any], max_searches: int, pages: int = 0) -> str:
+    """Return the part of a key that says how a row may search: the provider that answers, with its options and every filter of
+    `request` but the query (country, language, count, safe search, domains)."""
+    search = [provider, dict(options), *request_key(request)] if max_searches else None
+    return json.dumps([search, max_searches, pages], default=str)
 
 
 def _written(cell: Cell) -> str:
     value = cell.value.isoformat() if isinstance(cell.value, date) else cell.value
-    return json.dumps([value, cell.source, cell.quote, cell.confidence], ensure_ascii=False, separators=(",", ":"))
+    facts = [value, cell.source, cell.quote, cell.confidence, *([cell.missing] if cell.missing else [])]
+    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
 
 
 def _read(text: str, column: Column) -> Cell:
-    value, source, quote, confidence = json.loads(text)
-    return Cell(column.fit(value), source, quote, confidence)
+    value, source, quote, confidence, *missing = json.loads(text)
+    return Cell(column.fit(value), source, quote, confidence, *missing)

@@ -167,7 +167,8 @@ class RunBudget:
     One reservation holds the request under way, the calls under way, and enough for a final answer from the first request to
     `close`. `server_searches` are the searches that the API may make in one request. `answers` is False where no model reads
     what a call finds. `least` are the tokens that a request must be able to write; `terms` and `hour_cache` are what its
-    requests ask for that makes tokens dearer. `timeout_s` is how long one request or call may take.
+    requests ask for that makes tokens dearer. `timeout_s` is how long one request or call may take. `planned` are paid calls
+    whose money is reserved with the first request, so that a run that has begun can make them.
     """
 
     model: str = ""
@@ -178,11 +179,13 @@ class RunBudget:
     terms: Terms = USUAL
     hour_cache: bool = False
     timeout_s: float = RUN_S
+    planned: tuple[Charge, ...] = ()
     bounded: bool = field(init=False)
     request_usd: Decimal = field(default=_NOTHING, init=False)
     """US dollars held for the request under way: its worst case."""
     _worst: Decimal = field(default=_NOTHING, init=False)
     _kept: Decimal = field(default=_NOTHING, init=False)
+    _planned: Decimal | None = field(default=None, init=False)  # part of `_kept`; None until the first request
     _input: int = field(default=0, init=False)  # tokens that the final answer will have to read
     _unknown: str = field(default="", init=False)
     _calls: dict[str, tuple[tuple[Charge, ...], Decimal]] = field(default_factory=dict, init=False)
@@ -208,18 +211,20 @@ class RunBudget:
             self._unknown = f"{model} in fast mode" if self.terms.fast else model
             return None
         final = final or not wanted
+        planned = self._planned_usd(model, input_tokens) if self._planned is None else self._planned
         searches = 0 if final else self.server_searches
 
         def costs(tokens: int) -> tuple[Decimal, Decimal]:
             cost = self._worst_case(model, input_tokens, tokens, searches)
             kept = None if final else self._worst_case(model, input_tokens + tokens + CLOSING_TOKENS, self.least)
-            return cost or _NOTHING, kept or _NOTHING
+            return cost or _NOTHING, (kept or _NOTHING) + (_NOTHING if final else planned)
 
         tokens: int | None = wanted
         for _ in range(_RETRIES):
             cost, kept = costs(tokens or 0)
             if (tight := self._hold(cost, kept)) is None:
                 self._worst, self._input = cost, input_tokens + CLOSING_TOKENS
+                self._planned = planned
                 return tokens
             room = tight.left - self._calls_usd()
             tokens = most_tokens(wanted, min(wanted, self.least), lambda n: sum(costs(n)) <= room)  # noqa: B023
@@ -240,11 +245,13 @@ class RunBudget:
         if cost is None:
             self._unknown = next((charge.provider for charge in charges if charge_cost(charge) is None), "")
             return False
-        kept = self._kept + (self._reading_cost() if self.bounded else _NOTHING)
+        reading = self._reading_cost() if self.bounded else _NOTHING
+        covered = min(self._planned or _NOTHING, cost + reading)
         self._calls[id] = (tuple(charges), cost)
-        if self.bounded and self._hold(self.request_usd, kept) is not None:
+        if self.bounded and self._hold(self.request_usd, self._kept + reading - covered) is not None:
             del self._calls[id]
             return False
+        self._planned = (self._planned or _NOTHING) - covered
         self._input += RESULT_TOKENS
         return True
 
@@ -266,7 +273,8 @@ class RunBudget:
         self.request_usd = _NOTHING
         if self._kept:
             self._input += usage.output_tokens
-            self._kept = min(self._kept, self._worst_case(self.model, self._input, self.least) or _NOTHING)
+            answer = self._worst_case(self.model, self._input, self.least) or _NOTHING
+            self._kept = min(self._kept, answer + (self._planned or _NOTHING))
         self._settle(rows)
 
     def settle_call(self, id: str, rows: Sequence[LedgerRow]) -> None:
@@ -303,6 +311,12 @@ class RunBudget:
 
     def _calls_usd(self) -> Decimal:
         return sum((cost for _, cost in self._calls.values()), _NOTHING)
+
+    def _planned_usd(self, model: str, input_tokens: int) -> Decimal:
+        """Return what the planned calls cost together with reading their results; an unknown price is refused at the call."""
+        more = len(self.planned) * RESULT_TOKENS
+        now, then = (self._worst_case(model, input_tokens + tokens, 0) or _NOTHING for tokens in (0, more))
+        return (charges_cost(self.planned) or _NOTHING) + max(_NOTHING, then - now)
 
     def _reading_cost(self) -> Decimal:
         """Return what the results of a call add to the cost of the final answer."""

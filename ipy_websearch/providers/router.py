@@ -149,8 +149,9 @@ class SearchRouter:
         cached = None if target is None or fresh else self._read(target, request)
         return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over))
 
-    async def run(self, plan: SearchPlan) -> SearchResults:
-        """Return the results of a planned search.
+    async def run(self, plan: SearchPlan, *, hand_on_rate_limit: bool = True) -> SearchResults:
+        """Return the results of a planned search. `hand_on_rate_limit` False: a 429 of the first engine is raised at once, for
+        a caller that waits and asks again.
 
         Raises:
             ProviderError: the engine asked for by name failed, or an engine of the chain did and no other found anything; its
@@ -167,6 +168,8 @@ class SearchRouter:
                 if results is None:
                     results = await self._share(target, plan.request)
             except ProviderError as exc:
+                if exc.reason == "rate" and target is plan.target and not hand_on_rate_limit:
+                    raise
                 outage = self._outage(target.info)
                 attempts.append(outage.attempt if outage else Attempt(target.name, str(exc), exc.status, exc.reason))
                 charges += exc.charges

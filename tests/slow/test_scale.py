@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch.enrichment.clusters.desk import Desk, Finished, Row, Word
+from ipy_websearch.enrichment.legacy.clusters.desk import Desk, Finished, Row, Word
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from tests.benchmarks.enrich_server import EnrichServer
 
@@ -168,7 +168,7 @@ def test_a_pandas_frame_is_filled_on_the_workers(client: Any, server: EnrichServ
 
 def test_no_key_is_shown_or_stays_on_a_worker(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker's log, the plugin's repr and its environment afterwards have no key; the wrapper shows none."""
-    from ipy_websearch.enrichment.clusters.equipment import Equipment, Passed
+    from ipy_websearch.enrichment.legacy.clusters.equipment import Equipment, Passed
 
     passed = Passed({"ANTHROPIC_API_KEY": "sk-ant-secret-of-the-tests"}, {})
     assert "secret" not in repr(passed) + repr(Equipment("x", passed)) and b"secret" in pickle.dumps(passed)
@@ -286,7 +286,7 @@ def test_a_dask_frame_keeps_its_partitions_and_index(
 
 def test_a_partition_that_changed_is_an_error() -> None:
     """Answers are never put beside other rows than those that were asked about."""
-    from ipy_websearch.enrichment.clusters.dask_frame import _digest, put_together
+    from ipy_websearch.enrichment.legacy.clusters.dask_frame import _digest, put_together
 
     own, other = companies(2), companies(2).iloc[::-1]
     added = pd.DataFrame({"ceo": ["a", "b"]})

@@ -17,9 +17,9 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch.enrichment.bar import Tally
-from ipy_websearch.enrichment.clusters import cluster as clusters
-from ipy_websearch.enrichment.clusters.desk import Desk, Finished, Row, Word
+from ipy_websearch.enrichment.legacy.clusters import cluster as clusters
+from ipy_websearch.enrichment.legacy.clusters.desk import Desk, Finished, Row, Word
+from ipy_websearch.enrichment.progress import Progress as Tally
 from ipy_websearch.errors import EnrichmentError
 from tests.benchmarks.enrich_server import EnrichServer
 
@@ -120,7 +120,7 @@ def test_the_bar_says_that_the_api_wants_to_be_left_alone() -> None:
 
 def test_a_bar_that_waits_writes_nothing_until_something_changes(capsys: pytest.CaptureFixture[str]) -> None:
     """A notebook that is run without a browser keeps all that is written: one drawing for each change, not ten a second."""
-    from ipy_websearch.enrichment.bar import Bar
+    from ipy_websearch.enrichment.progress import Bar
 
     gate = SimpleNamespace(floor_s=41.0)
     tally = Tally(total=3, gate=gate)
@@ -210,7 +210,7 @@ def test_a_cluster_that_never_takes_the_work_on_is_given_up(server: EnrichServer
     """Round after round without a row: what the store has is given back with the reason; with nothing at all it is an error."""
     from distributed import LocalCluster
 
-    from ipy_websearch.enrichment.clusters import run
+    from ipy_websearch.enrichment.legacy.clusters import run
 
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")

@@ -1,0 +1,107 @@
+"""`df.web.search("{company} CEO")`: one search for each distinct row, its best result as columns. No model is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ipy_websearch.enrichment.legacy.assemble import joined
+from ipy_websearch.enrichment.legacy.bar import Tally
+from ipy_websearch.enrichment.legacy.columns import NOTED, fill, template_fields
+from ipy_websearch.enrichment.legacy.plan import distinct_texts, inputs_of, names_of
+from ipy_websearch.errors import ConfigError, WebSearchError
+from ipy_websearch.results import SearchResults
+from ipy_websearch.settings import did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("search_title", "search_url", "search_description", "search_provider", "search_error")
+Search = Callable[[str], Awaitable[SearchResults]]
+
+
+def query_fields(template: str, names: Sequence[str], noted: Any = ()) -> tuple[str, ...]:
+    """Return the columns that a query names; `names` are the frame's, `noted` what its `attrs` say of earlier runs.
+
+    Raises:
+        ConfigError: it names none, or one that is not there, or a column of the caller's is where a new one would go.
+    """
+    fields = template_fields(template)
+    for field in fields:
+        if field not in names:
+            raise ConfigError(f"the query names {{{field}}}, which is no column of the frame{did_you_mean(field, names)}")
+    if not fields:
+        raise ConfigError("the query names no column; put one in braces, such as {company} CEO")
+    earlier = COLUMNS if set(COLUMNS) <= set(names) else noted if isinstance(noted, list) else ()
+    for name in COLUMNS:
+        if name in fields or (name in names and name not in earlier):
+            why = "the query names" if name in fields else "no search added"
+            raise ConfigError(f"the frame already has a column {name!r}, which {why}; rename it")
+    return fields
+
+
+class Lookup:
+    """The searches of one frame; `run` it once, then `frame()` gives the rows as far as they are, also after `stop()`."""
+
+    def __init__(self, frame: pd.DataFrame, template: str, search: Search, concurrency: int) -> None:
+        fields = query_fields(template, names_of(frame), frame.attrs.get(NOTED))
+        rows = inputs_of(frame, fields)
+        self._queries = [None if None in row else fill(template, dict(zip(fields, row, strict=True))) for row in rows]
+        self._found: dict[str, tuple[str | None, ...]] = {}
+        self._frame = frame
+        self._search = search
+        self._concurrency = concurrency
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = False
+        self.progress = Tally(total=len(distinct_texts(self._queries)), name="search", kept_in="the cache")
+
+    async def run(self) -> None:
+        """Search for every distinct query."""
+        self._loop = asyncio.get_running_loop()
+        queue = iter(distinct_texts(self._queries))
+        self._tasks = [asyncio.create_task(self._slot(queue)) for _ in range(min(self._concurrency, self.progress.total))]
+        if self._stopped or not self._tasks:
+            return
+        try:
+            await asyncio.wait(self._tasks)
+        finally:
+            self._cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Stop from any thread."""
+        self._stopped = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def frame(self) -> pd.DataFrame:
+        """Return the frame with the columns of `COLUMNS` (text) behind its own."""
+        import pandas as pd
+
+        from ipy_websearch.frames import WebFrame
+
+        missing: tuple[str | None, ...] = (None, None, None, None, "a value that the query needs is missing")
+        left: tuple[str | None, ...] = (None, None, None, None, "interrupted")
+        rows = [missing if query is None else self._found.get(query, left) for query in self._queries]
+        data = {name: pd.array([row[n] for row in rows], dtype="string") for n, name in enumerate(COLUMNS)}
+        return WebFrame(joined(self._frame, pd.DataFrame(data, index=self._frame.index)))
+
+    async def _slot(self, queue: Iterator[str]) -> None:
+        for query in queue:
+            try:
+                results = await self._search(query)
+            except WebSearchError as exc:
+                self._found[query] = (None, None, None, None, str(exc))
+                self.progress.failed += 1
+                continue
+            best = next(iter(results), None)
+            facts = (best.title, best.url, best.description) if best else (None, None, None)
+            self._found[query] = (*facts, results.provider, None if best else "nothing was found")
+            self.progress.done += 1
+            self.progress.cost_usd += float(results.cost_usd or 0)
+
+    def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,177 @@
+"""How many requests run at once: additive increase, multiplicative decrease, and one deadline for everybody.
+
+- A refusal for load (429, 529) lowers the limit to the number of requests that were taken, by half at most per burst where the
+  server names no time. Below the number that is known to work, each success raises the limit by one, so it doubles every round;
+  above it, it is raised by a fixed step, and less often each time that proves too much.
+- `retry-after` is a deadline for all requests. A server that refuses everything without naming a time gets one of ours.
+
+Everything belongs to one event loop. Time comes from `clock` and `call_later`, so tests need not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+MAX_DEADLINE_S = 600.0
+MAX_BACKOFF_S = 8.0
+STEPS = 20
+"""How many steps there are from 0 to the most."""
+
+CAREFUL = 10.0
+"""A probe above what is known to work costs a `retry-after`; so many times as long is waited between two of them."""
+
+MIN_RAISE_S, MAX_RAISE_S = 1.0, 60.0
+
+
+class ConcurrencyLimiter:
+    """Lets at most `most` requests run at once, fewer when the server refuses some.
+
+    `patience_s` is for how long it may refuse all of them.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        *,
+        patience_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        call_later: Callable[[float, Callable[[], None]], Any] | None = None,
+    ) -> None:
+        self.most = most
+        self.limit = most
+        self.in_flight = 0
+        self._patience_s = patience_s
+        self._clock = clock
+        self._call_later = call_later
+        self._known_good = most
+        self._raise_every_s = MIN_RAISE_S
+        self._raise_at = 0.0
+        self._deadline = 0.0
+        self._burst = 0
+        self._floor = 1
+        self._fruitless = 0  # bursts with refusals since the last success
+        self._raised = False
+        self._last_success: float | None = None
+        self._waiting: deque[asyncio.Future[int]] = deque()
+
+    @property
+    def seconds_to_wait(self) -> float:
+        """Seconds until the deadline in force."""
+        return max(self._deadline - self._clock(), 0.0)
+
+    async def run(self, send: Callable[[], Awaitable[T]], overload_s: Callable[[Exception], float | None]) -> T:
+        """Return what `send` returns, after waiting for a free place; a refusal for load is sent again.
+
+        `overload_s` gives the seconds that a refusal asks to wait (0.0: it does not say), and None for all other errors, which
+        are raised. So is a refusal when the server names more than `patience_s` seconds, or has taken nothing for that long.
+        """
+        refusals, began = 0, self._clock()
+        while True:
+            burst = await self.acquire(first=refusals > 0)
+            try:
+                result = await send()
+            except Exception as exc:
+                wait_s = overload_s(exc)
+                if wait_s is None:
+                    self.release()
+                    raise
+                self.refused(burst, wait_s)
+                since = max(began, self._last_success or began)
+                if max(wait_s, self._clock() - since) > self._patience_s:
+                    raise
+            except BaseException:
+                self.release()
+                raise
+            else:
+                self.succeeded(burst)
+                return result
+            refusals += 1
+            if not self.seconds_to_wait:
+                await asyncio.sleep(backoff_s(refusals))
+
+    async def acquire(self, *, first: bool = False) -> int:
+        """Wait for a free place, in order, or before all others; return the number of the burst that the request belongs to."""
+        if not self._waiting and self._is_free():
+            self.in_flight += 1
+            return self._burst
+        place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        (self._waiting.appendleft if first else self._waiting.append)(place)
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Give a place back; how the request ended says nothing of the load."""
+        self.in_flight -= 1
+        self._wake()
+
+    def succeeded(self, burst: int) -> None:
+        """Give a place back: the request was taken."""
+        now, full = self._clock(), self.in_flight >= self.limit
+        if burst == self._burst - 1:  # taken while others of its burst were refused: so many fit
+            self._known_good = self.limit
+        if full and burst == self._burst and self.limit < self._known_good:
+            self.limit += 1
+        elif full and self.limit < self.most and now >= self._raise_at:
+            self._raise(now)
+        self._fruitless, self._last_success = 0, now
+        self.release()
+
+    def _raise(self, now: float) -> None:
+        """Try more than is known to work."""
+        if self._raised:
+            self._raise_every_s = max(self._raise_every_s / 2, MIN_RAISE_S)
+        self._raised, self._raise_at = True, now + self._raise_every_s
+        self.limit = self._known_good = min(self.limit + max(self.most // STEPS, 1), self.most)
+
+    def refused(self, burst: int, retry_after_s: float) -> None:
+        """Give a place back: the server has too many requests, and asks to wait so long (0: it does not say)."""
+        self.in_flight -= 1
+        if burst == self._burst:
+            self._burst += 1
+            self._fruitless += 1
+            self._floor = 1 if retry_after_s else max(self.limit // 2, 1)
+            least_s = min(max(CAREFUL * retry_after_s, MIN_RAISE_S), MAX_RAISE_S / 4)
+            self._raise_every_s = min(max(2 * self._raise_every_s, least_s), MAX_RAISE_S)
+            self._raised, self._raise_at = False, self._clock() + self._raise_every_s
+        self.limit = max(self._floor, min(self.limit, self.in_flight))
+        if retry_after_s or self._fruitless > 1:
+            self._hold(retry_after_s or backoff_s(self._fruitless - 1))
+        self._wake()
+
+    def _hold(self, seconds: float) -> None:
+        until = self._clock() + min(seconds, MAX_DEADLINE_S)
+        if until > self._deadline:
+            self._deadline = until
+            later = self._call_later or asyncio.get_running_loop().call_later
+            later(until - self._clock(), self._deadline_over)
+
+    def _deadline_over(self) -> None:
+        if self._clock() >= self._deadline - 0.001:  # else it was put off meanwhile
+            self._deadline = 0.0
+            self._wake()
+
+    def _is_free(self) -> bool:
+        return self.in_flight < self.limit and self._clock() >= self._deadline
+
+    def _wake(self) -> None:
+        while self._waiting and self._is_free():
+            place = self._waiting.popleft()
+            if not place.done():
+                self.in_flight += 1
+                place.set_result(self._burst)
+
+
+def backoff_s(failures: int) -> float:
+    """Return the seconds to wait after so many failures: half a second, doubled, at most eight, up to a quarter less."""
+    return float(min(0.5 * 2 ** min(failures - 1, 9), MAX_BACKOFF_S) * (1 - 0.25 * random.random()))

@@ -1,0 +1,1 @@
+"""Enrichment, at the public door."""

@@ -1,0 +1,168 @@
+"""A failure of an engine or of the model is a status with its reason: never a value, never kept, and asked again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ipy_websearch as web
+from ipy_websearch.errors import EnrichmentError
+from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, results_of, search
+from tests.fakes.engine import Answer, hit
+from tests.fakes.replies import error, refusal, stop
+
+QUOTA = {"X-RateLimit-Limit": "1, 2000", "X-RateLimit-Remaining": "0, 0", "X-RateLimit-Reset": "1, 1419704"}
+
+
+def searches(body: Any) -> Any:
+    """A model that searches once, then records what it was given."""
+    if len(body["messages"]) == 1:
+        return search(f"CEO of {company_in(body)}")
+    return record(ceo="Jo Doe" if "search_result" in str(results_of(body)) else None)
+
+
+def many(number: int = 100) -> pd.DataFrame:
+    return companies(*(f"C{n}" for n in range(number)))
+
+
+def failing(brave: Any, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the engine into one of its ways of failing."""
+    statuses = {"no credit": 402, "quota": 429, "server errors": 500}
+    headers = QUOTA if mode == "quota" else {}
+    match mode:
+        case "refused key":
+            brave.allow_refusals = True
+            monkeypatch.setenv("BRAVE_API_KEY", "BSA-wrong-and-secret")
+        case "unreachable":
+            monkeypatch.setenv("BRAVE_BASE_URL", "http://127.0.0.1:9")
+        case "timeout":
+            monkeypatch.setattr("ipy_websearch.providers.brave.BraveProvider.timeout_s", 0.3)
+            brave.behave(lambda values: Answer([], delay_s=5))
+        case "hang-up":
+            brave.behave(lambda values: Answer([], hang_up=True))
+        case "garbage":
+            brave.behave(lambda values: Answer(body="<html>this is no JSON"))
+        case _:
+            status = statuses[mode]
+            brave.behave(lambda values: Answer(body=brave.error_body(status), status=status, headers=headers))
+
+
+@pytest.mark.parametrize(
+    ("mode", "told", "most_requests"),
+    [
+        ("refused key", "%websearch key brave", 20),
+        ("no credit", "brave", 20),
+        ("quota", "brave", 20),
+        ("server errors", "brave", 60),
+        ("timeout", "brave did not answer", 60),
+        ("hang-up", "brave", 80),
+        ("garbage", "brave", 20),
+        ("unreachable", "brave", 0),
+    ],
+)
+def test_a_dead_engine_ends_the_run_and_after_its_repair_every_row_is_asked(
+    messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch, mode: str, told: str, most_requests: int
+) -> None:
+    key, address = brave_api.key, brave_api.url
+    messages_api.behave(searches)
+    failing(brave_api, mode, monkeypatch)
+    began = time.monotonic()
+    with pytest.raises(EnrichmentError, match=told) as caught:
+        web.enrich(many(), CEO, provider="brave", progress=False)
+    assert "\n" not in str(caught.value) and "secret" not in str(caught.value)
+    assert len(messages_api.requests) <= 20 and len(brave_api.requests) <= most_requests
+    assert mode not in ("refused key", "no credit", "quota") or time.monotonic() - began < 10
+
+    monkeypatch.setenv("BRAVE_API_KEY", key)
+    monkeypatch.setenv("BRAVE_BASE_URL", address)
+    monkeypatch.setattr("ipy_websearch.providers.brave.BraveProvider.timeout_s", 10.0)
+    brave_api.behave(None)
+    out = web.enrich(many(30), CEO, provider="brave", progress=False)
+    assert set(out.enrich_status) == {"ok"} and set(out.ceo) == {"Jo Doe"}
+
+
+def test_a_storm_of_429_is_waited_out_for_all_rows_together(messages_api: Any, brave_api: Any, offline: list[str]) -> None:
+    messages_api.behave(searches)
+    brave_api.fail(429, times=8, headers={"Retry-After": "1"})
+    out = web.enrich(many(12), CEO, progress=False)
+    assert set(out.enrich_status) == {"ok"} and set(out.ceo) == {"Jo Doe"} and out.enrich_error.isna().all()
+
+
+def test_searched_but_empty_and_not_found_by_the_model_are_told_apart(messages_api: Any, brave_api: Any) -> None:
+    brave_api.behave(lambda values: [] if "C0" in values["q"] else [hit("https://a.example/", "A", "About A")])
+    messages_api.behave(lambda body: searches(body) if len(body["messages"]) == 1 else record(ceo=None))
+    for _ in range(2):  # the second time from the store
+        out = web.enrich(companies("C0", "C1"), CEO, provider="brave", progress=False)
+        report = out.attrs["report"]
+        assert (
+            list(out.enrich_status) == ["ok", "ok"] and "found nothing" in out.enrich_error[0] and pd.isna(out.enrich_error[1])
+        )
+        assert report["columns"]["ceo"] == {"cells": 2, "filled": 0, "not_found": 1, "no_results": 1}
+        assert "0 of 2 cells filled, 1 not found, 1 without a search result" in str(report)
+    assert len(messages_api.requests) == 4
+
+
+def test_a_web_engine_that_stands_in_is_named_in_the_rows_and_the_report_and_not_taken_for_the_first(
+    messages_api: Any, brave_api: Any, wikipedia_api: Any
+) -> None:
+    """Values from Wikipedia are not served any more when Brave works again."""
+    messages_api.behave(searches)
+    brave_api.behave(lambda values: Answer(body=brave_api.error_body(402), status=402))
+    out = web.enrich(many(4), CEO, progress=False)
+    assert set(out.enrich_status) == {"ok"} and out.enrich_error.str.contains("wikipedia was asked instead").all()
+    assert "wikipedia was asked instead" in "\n".join(out.attrs["report"]["warnings"])
+    brave_api.behave(None)
+    web.api.session().router.forget_failures()
+    again = web.enrich(many(4), CEO, progress=False)
+    assert again.enrich_error.isna().all() and len(messages_api.requests) == 16
+
+
+def test_the_embedded_index_never_stands_in(messages_api: Any, brave_api: Any, offline: list[str]) -> None:
+    messages_api.behave(searches)
+    brave_api.behave(lambda values: Answer(body=brave_api.error_body(402), status=402))
+    out = web.enrich(companies("Mars"), CEO, progress=False)
+    assert out.enrich_status[0] == "error" and "brave" in out.enrich_error[0] and out.ceo.isna().all()
+
+
+@pytest.mark.parametrize("failure", ["refusal", "max_tokens", "no record"])
+def test_a_reply_without_a_record_fails_its_own_row(messages_api: Any, monkeypatch: pytest.MonkeyPatch, failure: str) -> None:
+    monkeypatch.setenv("IPY_WEBSEARCH_PLATFORM", "ollama")
+    replies: dict[str, Any] = {"refusal": refusal("cyber"), "max_tokens": stop("max_tokens"), "no record": "It is Jo."}
+    told = {"refusal": "declined to answer", "max_tokens": "cut off at max_tokens", "no record": "did not call record"}
+    messages_api.behave(
+        lambda body: (
+            [record(ceo="x")] * (failure == "max_tokens") + [replies[failure]] if company_in(body) == "A" else boss(body)
+        )
+    )
+    out = web.enrich(companies("A", "B"), CEO, **ROW)
+    assert list(out.enrich_status) == ["error", "ok"] and told[failure] in out.enrich_error[0] and pd.isna(out.ceo[0])
+    assert "1 of 2 cells filled, 1 row failed" in str(out.attrs["report"])
+
+
+def test_a_refused_model_key_is_one_message_after_twenty_rows_at_most(
+    messages_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages_api.allow_refusals = True
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-wrong-and-secret")
+    with pytest.raises(EnrichmentError, match="%websearch key anthropic") as caught:
+        web.enrich(many(500), CEO, concurrency=100, **ROW)
+    assert len(messages_api.requests) <= 20 and "secret" not in str(caught.value)
+
+
+def test_credit_that_runs_out_later_keeps_what_was_filled(messages_api: Any) -> None:
+    messages_api.behave(lambda body: boss(body) if len(messages_api.requests) <= 30 else error(402, message="no credit"))
+    out = web.enrich(many(200), CEO, concurrency=4, **ROW)
+    assert 26 <= (out.enrich_status == "ok").sum() <= 30 and set(out.enrich_status) == {"ok", "error"}
+    assert len(messages_api.requests) <= 40 and "stopped: " in "\n".join(out.attrs["report"]["warnings"])
+
+
+def test_a_lost_search_is_booked_once_at_its_price(messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages_api.behave(searches)
+    failing(brave_api, "timeout", monkeypatch)
+    out = web.enrich(companies("A"), CEO, provider="brave", budget_usd=1, progress=False)
+    rows = web.cost()
+    assert out.enrich_status[0] == "error" and list(rows[rows.kind == "search"].usd) == [0.005]
+    assert rows.usd.sum() == pytest.approx(out.enrich_cost_usd[0])
