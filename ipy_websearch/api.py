@@ -283,8 +283,8 @@ def look_up(
     async def search(text: str) -> Any:
         return await asked.search(text, provider=provider, **options)
 
-    start = partial(Lookup, template=query, search=search, concurrency=at_least(1, "concurrency", concurrency, 16))
-    work: Any = look_up_on_dask(start, frame, query)  # type: ignore[arg-type] if is_dask(frame) else start(frame)
+    start: Any = partial(Lookup, template=query, search=search, concurrency=at_least(1, "concurrency", concurrency, 16))
+    work: Any = look_up_on_dask(start, frame, query)
     if drive(work, progress):
         print("Interrupted: what was found by then is returned.")
     return work.frame()

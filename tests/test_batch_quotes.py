@@ -64,16 +64,6 @@ def test_each_value_gets_the_words_that_its_line_cites(messages_api: Any, model:
     assert len(messages_api.requests) == 1
 
 
-def test_a_value_from_a_batch_is_there_for_a_run_at_once(messages_api: Any) -> None:
-    """Both modes share their keys: value, source and quote come from the store, and nothing is asked."""
-    line = text("ceo: Jo Doe.", citations=cites("Jo Doe, CEO"))
-    messages_api.behave(lambda body: (server_search("Acme", HITS), line, record(ceo={"value": "Jo Doe", "source": URL})))
-    columns = {"ceo": COLUMNS["ceo"]}
-    enriched(columns)
-    now = ipy_websearch.enrich(companies("Acme"), columns, progress=False).iloc[0]
-    assert now.ceo_quote == "Jo Doe, CEO" and len(messages_api.requests) == 1
-
-
 def test_citations_before_a_reminder_count(messages_api: Any) -> None:
     """A model that only wrote is reminded in a second batch, forced if it can be; what it cited before is the quote."""
     line = text("ceo: Jo Doe leads Acme.", citations=cites("Jo Doe, CEO"))

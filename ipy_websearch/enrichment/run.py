@@ -275,7 +275,7 @@ class Enrichment:
 
 
 class Rows:
-    """Asks for rows in this process, `concurrency` at a time. A row that does not fit into the budget waits for others to end."""
+    """Asks for rows in this process, `concurrency` at a time. A row that does not fit into the budget waits for others."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
