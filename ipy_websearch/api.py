@@ -274,7 +274,7 @@ def look_up(
     Raises:
         ConfigError: the query names no column or one that is not there; nothing was sent.
     """
-    from ipy_websearch.enrichment.legacy.clusters.dask_frame import look_up_on_dask
+    from ipy_websearch.enrichment.legacy.clusters.dask_frame import is_dask, look_up_on_dask
     from ipy_websearch.enrichment.lookup import Lookup
 
     asked = session()
@@ -284,7 +284,7 @@ def look_up(
         return await asked.search(text, provider=provider, **options)
 
     start: Any = partial(Lookup, template=query, search=search, concurrency=at_least(1, "concurrency", concurrency, 16))
-    work: Any = look_up_on_dask(start, frame, query)
+    work: Any = look_up_on_dask(start, frame, query) if is_dask(frame) else start(frame)
     if drive(work, progress):
         print("Interrupted: what was found by then is returned.")
     return work.frame()

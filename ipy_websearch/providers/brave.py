@@ -205,7 +205,7 @@ def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
     """
     meta = parsing.mapping(error.get("meta"))
     resets, left, limits = (_numbers(headers.get(f"x-ratelimit-{name}", "")) for name in ("reset", "remaining", "limit"))
-    month = _used_up(meta, "quota") or (not _used_up(meta, "rate") and left[1:2] == [0] and limits[1:2] != [0])
+    month = _used_up(meta, "quota") or (left[1:2] == [0] and limits[1:2] != [0])
     limit = parsing.number(meta.get("quota_limit" if month else "rate_limit"))
     if not month:
         shown = f" ({limit:.0f})" if limit else ""
