@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import time
@@ -180,32 +179,6 @@ def test_a_batch_whose_answer_was_lost_is_found_and_not_sent_twice(messages_api:
     messages_api.batches.swallow = True
     out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     assert list(out.ceo) == ["Boss of A", "Boss of B"] and created(messages_api) == 1
-
-
-def test_a_kernel_that_died_before_it_knew_the_id_finds_its_batch(messages_api: Any, tmp_path: Path) -> None:
-    """The store has the token and no id: the next call takes the batch that fits, and one of somebody else's is not taken."""
-    messages_api.behave(echo)
-    messages_api.batches.polls = 10**6
-    store = api.session().enrich_store
-    with pytest.MonkeyPatch.context() as patch:
-        interrupt(patch, messages_api)
-        ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
-    store.transaction(lambda connection: connection.execute("UPDATE batches SET batch = NULL"))
-    new_kernel()
-    messages_api.batches.polls = 0
-    other = [{"custom_id": f"other-{n}", "params": messages_api.bodies[n]} for n in range(2)]
-    import anthropic
-
-    client = anthropic.Anthropic(api_key=messages_api.key, base_url=messages_api.url)
-    client.messages.batches.create(requests=other)
-    client.close()
-    for batch in messages_api.batches.known.values():
-        batch.polls_left = 0
-    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
-    assert list(out.ceo) == ["Boss of A", "Boss of B"] and created(messages_api) == 2
-    connection = sqlite3.connect(tmp_path / "websearch/enrich.sqlite")
-    assert connection.execute("SELECT count(*) FROM batches").fetchone() == (0,)
-    connection.close()
 
 
 def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
