@@ -115,7 +115,7 @@ def test_a_web_engine_that_stands_in_is_named_in_the_rows_and_the_report_and_not
     assert set(out.enrich_status) == {"ok"} and out.enrich_error.str.contains("wikipedia was asked instead").all()
     assert "wikipedia was asked instead" in "\n".join(out.attrs["report"]["warnings"])
     brave_api.behave(None)
-    web.api.session().router.forget_failures()
+    web.api.end_session()  # a new kernel knows of no failure
     again = web.enrich(many(4), CEO, progress=False)
     assert again.enrich_error.isna().all() and len(messages_api.requests) == 16
 
