@@ -1,0 +1,62 @@
+"""`python -m ipy_websearch.mcp` in a process of its own, over standard input and over HTTP, with the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+
+COMMAND = [sys.executable, "-m", "ipy_websearch.mcp"]
+SEARCH = {"query": "moons of Mars", "provider": "local"}
+
+
+def searched(place: Any) -> str:
+    """Search through a server and return the title of the best result."""
+
+    async def main() -> Any:
+        async with Client(place) as client:
+            return await client.call_tool("search", SEARCH)
+
+    return str(asyncio.run(main()).structured_content["results"][0]["title"])
+
+
+def test_it_serves_standard_input() -> None:
+    command = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "--budget", "0.5"], env=dict(os.environ))
+    assert searched(stdio_client(command)) == "Mars"
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    """The address of a server on loopback."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen([*COMMAND, "--http", str(port)], stderr=subprocess.PIPE, text=True)
+    try:
+        while True:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_http_is_for_programs_of_this_machine_alone(served: str) -> None:
+    assert searched(served) == "Mars"
+    for headers, status in (({"Host": "evil.example"}, 421), ({"Origin": "https://evil.example"}, 403)):
+        refused = httpx.post(served, json={}, headers={"Accept": "application/json, text/event-stream", **headers})
+        assert refused.status_code == status
