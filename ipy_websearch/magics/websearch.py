@@ -274,7 +274,7 @@ def status_lines(session: Any) -> list[str]:
     lines = [f"ipy_websearch {ipy_websearch.__version__}", "", "Model", f"  {'✓' if works else '–'} {name}   {how}"]
     lines += ["", "Providers, in the order in which they are asked"]
     lines += [f"  {'✓' if available else '–'} {name:<11} {why}" for name, available, why in session.router.chain()]
-    lines += [f"  index: {session.index.corpus_size()} embedded articles"]
+    lines += [f"  index: {_coverage(session.index.coverage())}"]
     lines += [f"  index: {count:,} documents of {folder}" for folder, count in session.index.folders()]
     lines += ["", "Keys", *(_key_line(session, variable, spec.names[0]) for variable, spec in KEYS.items())]
     lines += ["", "Folders", f"  data      {data_dir()}", f"  settings  {settings_dir()}"]
@@ -286,6 +286,13 @@ def status_lines(session: Any) -> list[str]:
     lines += ["", f"Spent in this session: {usd(session.spent_usd)}"]
     parts = (session.ledger, session.cache, session.index)
     return lines + [f"  note: {warning}" for part in parts for warning in part.warnings]
+
+
+def _coverage(counts: dict[str, int]) -> str:
+    """Return what the built-in articles are about; those of the general subject are on many."""
+    subjects = [name for name in counts if name != "general"]
+    more = [f"{counts['general']} more"] if "general" in counts else []
+    return f"{sum(counts.values())} built-in articles: {', '.join(subjects + more)}"
 
 
 def _key_line(session: Any, variable: str, name: str) -> str:

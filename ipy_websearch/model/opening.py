@@ -21,7 +21,7 @@ CLOUDS = {
 """The SDK's client for each cloud, and what it wants to find."""
 
 
-def open_client(platform: str, key: str | None, pace_s: float = 0.0) -> Any:
+def open_client(platform: str, key: str | None) -> Any:
     """Return the SDK's asynchronous client for a platform ("" and "anthropic": the first-party API or ANTHROPIC_BASE_URL).
 
     Raises:
@@ -30,7 +30,7 @@ def open_client(platform: str, key: str | None, pace_s: float = 0.0) -> Any:
     import anthropic
 
     if platform == OFFLINE_MODEL:
-        return open_in_process(pace_s=pace_s)
+        return open_in_process()
     if platform in CLOUDS:
         return open_cloud(platform)
     token = os.environ.get("ANTHROPIC_AUTH_TOKEN")
@@ -46,13 +46,13 @@ def open_client(platform: str, key: str | None, pace_s: float = 0.0) -> Any:
     return anthropic.AsyncAnthropic(api_key=key if key or token else "none", http_client=http_client, max_retries=0)
 
 
-def open_in_process(pace_s: float = 0.0, reply: Callable[..., Any] | None = None) -> Any:
+def open_in_process(reply: Callable[..., Any] | None = None) -> Any:
     """Return the SDK's client for a Messages API inside this process; `reply` (None: the offline server's) answers it."""
     import anthropic
 
-    from ipy_websearch.model.offline.server import offline_transport, reply_to
+    from ipy_websearch.model.offline.server import OfflineTransport, reply_to
 
-    http_client = anthropic.DefaultAsyncHttpxClient(transport=offline_transport(pace_s, reply or reply_to))
+    http_client = anthropic.DefaultAsyncHttpxClient(transport=OfflineTransport(reply or reply_to))
     return anthropic.AsyncAnthropic(
         api_key=OFFLINE_MODEL, base_url="http://offline.invalid", http_client=http_client, max_retries=0
     )

@@ -239,9 +239,11 @@ class LocalIndex:
 
         return self._use(count)
 
-    def corpus_size(self) -> int:
-        """Return the number of embedded articles."""
-        return int(self._use(lambda c: c.execute("SELECT count(*) FROM documents WHERE url LIKE 'corpus://%'").fetchone()[0]))
+    def coverage(self) -> dict[str, int]:
+        """Return how many embedded articles there are of each subject, most first: countries, elements, …"""
+        subject = "substr(url, 10, instr(substr(url, 10), '/') - 1)"  # behind "corpus://"
+        query = f"SELECT {subject}, count(*) FROM documents WHERE url LIKE 'corpus://%' GROUP BY 1 ORDER BY 2 DESC, 1"
+        return self._use(lambda c: dict(c.execute(query).fetchall()))
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables where they are missing or of another version, and bring the articles up to date."""

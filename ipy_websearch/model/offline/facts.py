@@ -47,7 +47,7 @@ def facts_of(source: Source) -> list[Fact]:
 
 
 def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source]) -> dict[str, Any]:
-    """Return an input for a tool with this schema: `{column: {value, source, quote, confidence}}`, flat, or `{rows: […]}`.
+    """Return an input for a tool with this schema: `{column: {value, source, quote, confidence}}`, values, or `{rows: […]}`.
 
     `text` is what the user wrote. It names the article that a record is about, and asks for the properties.
     """
@@ -65,22 +65,15 @@ def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source])
             fact, value = _value(name, asked, text, column["value"], sources)
             parts = _parts(fact, value)
             filled[name] = {key: parts[key] if key in parts else _nothing(column[key]) for key in column}
-        elif column:
-            filled[name] = fill_record(inner, text, sources)
         else:
             filled[name] = _value(name, asked, text, part, sources)[1]
-    for name, part in properties.items():  # flat records name a value's source and quote after it
-        base, _, kind = name.rpartition("_")
-        if kind in ("source", "quote", "confidence") and base in properties:
-            fact, value = _value(base, _question(text, base), text, properties[base], sources)
-            filled[name] = _parts(fact, value)[kind] if fact and value is not None else _nothing(part)
     return filled
 
 
 def _rows(schema: Mapping[str, Any], text: str, sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Return a table with a row for each article that has one of the facts asked for; its first column of text is the title."""
     properties = dict(schema.get("properties") or {})
-    key = next((name for name, part in properties.items() if name != "source" and _takes(part, "string")), "")
+    key = next((name for name, part in properties.items() if name != "source" and _variant(part, "string")), "")
     rows = []
     for source in sources[:MOST_ROWS]:
         facts = facts_of(source)
@@ -166,16 +159,13 @@ def _variants(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _variant(schema: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Return the variant of a schema that takes values of a kind, an empty one when none does."""
     return next((part for part in _variants(schema) if kind in _types(part)), {})
 
 
 def _types(schema: Mapping[str, Any]) -> list[str]:
     given = schema.get("type") or ()
     return [given] if isinstance(given, str) else list(given)
-
-
-def _takes(schema: Mapping[str, Any], kind: str) -> bool:
-    return any(kind in _types(part) for part in _variants(schema))
 
 
 def _nothing(schema: Mapping[str, Any]) -> Any:

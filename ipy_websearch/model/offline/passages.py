@@ -61,7 +61,6 @@ _AMOUNT = re.compile(
 )
 _VERB = re.compile(r"\b(?:\w+ed|wrote|written|made|built|won|found|led|began|drew|sang|shot|taught)\b", re.IGNORECASE)
 _NEGATION = re.compile(r"\b(?:not|no|never|nor|neither|without|unlike|except|formerly|once|until)\b|n[’']t\b", re.IGNORECASE)
-_DEFINITION = re.compile(r"^\W*(?:what|who)\s+(?:is|are|was|were)\s+(?:(?:a|an|the)\s+)?([^,]+?)\W*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +140,6 @@ def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | No
     """Return the one sentence that may stand as the answer, None unless the gate holds for it."""
     if _SHUT.search(question) or _YES_OR_NO.search(question):
         return None
-    if (defined := _DEFINITION.match(question)) and (found := _definition(defined[1], sources)) is not None:
-        return found
     wanted = {stem(word) for word in content_words(question)}
     if len(wanted) < 2:
         return None
@@ -156,16 +153,6 @@ def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | No
                 if wanted <= title.union(words) and not wanted <= title and _gives(question, sentence, words, wanted | title):
                     fitting.append((len(words), Passage(source, at, sentence)))
     return min(fitting, key=lambda pair: pair[0])[1] if fitting else None
-
-
-def _definition(name: str, sources: Sequence[Source]) -> Passage | None:
-    """Return how the only article of that name begins, if that says what it is."""
-    named = [source for source in sources if stems(_bare(source.title)) == stems(name)]
-    if len(named) != 1 or not named[0].paragraphs:
-        return None
-    first = sentences(named[0].paragraphs[0])[0]
-    says = re.match(rf"(?:the\s+)?{re.escape(name.strip())}\s+(?:is|are|was|were)\s", first, re.IGNORECASE)
-    return Passage(named[0], 0, first) if says else None
 
 
 def _gives(question: str, sentence: str, words: Sequence[str], known: set[str]) -> bool:
@@ -211,24 +198,22 @@ def sentences(text: str) -> list[str]:
 
 
 def _excerpt(text: str, wanted: set[str]) -> str:
-    """Return a passage as it is, or the run of its sentences that holds most of the wanted words."""
+    """Return a passage as it is, or the neighbouring sentences, or words, that hold most of the wanted words."""
     text = " ".join(text.split())
     if len(text) <= LONGEST:
         return text
     parts = sentences(text)
+    if max(map(len, parts)) > LONGEST:  # a list or code
+        parts = text.split(" ")
     runs = []
     for start in range(len(parts)):
-        end, size = start, 0
-        while end < len(parts) and (end == start or size + len(parts[end]) <= LONGEST):
-            size, end = size + len(parts[end]) + 1, end + 1
-        runs.append(" ".join(parts[start:end]))
-    best = max(runs, key=lambda run: (len(wanted & set(stems(run))), -runs.index(run)))
-    if len(best) <= LONGEST + 200:
-        return best
-    hits = [match.start() for match in words_in(best) if stem(match[0]) in wanted]
-    middle = hits[len(hits) // 2] if hits else 0
-    start = best.rfind(" ", 0, max(0, middle - LONGEST // 2)) + 1
-    return best[start : start + LONGEST].rsplit(" ", 1)[0]
+        run = parts[start]
+        for part in parts[start + 1 :]:
+            if len(run) + len(part) >= LONGEST:
+                break
+            run += f" {part}"
+        runs.append(run)
+    return max(runs, key=lambda run: (len(wanted & set(stems(run))), -runs.index(run)))[:LONGEST]
 
 
 def _emphasized(text: str, wanted: set[str]) -> str:

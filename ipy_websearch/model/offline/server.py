@@ -1,17 +1,14 @@
 """Serves the Messages API inside the process to the SDK's own HTTP client; nothing is sent anywhere.
 
-A reply is a pure function of its request: search with the question, then fill the record that is offered, or quote. `reply`
-can be another function, as the public fakes in `testing` use it. Events come in the order in which the API sends them
-(platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11).
+A reply is a pure function of its request: search with the question, then fill the record that is offered, or quote.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +27,6 @@ LONG_QUESTION = 300
 """Characters of a question above which its content words alone are searched for."""
 
 _PATH = re.compile(r"(?<![\w/:.])(?:[\w-]+/)*[\w-]+\.(?:md|txt|rst|csv|json|ipynb|py|html|pdf)\b")
-_PIECE = re.compile(r"\s*\S+\s*")
 _PREFERRED = ("web_search", "brave_search", "web_search_brave")
 _RECORDS = re.compile(r"record|answer|submit|save|extract|output|respond", re.IGNORECASE)
 
@@ -108,113 +104,45 @@ def search_words(text: str) -> str:
     return " ".join(text.split())
 
 
-def offline_transport(pace_s: float = 0.0, reply: Replies = reply_to) -> httpx2.AsyncBaseTransport:
-    """Return a transport for `anthropic.DefaultAsyncHttpxClient(transport=…)` that answers without a network.
+class OfflineTransport(httpx2.AsyncBaseTransport):
+    """Serves POST /v1/messages to `anthropic.DefaultAsyncHttpxClient(transport=…)`, with a whole message also for a stream.
 
-    `pace_s` is how many seconds pass between two pieces of a streamed reply, so that streaming can be watched.
+    `reply` can be another function, as the public fakes in `testing` use it.
     """
-    return _Transport(pace_s, reply)
 
-
-class _Transport(httpx2.AsyncBaseTransport):
-    """Serves POST /v1/messages (whole and streamed), POST /v1/messages/count_tokens and GET /v1/models."""
-
-    def __init__(self, pace_s: float, reply: Replies) -> None:
-        self._pace_s = pace_s
+    def __init__(self, reply: Replies = reply_to) -> None:
         self._reply = reply
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        path = request.url.path.rstrip("/")
+        """Return the answer to a request; a fault of ours is an error of the model, not a lost connection."""
+        if request.url.path.rstrip("/") != "/v1/messages":
+            return _refused(404, "not_found_error", f"{request.method} {request.url.path} is not served here")
         try:
-            if request.method == "GET" and path == "/v1/models":
-                return _json(200, {"data": [{"type": "model", "id": "offline", "display_name": "offline"}], "has_more": False})
             body = json.loads(await request.aread())
-            if path == "/v1/messages/count_tokens":
-                return _json(200, {"input_tokens": _tokens(body)})
-            if path != "/v1/messages":
-                return _refused(404, "not_found_error", f"{request.method} {path} is not served here")
             message = _message(body, self._reply(body))
+            return httpx2.Response(200, headers={"request-id": f"req_offline_{_digest(body)}"}, json=message)
         except ModelError as exc:
             return _refused(exc.status or 500, exc.kind or "api_error", str(exc))
-        except Exception as exc:  # a fault of ours must reach the user as the model's error, not as a lost connection
+        except Exception as exc:
             return _refused(500, "api_error", f"the offline server failed: {type(exc).__name__}: {exc}")
-        if not body.get("stream"):
-            return _json(200, message)
-        headers = {"content-type": "text/event-stream; charset=utf-8", "request-id": message["id"].replace("msg", "req")}
-        return httpx2.Response(200, headers=headers, stream=_Events(message, self._pace_s))
-
-
-class _Events(httpx2.AsyncByteStream):
-    def __init__(self, message: Mapping[str, Any], pace_s: float) -> None:
-        self._message = message
-        self._pace_s = pace_s
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for event in stream_events(self._message):
-            if event["type"] == "content_block_delta" and self._pace_s > 0:
-                await asyncio.sleep(self._pace_s)
-            yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
-
-
-def stream_events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a whole message as the events of its stream."""
-    yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
-    for index, block in enumerate(message["content"]):
-        opened, deltas = _opened(block)
-        yield {"type": "content_block_start", "index": index, "content_block": opened}
-        yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
-        yield {"type": "content_block_stop", "index": index}
-    delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-    yield {"type": "message_delta", "delta": delta, "usage": message["usage"]}
-    yield {"type": "message_stop"}
-
-
-def _opened(block: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
-    """Return a block as its stream begins it, and the deltas that follow."""
-    if block["type"] == "tool_use":
-        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
-    if block["type"] != "text":
-        return dict(block), []
-    cited = [{"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ()]
-    pieces = [{"type": "text_delta", "text": piece} for piece in _PIECE.findall(block["text"]) or [block["text"]]]
-    return {**block, "text": "", **({"citations": []} if cited else {})}, [*cited, *pieces]
 
 
 def _message(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
-    blocks, stop, most = reply.blocks, reply.stop_reason, int(body.get("max_tokens") or 1)
-    written = len(json.dumps(blocks)) // 4 + 1
-    if written > most and stop == "end_turn":
-        blocks, stop, written = _cut(blocks, 4 * most), "max_tokens", most
-    usage = {
-        "input_tokens": _tokens(body),
-        "output_tokens": written,
-    }
+    usage = {"input_tokens": _tokens(body.get("system"), body.get("messages"), body.get("tools"))}
+    usage["output_tokens"] = _tokens(reply.blocks)
     head = {"id": f"msg_offline_{_digest(body)}", "type": "message", "role": "assistant", "model": body.get("model")}
-    return {**head, "content": blocks, "stop_reason": stop, "stop_sequence": None, "usage": usage}
+    return {**head, "content": reply.blocks, "stop_reason": reply.stop_reason, "stop_sequence": None, "usage": usage}
 
 
-def _cut(blocks: Sequence[Mapping[str, Any]], most: int) -> list[dict[str, Any]]:
-    """Return text blocks cut to about `most` characters."""
-    kept: list[dict[str, Any]] = []
-    for block in blocks:
-        text = str(block.get("text") or "")[:most]
-        most -= len(text)
-        kept += [{**block, "text": text}] if text.strip() else []
-    return kept
-
-
-def _tokens(body: Mapping[str, Any]) -> int:
-    """Return a plausible number of input tokens, four characters each."""
-    return len(json.dumps([body.get(name) for name in ("system", "messages", "tools")])) // 4 + 1
+def _tokens(*parts: Any) -> int:
+    """Return a plausible number of tokens, four characters each."""
+    return len(json.dumps(parts)) // 4 + 1
 
 
 def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(body, sort_keys=True).encode(), digest_size=10).hexdigest()
 
 
-def _json(status: int, value: Mapping[str, Any]) -> httpx2.Response:
-    return httpx2.Response(status, headers={"request-id": "req_offline"}, json=value)
-
-
 def _refused(status: int, kind: str, text: str) -> httpx2.Response:
-    return _json(status, {"type": "error", "error": {"type": kind, "message": text}})
+    error = {"type": "error", "error": {"type": kind, "message": text}}
+    return httpx2.Response(status, headers={"request-id": "req_offline"}, json=error)
