@@ -31,6 +31,15 @@ class WebAccessor:
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
+    def __repr__(self) -> str:
+        return (
+            "Questions to the web about the rows of this frame:\n"
+            '  df.web.enrich({"ceo": "Who is the CEO of {company}?"})     the frame with columns filled from the web\n'
+            '  df.web.estimate({"ceo": "Who is the CEO of {company}?"})   what that would cost\n'
+            '  df.web.search("{company} CEO")                             the best search result for each row\n'
+            "help(df.web.enrich) names the options."
+        )
+
     def enrich(self, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
         """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for columns, options and errors."""
         from ipy_websearch.api import enrich

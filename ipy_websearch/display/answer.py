@@ -29,6 +29,7 @@ from ipy_websearch.display.text import (
     safe_href,
     seconds,
     short_address,
+    site_of,
     usd,
 )
 from ipy_websearch.results import Answer, Citation, Panel, Step
@@ -280,9 +281,9 @@ def _offline_label(view: AnswerView) -> str:
         )
     if answer is not None and answer.rows:
         return f"**Offline demo**: no model read these; the values are quoted from the articles that were found. {key}"
-    places = {host_of(citation.url) for citation in view.citations}
-    where = "the built-in articles" if places <= {"corpus"} else "what was found"
-    return f"**Offline demo**: no model read these; they are the passages of {where} that share your words. {key}"
+    built_in = all(site_of(citation.url) == "built-in" for citation in view.citations)
+    where = "from the built-in articles" if built_in else "that were found"
+    return f"**Offline demo**: no model read these passages {where}. {key}"
 
 
 def _without_label(text: str) -> str:

@@ -46,6 +46,7 @@ def cost_html(frame: Any, budget_usd: float | None = None) -> str | None:
         }
         for i, amount in enumerate(shown["usd"])
     ]
+    labels = next((i for i, name in enumerate(names) if name in ("status", *_SUMS)), len(names))  # the money follows the words
     heads = [(one_line(name).replace("_", " "), frame[name].dtype.kind in "iuf") for name in names]
     left = len(frame) - len(shown)
     more = f"… {count(left, 'earlier row' if calls else 'more row')}" if left else ""
@@ -56,7 +57,7 @@ def cost_html(frame: Any, budget_usd: float | None = None) -> str | None:
             "share": min(round(100 * spent / budget_usd, 1), 100),
             "text": f"{usd(spent)} of the session's budget of {usd(budget_usd)}",
         }
-    return render("cost", heads=heads, rows=rows, more=more, footer=cost_footer(frame), meter=meter)
+    return render("cost", heads=heads, labels=labels, rows=rows, more=more, footer=cost_footer(frame), meter=meter)
 
 
 def cost_text(frame: Any, terminal: Terminal = PLAIN) -> str | None:

@@ -44,6 +44,7 @@ STYLES = {
     "shade": "rgba(217,130,0,.18)",
     "left": "text-align:left;vertical-align:top",
     "right": "text-align:right;vertical-align:top;white-space:nowrap",
+    "number": "text-align:right;vertical-align:top;white-space:normal",
     "small": "font-size:.85em;opacity:.8",
     "code": "font-size:.85em;white-space:pre-wrap;max-height:24em;overflow:auto;margin:4px 0 8px;padding:6px 10px;"
     "background-color:rgba(128,128,128,.1);border-radius:3px",
@@ -76,10 +77,15 @@ class _Parser(MarkdownIt):
         super().__init__("commonmark", {"html": False})
         self.enable(["table", "strikethrough"]).disable(["html_block", "html_inline"])
         self.core.ruler.push("marks", _set_marks_apart)
-        for name, rule in {"text": _text_rule, "link_open": _link_rule, "image": _image_rule}.items():
+        rules = {
+            "text": _text_rule,
+            "link_open": _link_rule,
+            "image": _image_rule,
+            "fence": _code_rule,
+            "code_block": _code_rule,
+        }
+        for name, rule in {**rules, "th_open": _cell_rule, "td_open": _cell_rule}.items():
             self.add_render_rule(name, rule)
-        for name in ("fence", "code_block"):
-            self.add_render_rule(name, _code_rule)
 
     def validateLink(self, url: str) -> bool:
         return safe_href(url) is not None
@@ -131,6 +137,10 @@ def _image_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: A
 
 def _code_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
     return f'<pre style="{STYLES["code"]}"><code>{escape(tokens[i].content)}</code></pre>\n'
+
+
+def _cell_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
+    return f'<{tokens[i].tag} style="{tokens[i].attrs.get("style") or "text-align:left"}">'  # JupyterLab aligns to the right
 
 
 def alternative(token: Token) -> str:

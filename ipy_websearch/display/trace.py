@@ -117,6 +117,8 @@ class TraceView:
         folds = []
         for step, request in zip(self._chosen, requests_news(self.answer.trace), strict=True):
             for name, value in (("request", request), ("response", response_of(self.answer, step))):
+                if value is None:
+                    continue
                 title = f"{step.n} · {one_line(step.name)} · {name}"
                 folds.append(_cut(title, self._json(value), limit, f"%trace {step.n} shows"))
         return folds

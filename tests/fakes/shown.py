@@ -58,3 +58,44 @@ RUN: tuple[ev.Event, ...] = (
     ev.TextDelta("er** [1][2]."),
     ev.ModelResponded(2, "claude-x", Usage(345, 820, cache_read_tokens=9000), "end_turn", 5.2),
 )
+_REVIEWS = (
+    ("ThinkPad E14 Gen 7 review: still the keyboard to beat", "https://www.notebookcheck.net/e14", (2026, 1, 16)),
+    ("Best laptops under $500 in 2026", "https://www.nytimes.com/wirecutter/laptops", (2026, 2, 16)),
+    ("The best cheap laptops, tested", "https://www.theverge.com/cheap-laptops", (2026, 6, 2)),
+    ("Laptop keyboards, measured", "https://www.rtings.com/laptop/keyboards", (2026, 3, 30)),
+    ("Acer Swift Go 14 (2026) Test: OLED für 499 Euro", "https://www.heise.de/tests/swift-go", (2026, 5, 16)),
+)
+_QUOTE = "The E14's keyboard has 1.5 mm of travel and the most even feedback of all 18 models that we typed on."
+LAPTOPS = Answer(
+    question="Which laptop under $500 has the best keyboard?",
+    text="The **ThinkPad E14 Gen 7** has the best keyboard under $500 [1][4]; the *Acer Swift Go 14* is the better all-rounder "
+    "[2][5], for $20 less.\n\n| | ThinkPad E14 | Swift Go 14 |\n|---|--:|--:|\n| Key travel [4] | 1.5 mm | 1.2 mm |\n"
+    "| Price [2][3] | $489 | $469 |\n\nBoth have `USB-C` charging [3].",
+    model="claude-sonnet-5-5",
+    citations=tuple(
+        Citation(n, title, url, _QUOTE, datetime(*day, tzinfo=UTC)) for n, (title, url, day) in enumerate(_REVIEWS, 1)
+    ),
+    panels=(
+        Panel(
+            "P1",
+            "brave: best laptop keyboard under 500",
+            "yaml",
+            {"results": [{"title": r[0], "url": r[1]} for r in _REVIEWS]},
+            "web_search",
+        ),
+    ),
+    cost_usd=Decimal("0.0385"),
+    searches=3,
+    stop_reason="end_turn",
+    trace=(
+        Step(1, "model", "claude-sonnet-5-5", "tool_use", 1000, Usage(2000, 120), Decimal("0.0025")),
+        Step(
+            2, "tool", "web_search", "5 results from brave for “best laptop keyboard under 500”", 480, cost_usd=Decimal("0.005")
+        ),
+        Step(3, "tool", "web_fetch", "notebookcheck.net: host not resolved", 120, is_error=True),
+        Step(4, "model", "claude-sonnet-5-5", "end_turn", 10_700, Usage(3450, 820, cache_read_tokens=9000), Decimal("0.031")),
+    ),
+    usage=Usage(5450, 940, cache_read_tokens=9000),
+    seconds=17.2,
+    session_cost_usd=Decimal("0.0687"),
+)
