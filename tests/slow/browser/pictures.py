@@ -1,7 +1,8 @@
 """Pictures of every state of every output, in a real JupyterLab: `python -m tests.slow.browser.pictures FOLDER [STATE …]`.
 
 `fresh` outputs come from cells that just ran, `untrusted` ones from the same notebook as somebody sent it (JupyterLab
-sanitises them), `dark` and `narrow` (600 px) are the untrusted ones again. answer.png, enriched.png and cost.png are the README's.
+sanitises them), `dark` and `narrow` (600 px) are the untrusted ones again. answer.png, enriched.png and cost.png
+are the README's.
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ bill.summary = CostSummary(total_usd=Decimal("0.0687"), scope="this session", ro
 bill
 """
 OFFLINE = """
-quotes = "> **Mars** has two small **moons**, Phobos and Deimos.[1]\\n\\n> The **moons** of **Mars** were discovered in 1877.[2]"
+quotes = "> **Mars** has two small **moons**, Phobos and Deimos.[1]\\n\\n> The **moons** were discovered in 1877.[2]"
 found = (Citation(1, "Mars", "corpus://planets/mars", "two moons"), Citation(2, "Deimos", "corpus://planets/deimos", "1877"))
-offline = Answer("How many?", f"{LABEL}\\n\\n{quotes}", "offline", found, offline=True, searches=1, stop_reason="end_turn", seconds=0.1)
+facts = dict(offline=True, searches=1, stop_reason="end_turn", seconds=0.1)
+offline = Answer("How many?", f"{LABEL}\\n\\n{quotes}", "offline", found, **facts)
 display(offline)
 replace(offline, text=f"The search gave no passage for “best laptop”.\\n\\n{LABEL}", citations=())
 """

@@ -39,7 +39,9 @@ def test_arrow_keys_and_buttons_step_through_an_answer_and_hostile_text_in_it_is
             opened.run(1)
             page = opened.page
             page.wait_for_selector(".ipyws-t")
-            page.wait_for_function("() => [...document.querySelectorAll('.mathjax_ignore')].every(e => !e.checkVisibility())")
+            page.wait_for_function(
+                "() => [...document.querySelectorAll('div.mathjax_ignore:not(.ipyws-t)')].every(e => !e.checkVisibility())"
+            )
             place = page.locator(".ipyws-t-place")
             assert place.text_content().startswith("step 1 of 4")
             page.locator(".ipyws-t").focus()
