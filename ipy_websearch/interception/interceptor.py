@@ -157,7 +157,8 @@ class WebSearchInterceptor:
                 is wrong; nothing was sent.
         """
         messages, tools = body.get("messages"), body.get("tools") or []
-        if not is_sound(messages) or not isinstance(tools, list | tuple):
+        usual = isinstance(body.get("model"), str) and isinstance(body.get("max_tokens", 0), int)
+        if not (usual and is_sound(messages) and isinstance(tools, list | tuple)):
             return None  # the API says what is wrong with it
         known = web_blocks(messages)  # type: ignore[arg-type]
         if platform.assumed and (known or any(kind_of(tool, named=True) for tool in tools)):

@@ -132,6 +132,8 @@ class InterceptedCall:
                     events, self._outbox = self._outbox, []
                 if events:
                     yield events
+            if self._replies and not self.writer.head:
+                raise ModelError("the model's answer has no beginning", status=200, kind="api_error")
             if not self.writer.head:
                 raise BudgetExceededError(budget.refusal(estimate_tokens(self.request(final=True))))
             if not self.done:  # no money is left: the caller may go on from here, as after a pause of the API's own

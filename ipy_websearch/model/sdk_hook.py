@@ -27,6 +27,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol, TypeVar, cast
 
@@ -303,7 +304,9 @@ class Exchange:
         )
 
 
-async def frames(events: AsyncGenerator[list[Event], None], begun: list[Event]) -> AsyncGenerator[bytes, None]:
+async def frames(
+    events: AsyncGenerator[list[Event], None], begun: list[Event], ended: Callable[[], None]
+) -> AsyncGenerator[bytes, None]:
     """Yield the caller's stream as server-sent events, with a `ping` whenever nothing else has come for a while.
 
     What cannot be mended ends it with an `error` event, as the API's own streams end.
@@ -316,6 +319,7 @@ async def frames(events: AsyncGenerator[list[Event], None], begun: list[Event]) 
             while not (await asyncio.wait((coming,), timeout=PING_S))[0]:
                 yield frame({"type": "ping"})
             if (made := coming.result()) is None:
+                ended()
                 return
             yield b"".join(map(frame, made))
     except (ModelError, BudgetExceededError) as exc:
@@ -329,9 +333,11 @@ async def frames(events: AsyncGenerator[list[Event], None], begun: list[Event]) 
 class StreamBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
     """The caller's stream. One that is never read gives back what was reserved for it when it is dropped."""
 
-    def __init__(self, call: Call, events: AsyncGenerator[list[Event], None], begun: list[Event], side: Any) -> None:
+    def __init__(
+        self, call: Call, events: AsyncGenerator[list[Event], None], pieces: AsyncGenerator[bytes, None], side: Any
+    ) -> None:
         self._events = events
-        self._pieces = frames(events, begun)
+        self._pieces = pieces
         self._side = side
         weakref.finalize(self, _release, call)
 
@@ -475,7 +481,8 @@ class SearchMiddleware(anthropic.Middleware):
         try:
             async for begun in events:
                 if exchange.request.stream:
-                    return exchange.answered(stream=StreamBody(call, events, begun, exchange.side))
+                    pieces = frames(events, begun, partial(self._learn, exchange, call))
+                    return exchange.answered(stream=StreamBody(call, events, pieces, exchange.side))
             self._learn(exchange, call)
             return exchange.answered(content=json.dumps(call.message()).encode())
         except ModelError as exc:

@@ -28,10 +28,11 @@ ACCESS_KEY, SECRET_KEY, REGION = "AKIAFAKEOFTHETESTS", "secret-of-the-tests", "u
 
 
 class Clouds(MessagesAPI):
-    """The fake; `signatures` are those of the signed requests to Bedrock, each found to be right."""
+    """The fake; `signatures` are those of the signed requests to Bedrock, each found to be right, `betas` what they name."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.betas: list[Any] = []
         self.signatures: list[str] = []
 
     def routes(self) -> list[tuple[str, str, Handler]]:
@@ -49,6 +50,7 @@ class Clouds(MessagesAPI):
         elif request.headers.get("Authorization") != f"Bearer {self.key}":
             return web.json_response({"message": "The security token included in the request is invalid."}, status=403)
         body = json.loads(raw)
+        self.betas.append(body.pop("anthropic_beta", None))
         streams = {"invoke": False, "invoke-with-response-stream": True}[request.match_info["verb"]]
         return await self._cloud(request, body, streams, tools=())
 

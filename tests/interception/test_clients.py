@@ -1,91 +1,92 @@
-"""What people do with a client of the SDK beside `create`: tool runners, helpers, raw responses, copies, cancelling."""
+"""Every kind of SDK client: the clouds, async, copies, threads, cancelling, retries of later requests, tokens that expire."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anthropic
 import pytest
+from anthropic.lib.credentials import AccessToken
 
+import ipy_websearch as web
 from ipy_websearch import api
-from ipy_websearch.interception import intercept
-from tests.fakes.replies import slow, text, tool_use
+from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds
+from tests.fakes.replies import error, hang_up, slow, text, thinking, tool_use
+from tests.interception.conftest import ASKED, PAIR, ask, kinds, search
 
-MODEL = "claude-sonnet-5-5"
-SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
-ASKED: dict[str, Any] = {
-    "model": MODEL,
-    "max_tokens": 1000,
-    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
-    "tools": [SEARCH],
-}
-PAIR = ["server_tool_use", "web_search_tool_result"]
+WAYS = pytest.mark.parametrize("way", ["blocking", "async", "blocking stream", "async stream"])
 
 
-@pytest.fixture
-def client(messages_api: Any, brave_api: Any) -> Iterator[Any]:
-    """A blocking client of the fake, intercepted, with Brave behind it."""
-    with intercept(anthropic.Anthropic(), provider="brave") as made:
-        yield made
+def made(way: str, **options: Any) -> Any:
+    """Return an intercepted client."""
+    kind: Any = anthropic.AsyncAnthropic if "async" in way else anthropic.Anthropic
+    return web.intercept(kind(**{"timeout": 20, **options}), provider="brave")
 
 
-def search(query: str = "ruby author") -> Any:
-    """Return the part of a reply that searches."""
-    return tool_use("ipy_web_search", {"query": query})
-
-
-def script(messages_api: Any) -> None:
-    """Queue a search and an answer."""
-    messages_api.reply("Let me look.", search())
-    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
-
-
-def kinds(message: Any) -> list[str]:
-    """Return the types of a message's blocks."""
-    return [block.type for block in message.content]
-
-
-def headers(request: Any) -> dict[str, str]:
-    """Return the headers that a request came with."""
-    return {name.lower(): value for name, value in request.headers.items()}
+@WAYS
+@pytest.mark.parametrize("cloud", ["Bedrock", "Vertex", "Foundry"])
+def test_a_clouds_client_searches(brave_api: Any, cloud: str, way: str) -> None:
+    pytest.importorskip("boto3")
+    with Clouds() as clouds:
+        given: dict[str, Any] = {
+            "Bedrock": {
+                "aws_access_key": ACCESS_KEY,
+                "aws_secret_key": SECRET_KEY,
+                "aws_region": REGION,
+                "base_url": clouds.url,
+            },
+            "Vertex": {"region": "us-east5", "project_id": "p", "access_token": "t", "base_url": f"{clouds.url}/v1"},
+            "Foundry": {"api_key": "k", "base_url": f"{clouds.url}/anthropic/"},
+        }[cloud]
+        client = getattr(anthropic, f"{'Async' if 'async' in way else ''}Anthropic{cloud}")(**given)
+        clouds.reply(thinking(), "Let me look.", search())
+        clouds.reply(error(529))
+        clouds.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
+        message = ask(web.intercept(client, provider="brave"), way)
+        assert kinds(message) == ["thinking", "text", *PAIR, "text"]
+        assert message.content[-1].citations[0].type == "web_search_result_location"
+        assert len(clouds.signatures) == (3 if cloud == "Bedrock" else 0)
+        clouds.check()
 
 
 def test_copies_search_too_and_keep_what_they_were_given(client: Any, messages_api: Any) -> None:
-    """`copy` and `with_options`, with headers and keys of their own, on every request of a call."""
     for copy in (client.copy(), client.with_options(default_headers={"X-Team": "red"}, timeout=30)):
-        script(messages_api)
-        assert kinds(copy.messages.create(**ASKED, extra_headers={"X-Call": "one"})) == ["text", *PAIR, "text"]
-    sent = [headers(request) for request in messages_api.requests]
+        messages_api.reply(search())
+        messages_api.reply("Matz.")
+        assert kinds(copy.beta.messages.create(**ASKED, extra_headers={"X-Call": "one"})) == [*PAIR, "text"]
+    sent = [{name.lower(): value for name, value in request.headers.items()} for request in messages_api.requests]
     assert [head.get("x-team") for head in sent] == [None, None, "red", "red"]
     assert [head["x-call"] for head in sent] == ["one"] * 4
 
 
-def test_counts_models_and_batches_pass(client: Any, messages_api: Any) -> None:
-    """A count is that of the tool as the model gets it; a batch is answered elsewhere, so nothing of it is touched."""
+def test_counts_see_the_tool_as_the_model_gets_it_and_batches_pass(client: Any, messages_api: Any) -> None:
     counted = {name: value for name, value in ASKED.items() if name != "max_tokens"}
-    assert client.messages.count_tokens(**counted).input_tokens > 0
-    assert client.beta.messages.count_tokens(**counted).input_tokens > 0
-    assert client.models.list().data
+    assert client.messages.count_tokens(**counted).input_tokens > 0 and client.models.list().data
     messages_api.reply("Matz.")
-    batch = client.messages.batches.create(requests=[{"custom_id": "a", "params": ASKED}])
-    assert messages_api.bodies[-1]["tools"] == [SEARCH] and batch.id
+    assert client.messages.batches.create(requests=[{"custom_id": "a", "params": ASKED}]).id
+    assert messages_api.bodies[-1]["tools"] == ASKED["tools"]
+
+
+def test_a_conversation_that_the_server_keeps_is_refused_as_the_api_does(client: Any, messages_api: Any) -> None:
+    with pytest.raises(anthropic.BadRequestError, match="thread"):
+        client.messages.create(**ASKED, extra_body={"thread": {"type": "create"}})
+    assert not messages_api.requests
 
 
 def test_a_cancelled_call_stops_and_is_booked(messages_api: Any, brave_api: Any) -> None:
-    """Cancelled in the middle of a stream: the connection closes at once, no request follows, the reply is in the ledger."""
-
     async def run() -> None:
-        async with intercept(anthropic.AsyncAnthropic(), provider="brave") as made:
+        async with made("async") as client:
+            seen = asyncio.Event()
 
             async def read() -> None:
-                async with made.messages.stream(**ASKED) as stream:
+                async with client.messages.stream(**ASKED) as stream:
                     async for _ in stream.text_stream:
                         seen.set()
 
-            seen = asyncio.Event()
             task = asyncio.create_task(read())
             await asyncio.wait_for(seen.wait(), 5)
             task.cancel()
@@ -96,29 +97,89 @@ def test_a_cancelled_call_stops_and_is_booked(messages_api: Any, brave_api: Any)
 
     messages_api.reply("one two three four five six seven eight nine ten eleven twelve", search(), slow(0.2))
     asyncio.run(run())
-    assert brave_api.queries == [] and len(messages_api.requests) == 1
-    assert list(api.cost().kind) == ["model"]
+    assert brave_api.queries == [] and len(messages_api.requests) == 1 and list(api.cost().kind) == ["model"]
 
 
 def test_one_client_serves_many_threads(client: Any, messages_api: Any, brave_api: Any) -> None:
-    """Twenty at once, whole and streamed: each gets its own answer, with its own search."""
-
     def behave(body: Mapping[str, Any]) -> Any:
         asked = body["messages"][0]["content"]
-        return [text(f"About {asked}.", citations=[(0, 0)])] if len(body["messages"]) > 1 else [search(f"{asked} topic")]
+        return text(f"About {asked}.", citations=[(0, 0)]) if len(body["messages"]) > 1 else search(f"{asked} topic")
 
-    def ask(number: int) -> tuple[str, str]:
-        asked = {**ASKED, "messages": [{"role": "user", "content": f"n{number}"}]}
-        if number % 2:
-            message = client.messages.create(**asked)
-        else:
-            with client.messages.stream(**asked) as stream:
-                message = stream.get_final_message()
+    def one(number: int) -> tuple[str, str]:
+        messages = [{"role": "user", "content": f"n{number}"}]
+        message = ask(client, "stream" if number % 2 else "whole", messages=messages)
         return message.content[0].input["query"], message.content[-1].text
 
     messages_api.behave(behave)
     with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(ask, range(40)))
-    assert answers == [(f"n{n} topic", f"About n{n}.") for n in range(40)]
-    assert sorted(brave_api.queries) == sorted(f"n{n} topic" for n in range(40))
-    assert len(api.cost()) == 120
+        assert list(pool.map(one, range(40))) == [(f"n{n} topic", f"About n{n}.") for n in range(40)]
+    assert len(brave_api.queries) == 40 and len(api.cost()) == 120
+
+
+@WAYS
+@pytest.mark.parametrize("failing", [error(529), hang_up()], ids=["busy", "lost"])
+def test_a_later_request_is_sent_as_often_as_the_client_says(messages_api: Any, brave_api: Any, way: str, failing: Any) -> None:
+    for reply in (search(), failing, failing, failing):
+        messages_api.reply(reply)
+    with pytest.raises(anthropic.APIError):
+        ask(made(way, max_retries=2), way)
+    assert len(messages_api.requests) == 4 and brave_api.queries == ["ruby author"]
+    for reply in (search("ruby year"), failing, failing, "Matz."):
+        messages_api.reply(reply)
+    assert kinds(ask(made(way, max_retries=2), way)) == [*PAIR, "text"]
+    assert list(web.cost().kind).count("search") == 2
+
+
+@WAYS
+def test_a_token_that_expires_is_renewed_and_the_same_request_goes_on(
+    messages_api: Any, brave_api: Any, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    given: list[str] = []
+
+    def now(*, force_refresh: bool = False) -> AccessToken:
+        given.append(f"token {len(given) + 1}")
+        return AccessToken(token=given[-1], expires_at=int(time.time()) + 100_000)
+
+    async def later(*, force_refresh: bool = False) -> AccessToken:
+        return now()
+
+    replies = iter([search("one"), search("two"), error(401), "Matz."])
+
+    def reply(body: Any) -> Any:
+        messages_api.key = "token 2" if len(body["messages"]) == 5 else "token 1"
+        return next(replies)
+
+    messages_api.key = "token 1"
+    messages_api.behave(reply)
+    assert kinds(ask(made(way, credentials=later if "async" in way else now), way)) == [*PAIR, *PAIR, "text"]
+    assert [len(body["messages"]) for body in messages_api.bodies] == [1, 3, 5, 5]
+    assert len(given) == 2 and brave_api.queries == ["one", "two"]
+
+
+def test_a_failing_first_request_is_the_sdks_matter(client: Any, messages_api: Any) -> None:
+    messages_api.reply(error(529))
+    messages_api.reply("Matz.")
+    assert ask(client).content[0].text == "Matz."
+    messages_api.reply(error(529))
+    with pytest.raises(anthropic.APIStatusError):
+        ask(client.with_options(max_retries=0))
+    assert len(messages_api.requests) == 3
+
+
+def test_a_request_that_found_nobody_costs_nothing_and_a_lost_one_is_booked_once(messages_api: Any, brave_api: Any) -> None:
+    for options, booked in (({"base_url": "http://127.0.0.1:9"}, []), ({}, ["model"])):
+        if booked:
+            messages_api.reply(hang_up())
+        with pytest.raises(anthropic.APIConnectionError):
+            ask(made("blocking", max_retries=0, **options))  # type: ignore[arg-type]
+        assert list(web.cost().kind) == booked
+
+
+def test_small_servers_that_give_every_call_the_same_id_are_understood(client: Any, messages_api: Any, brave_api: Any) -> None:
+    messages_api.reply(tool_use("WebSearch", {"query": "one thing"}, id="call_1"))
+    messages_api.reply(tool_use("WebSearch", {"query": "two things"}, id="call_1"))
+    messages_api.reply("So.")
+    message = ask(client)
+    ids = [block.id for block in message.content if block.type == "server_tool_use"]
+    assert len(set(ids)) == 2 and brave_api.queries == ["one thing", "two things"]

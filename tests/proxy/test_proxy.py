@@ -1,9 +1,10 @@
-"""The proxy: whatever speaks the Messages API gains web search, and everything else passes as it came."""
+"""The proxy: whatever speaks the Messages API gains web search, on every platform; web pages gain nothing."""
 
 from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,166 +15,258 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from ipy_websearch.errors import ConfigError  # noqa: E402
-from ipy_websearch.interception import WebSearchInterceptor  # noqa: E402
+from ipy_websearch import api  # noqa: E402
 from ipy_websearch.proxy.__main__ import main  # noqa: E402
-from ipy_websearch.proxy.app import Proxy  # noqa: E402
-from ipy_websearch.session import Session  # noqa: E402
-from tests.fakes.replies import error, slow, text, thinking, tool_use  # noqa: E402
-from tests.proxy.running import Running  # noqa: E402
+from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds  # noqa: E402
+from tests.fakes.replies import delay, error, hang_up, slow, text, thinking, tool_use  # noqa: E402
+from tests.proxy.running import Command, Running  # noqa: E402
 
-MODEL = "claude-sonnet-5-5"
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
 ASKED: dict[str, Any] = {
-    "model": MODEL,
+    "model": "claude-sonnet-5-5",
     "max_tokens": 1000,
     "messages": [{"role": "user", "content": "Perform a web search for the query: who wrote ruby"}],
     "tools": [SEARCH],
 }
+PLAIN = {name: value for name, value in ASKED.items() if name != "tools"}
+BLOCKS = ["thinking", "text", "server_tool_use", "web_search_tool_result", "text"]
+CALL = tool_use("ipy_web_search", {"query": "ruby author"})
 
 
 @pytest.fixture
-def proxy(messages_api: Any, brave_api: Any) -> Iterator[str]:
-    """The address of a proxy in front of the fake."""
+def proxy(messages_api: Any, brave_api: Any) -> Iterator[Running]:
+    """A proxy in front of the fake."""
     with Running(messages_api.url) as running:
-        yield running.url
+        yield running
 
 
 @pytest.fixture
-def client(proxy: str) -> Iterator[anthropic.Anthropic]:
+def client(proxy: Running) -> Iterator[anthropic.Anthropic]:
     """A client of the SDK that points at the proxy."""
-    with anthropic.Anthropic(base_url=proxy) as made:
+    with anthropic.Anthropic(base_url=proxy.url) as made:
         yield made
 
 
-def script(api: Any) -> None:
-    """Queue a search and an answer."""
-    api.reply(thinking(), "Let me look.", tool_use("ipy_web_search", {"query": "ruby author"}))
-    api.reply(error(529))
-    api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
+@pytest.fixture
+def heads(messages_api: Any) -> dict[str, str]:
+    """The headers of a client that has a key."""
+    return {"x-api-key": messages_api.key, "anthropic-version": "2023-06-01"}
+
+
+def script(fake: Any) -> None:
+    """Queue a search and an answer, with a busy moment between them."""
+    fake.reply(thinking(), "Let me look.", CALL)
+    fake.reply(error(529))
+    fake.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
 
 
 def test_a_client_that_points_at_it_can_search(client: Any, messages_api: Any, brave_api: Any) -> None:
-    """Whole and streamed, with a busy server in the middle."""
-    blocks = ["thinking", "text", "server_tool_use", "web_search_tool_result", "text"]
     script(messages_api)
     message = client.messages.create(**ASKED)
-    assert [block.type for block in message.content] == blocks and message._request_id
+    assert [block.type for block in message.content] == BLOCKS and message._request_id
     script(messages_api)
     with client.beta.messages.stream(**ASKED) as stream:
         assert "".join(stream.text_stream) == "Let me look.Matz wrote Ruby."
-        assert [block.type for block in stream.get_final_message().content] == blocks
-    assert brave_api.queries == ["ruby author"]  # the second time it came out of the cache
-
-
-def test_the_request_form_of_claude_code_is_served(proxy: str, messages_api: Any) -> None:
-    """`POST /v1/messages?beta=true` with betas, a key as `x-api-key` or bearer, a forced tool and a stream."""
-    script(messages_api)
-    heads = {"authorization": f"Bearer {messages_api.key}", "anthropic-version": "2023-06-01", "anthropic-beta": "a,b"}
-    heads |= {"x-app": "cli", "user-agent": "claude-cli/9.9 (external, cli)"}
-    body = {**ASKED, "stream": True, "tool_choice": {"type": "tool", "name": "web_search"}, "metadata": {"user_id": "u"}}
-    response = httpx2.post(f"{proxy}/v1/messages?beta=true", headers=heads, json=body)
-    assert response.status_code == 200 and response.headers["content-type"].startswith("text/event-stream")
-    events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
-    assert events[0]["type"] == "message_start" and events[-1]["type"] == "message_stop"
-    assert events[-2]["usage"]["server_tool_use"]["web_search_requests"] == 1
-    sent = messages_api.requests[0].headers
-    got = {name.lower(): value for name, value in sent.items()}
-    assert got["anthropic-beta"] == "a,b" and got["user-agent"].startswith("claude-cli")
-    script(messages_api)
-    heads = {"x-api-key": messages_api.key, "anthropic-version": "2023-06-01"}
-    assert httpx2.post(f"{proxy}/v1/messages", headers=heads, json=ASKED).status_code == 200
-    assert "authorization" not in {name.lower() for name in messages_api.requests[-1].headers}
+        assert [block.type for block in stream.get_final_message().content] == BLOCKS
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_errors_come_through_with_what_a_client_needs(proxy: str, messages_api: Any, brave_api: Any, stream: bool) -> None:
-    """Status, `request-id` and `retry-after`; once something was searched, the client is told not to begin anew."""
-    heads = {"x-api-key": messages_api.key, "anthropic-version": "2023-06-01"}
-    busy = error(429, headers={"retry-after": "9"})
-    messages_api.reply(busy)
-    response = httpx2.post(f"{proxy}/v1/messages", headers=heads, json={**ASKED, "stream": stream})
+def test_the_request_form_of_claude_code_is_served_on_bedrock(
+    brave_api: Any, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """Signed with the proxy's own credentials; Bedrock's binary stream reaches the client as text, searched or not."""
+    pytest.importorskip("boto3")
+    heads = {
+        "authorization": "Bearer of-the-caller",
+        "anthropic-version": "2023-06-01",
+        "anthropic-beta": "a,b",
+        "x-app": "cli",
+    }
+    forced = {"tool_choice": {"type": "tool", "name": "web_search"}, "metadata": {"user_id": "u"}, "stream": stream}
+    with Clouds() as clouds:
+        keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
+        for name, value in {**keys, "ANTHROPIC_BEDROCK_BASE_URL": clouds.url}.items():
+            monkeypatch.setenv(name, value)
+        with Running("bedrock") as running:
+            script(clouds)
+            searched = httpx2.post(f"{running.url}/v1/messages?beta=true", headers=heads, json={**ASKED, **forced})
+            clouds.reply("Matz.")
+            plain = httpx2.post(f"{running.url}/v1/messages", headers=heads, json={**PLAIN, "stream": stream})
+            missing = [
+                httpx2.get(f"{running.url}/v1/models"),
+                httpx2.post(f"{running.url}/v1/messages/count_tokens", json=PLAIN),
+            ]
+        assert len(clouds.signatures) == 4 and clouds.betas[0] == ["a", "b"]
+        clouds.check()
+    for response, last in ((searched, "web_search_requests"), (plain, "Matz.")):
+        assert response.status_code == 200 and last in response.text
+        assert response.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
+    if stream:
+        events = [json.loads(line[6:])["type"] for line in plain.text.splitlines() if line.startswith("data: ")]
+        assert events[0] == "message_start" and events[-1] == "message_stop"
+    for refused in missing:
+        assert refused.status_code == 404 and refused.json()["error"]["type"] == "not_found_error"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("failing", [error(529), hang_up()], ids=["busy", "lost"])
+def test_what_was_paid_is_not_paid_again(
+    proxy: Running, heads: Any, messages_api: Any, brave_api: Any, stream: bool, failing: Any
+) -> None:
+    """The later request alone is sent again, and then the client's own retries are told to stop."""
+    for reply in (CALL, failing, failing, failing):
+        messages_api.reply(reply)
+    response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, json={**ASKED, "stream": stream}, timeout=30)
+    if stream:
+        assert response.status_code == 200 and '"type": "error"' in response.text.splitlines()[-2]
+    else:
+        assert response.status_code in (502, 529) and response.headers["x-should-retry"] == "false"
+    assert brave_api.queries == ["ruby author"] and len(messages_api.requests) == 4
+
+
+def test_errors_come_through_with_what_a_client_needs(proxy: Running, heads: Any, messages_api: Any) -> None:
+    messages_api.reply(error(429, headers={"retry-after": "9"}))
+    response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, json=ASKED)
     assert response.status_code == 429 and response.headers["retry-after"] == "9" and response.headers["request-id"]
     assert response.json()["error"]["type"] == "rate_limit_error" and len(messages_api.requests) == 1
-    messages_api.reply(tool_use("ipy_web_search", {"query": "ruby author"}))
-    for _ in range(3):
-        messages_api.reply(error(529))
-    response = httpx2.post(f"{proxy}/v1/messages", headers=heads, json={**ASKED, "stream": stream}, timeout=30)
-    if stream:
-        assert response.status_code == 200 and '"overloaded_error"' in response.text.splitlines()[-2]
-    else:
-        assert response.status_code == 529 and response.headers["x-should-retry"] == "false"
-    assert brave_api.queries == ["ruby author"]
+    wrong = {**SEARCH, "allowed_domains": ["a.com"], "blocked_domains": ["b.com"]}
+    response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, json={**ASKED, "tools": [wrong]})
+    assert response.status_code == 400 and "allowed_domains" in response.text
+    response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, content=b"{")
+    assert response.status_code == 400 and "JSON" in response.text
 
 
-def test_a_client_that_goes_away_ends_the_request(proxy: str, messages_api: Any, brave_api: Any) -> None:
-    """The server behind it is not kept writing, and is not asked again."""
-    heads = {"x-api-key": messages_api.key, "anthropic-version": "2023-06-01"}
-    words = "one two three four five six seven eight nine ten eleven twelve"
-    messages_api.reply(words, tool_use("ipy_web_search", {"query": "ruby author"}), slow(0.3))
-    with httpx2.stream("POST", f"{proxy}/v1/messages", headers=heads, json={**ASKED, "stream": True}) as response:
+def test_everything_else_passes_as_it_came(client: Any, messages_api: Any) -> None:
+    messages_api.reply("Hello.")
+    messages_api.reply("Hello.")
+    assert client.messages.create(**PLAIN).content[0].text == "Hello."
+    with client.messages.stream(**PLAIN) as stream:
+        assert stream.get_final_text() == "Hello."
+    assert client.models.list().data[0].id
+    assert client.messages.count_tokens(model=ASKED["model"], messages=ASKED["messages"], tools=[SEARCH]).input_tokens > 0
+    messages_api.allow_refusals = True
+    with pytest.raises(anthropic.BadRequestError, match="temperature"):
+        client.messages.create(**PLAIN, extra_body={"temperature": 1})
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_client_that_leaves_stops_the_search_and_both_are_booked(
+    heads: Any, messages_api: Any, brave_api: Any, stream: bool
+) -> None:
+    brave_api.reply(delay_s=5)
+    messages_api.reply("Let me look.", CALL)
+    body = json.dumps({**ASKED, "stream": stream}).encode()
+    with Running(messages_api.url) as running:
+        lines = ["POST /v1/messages HTTP/1.1", f"Host: 127.0.0.1:{running.port}", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in heads.items()]
+        with socket.create_connection(("127.0.0.1", running.port), timeout=5) as connection:
+            connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+            brave_api.wait(lambda fake: fake.active)
+        brave_api.wait(lambda fake: not fake.active, timeout_s=2.0)
+    rows = api.cost(everything=True)
+    assert list(rows.kind) == ["model", "search"] and list(rows.status) == ["ok", "interrupted"]
+
+
+def test_a_client_that_leaves_in_the_middle_of_words_ends_the_request(
+    proxy: Running, heads: Any, messages_api: Any, brave_api: Any
+) -> None:
+    messages_api.reply("one two three four five six seven eight nine ten eleven twelve", CALL, slow(0.3))
+    with httpx2.stream("POST", f"{proxy.url}/v1/messages", headers=heads, json={**ASKED, "stream": True}) as response:
         next(response.iter_lines())
     messages_api.wait(lambda fake: not fake.active, timeout_s=1.0)
     assert brave_api.queries == [] and len(messages_api.requests) == 1
 
 
-def test_everything_else_passes_as_it_came(client: Any, messages_api: Any) -> None:
-    """Requests without a web tool, counts, lists, errors, streams."""
-    plain = {name: value for name, value in ASKED.items() if name != "tools"}
-    messages_api.reply("Hello.")
-    assert client.messages.create(**plain).content[0].text == "Hello."
-    messages_api.reply("Hello.")
-    with client.messages.stream(**plain) as stream:
-        assert stream.get_final_text() == "Hello."
-    assert client.models.list().data[0].id
-    assert client.messages.count_tokens(model=MODEL, messages=ASKED["messages"], tools=[SEARCH]).input_tokens > 0
+@pytest.mark.parametrize("later", [False, True], ids=["first", "later"])
+def test_what_runs_when_it_is_stopped_is_booked_and_answered(
+    heads: Any, messages_api: Any, brave_api: Any, later: bool
+) -> None:
+    if later:
+        messages_api.reply(CALL)
+        brave_api.reply(delay_s=30)
+    else:
+        messages_api.reply("Matz.", delay(30))
+    got: list[httpx2.Response] = []
+
+    def ask(url: str) -> None:
+        got.append(httpx2.post(f"{url}/v1/messages", json=ASKED, headers=heads, timeout=20))
+
+    with Command("--upstream", messages_api.url, "--provider", "brave") as command:
+        asking = threading.Thread(target=ask, args=(command.url,))
+        asking.start()
+        (brave_api if later else messages_api).wait(lambda fake: fake.active, timeout_s=10)
+    asking.join(10)
+    assert got[0].status_code == 503 and got[0].headers["x-should-retry"] == "false" and "Traceback" not in command.said
+    rows = api.cost(everything=True)
+    assert list(rows.kind) == (["model", "search"] if later else ["model"]) and rows.usd[0] > 0
+
+
+def test_nothing_of_its_own_environment_goes_up_and_nothing_is_written_down(messages_api: Any) -> None:
     messages_api.allow_refusals = True
-    with pytest.raises(anthropic.BadRequestError, match="temperature"):
-        client.messages.create(**plain, extra_body={"temperature": 1})
-    with pytest.raises(anthropic.AuthenticationError):
-        client.with_options(api_key="wrong", max_retries=0).messages.create(**ASKED)
-
-
-def test_a_key_of_its_own_environment_never_stands_in(proxy: str, messages_api: Any) -> None:
-    """Without a key the caller is refused by the server, although the proxy's environment has one."""
-    messages_api.allow_refusals = True
-    heads = {"anthropic-version": "2026-10-21"}
-    assert httpx2.post(f"{proxy}/v1/messages", headers=heads, json=ASKED).status_code == 401
-
-
-def test_web_pages_and_other_names_are_refused(proxy: str, messages_api: Any) -> None:
-    """A browser on this machine must not lend the model to a page, not even by a name that leads here."""
-    for heads in ({"origin": "https://evil.example"}, {"host": "evil.example"}, {"origin": "null"}):
-        response = httpx2.post(f"{proxy}/v1/messages", headers=heads, json=ASKED)
-        assert response.status_code == 403 and response.json()["error"]["type"] == "permission_error"
-    assert messages_api.requests == []
-
-
-def test_a_wrong_tool_is_an_error_in_the_apis_form(client: Any, messages_api: Any) -> None:
-    """400, with what is wrong; nothing is sent."""
-    with pytest.raises(anthropic.BadRequestError, match="allowed_domains"):
-        client.messages.create(**{**ASKED, "tools": [{**SEARCH, "allowed_domains": ["a.com"], "blocked_domains": ["b.com"]}]})
-    assert messages_api.requests == []
+    leaks = {"ANTHROPIC_API_KEY": "LEAK-1", "ANTHROPIC_AUTH_TOKEN": "LEAK-2", "ANTHROPIC_LOG": "debug"}
+    leaks["ANTHROPIC_CUSTOM_HEADERS"] = "x-api-key: LEAK-3\nanthropic-beta: LEAK-4"
+    with Command("--upstream", messages_api.url, **leaks) as command:
+        for body in (ASKED, PLAIN):
+            response = httpx2.post(f"{command.url}/v1/messages", headers={"x-two": "SECRET"}, json=body)
+            assert response.status_code == 401
+    assert "LEAK" not in str([request.headers for request in messages_api.requests]) + command.said
+    assert "SECRET" not in command.said and command.said.count("\n") == 1
 
 
 def test_a_server_that_cannot_be_reached_is_said_to_be(messages_api: Any, brave_api: Any) -> None:
-    """502 for what passes, and for what is intercepted."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with Running(f"http://127.0.0.1:{port}") as running:
-        for body in (ASKED, {**ASKED, "tools": []}):
+        for body in (ASKED, PLAIN):
             response = httpx2.post(f"{running.url}/v1/messages", json=body, headers={"x-api-key": "k"})
             assert response.status_code == 502 and response.json()["type"] == "error"
 
 
-def test_wrong_options_are_refused_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """An address that is none, one that others can reach, an unknown engine."""
-    for wrong, says in (
+def test_a_body_is_bounded(proxy: Running, messages_api: Any) -> None:
+    for content in (b"x" * 2**25 + b"x", (b"x" * 2**20 for _ in range(33))):
+        assert httpx2.post(f"{proxy.url}/v1/messages", content=content, timeout=30).status_code == 413
+    packed = httpx2.post(f"{proxy.url}/v1/messages", content=b"x", headers={"content-encoding": "br"})
+    assert packed.status_code == 415 and messages_api.requests == []
+
+
+PAGES = ["Origin: https://evil.example", "Origin: null", "Origin: http://localhost.evil.example", "Sec-Fetch-Site: cross-site"]
+PAGES += ["Origin: http://localhost@evil.example", "Host: evil.example", "Host: 127.0.0.1.evil.example"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_web_page_may_ask_nor_another_name_lead_here(proxy: Running, messages_api: Any, page: str) -> None:
+    name, _, value = page.partition(": ")
+    for method, path in (("POST", "/v1/messages"), ("GET", "/v1/models"), ("OPTIONS", "/v1/messages")):
+        response = httpx2.request(method, f"{proxy.url}{path}", headers={name: value})
+        assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
+    assert messages_api.requests == []
+
+
+@pytest.mark.parametrize("path", ["/v1/../../admin", "/%2e%2E/admin", "/..%2fadmin", "/%252e%252e/admin", "/a%2Fb/../../admin"])
+def test_no_path_leads_out_of_the_servers_own(proxy: Running, messages_api: Any, path: str) -> None:
+    assert proxy.asked(f"GET {path}").startswith(b"HTTP/1.1 400 ") and messages_api.requests == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ([], "--platform"),
         (["--upstream", "ftp://x"], "http://"),
+        (["--upstream", "http://user:SECRET@host"], "without a user"),
         (["--upstream", "http://x", "--host", "0.0.0.0"], "--allow-remote"),
         (["--upstream", "http://x", "--provider", "nosuch"], "nosuch"),
-    ):
-        assert main(wrong) == 2
-        assert says in capsys.readouterr().err
-    with pytest.raises(ConfigError):
-        Proxy("nonsense", WebSearchInterceptor(session=Session()))
+        (["--upstream", "http://x", "--platform", "bedrock"], "leave --upstream out"),
+        (["--platform", "vertex"], "vertex"),
+    ],
+)
+def test_wrong_options_are_refused_in_a_line(capsys: pytest.CaptureFixture[str], wrong: list[str], says: str) -> None:
+    assert main(["--port", "0", *wrong]) == 2
+    said = capsys.readouterr()
+    assert says in said.err and said.err.count("\n") == 1 and "SECRET" not in said.err and said.out == ""
+
+
+def test_it_does_not_ask_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert main(["--upstream", f"http://localhost:{port}/", "--port", str(port), "--provider", "wikipedia"]) == 2
+    assert "this proxy itself" in capsys.readouterr().err
