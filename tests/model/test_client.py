@@ -1,0 +1,168 @@
+"""How requests reach the model's API, how its streams come back, and what a server may answer in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from ipy_websearch.errors import ModelError
+from ipy_websearch.model.client import ModelClient
+from tests.fakes.raw_http import RawServer, answer
+from tests.fakes.replies import delay, error_event, slow, text
+
+T = TypeVar("T")
+BODY: dict[str, Any] = {
+    "model": "claude-sonnet-5-5",
+    "max_tokens": 1_000,
+    "messages": [{"role": "user", "content": "Grüße, “Ruby” 日本 ❤️ \x00\u2028"}],
+}
+MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-5-5", "stop_reason": "end_turn"}
+CAFE = json.dumps(MESSAGE | {"content": [{"type": "text", "text": "caf?"}], "usage": {}}).encode()
+JSON, STREAM = "application/json", "text/event-stream"
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+
+
+def run(work: Callable[[ModelClient], Coroutine[Any, Any, T]]) -> T:
+    """Do work with a client at ANTHROPIC_BASE_URL, which is closed afterwards."""
+
+    async def whole() -> T:
+        client = ModelClient(api_key=lambda: "sk-ant-api03-fake-key-of-the-tests")
+        try:
+            return await work(client)
+        finally:
+            await client.aclose()
+
+    return asyncio.run(whole())
+
+
+async def events(client: ModelClient, body: dict[str, Any] = BODY) -> list[dict[str, Any]]:
+    return [event async for piece in client.events(body) for event in piece]
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, *, whole: bool, **heads: str) -> Any:
+    """Return what a client makes of a server's answer: the message, or all events."""
+
+    async def work(client: ModelClient) -> Any:
+        async def write(_: str, writer: asyncio.StreamWriter) -> None:
+            writer.write(answer(content, heads.pop("status", "200 OK"), Content_Type=kind, Connection="close", **heads))
+            await writer.drain()
+
+        async with RawServer(write) as server:
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base)
+            return await (client.message(BODY) if whole else events(client))
+
+    return run(work)
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, **more: Any) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        answered(monkeypatch, content, kind, **more)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_a_request_arrives_as_the_sdk_would_send_it(messages_api: Any) -> None:
+    """The same JSON under the same headers, though the SDK does not get to copy it."""
+
+    async def both(client: ModelClient) -> None:
+        await events(client)
+        with client.opened() as sdk:
+            async for _ in await sdk.messages.create(**BODY, stream=True, timeout=600.0):
+                pass
+
+    messages_api.behave(lambda body: [text("Hello.")])
+    run(both)
+    assert messages_api.bodies == [{**BODY, "stream": True}] * 2
+    varying = ("content-length", "x-stainless-retry-count", "idempotency-key", "host")
+    first, second = ({k: v for k, v in r.headers.items() if k not in varying} for r in messages_api.requests)
+    assert first == second
+
+
+def test_events_come_as_they_arrive_and_what_came_before_an_error_is_given_first(messages_api: Any) -> None:
+    messages_api.reply("Word by word by word by word by word.", slow(0.1), error_event(after=4))
+    pieces: list[list[str]] = []
+
+    async def read(client: ModelClient) -> None:
+        async for piece in client.events(BODY):
+            pieces.append([event["type"] for event in piece])
+
+    with pytest.raises(ModelError, match="Overloaded") as caught:
+        run(read)
+    assert caught.value.status == 200 and caught.value.kind == "overloaded_error" and len(pieces) > 1
+    assert "content_block_delta" in sum(pieces, []) and "error" not in sum(pieces, [])
+
+
+def test_requests_at_the_same_time_keep_their_own_ids(messages_api: Any) -> None:
+    messages_api.behave(lambda body: [text(body["messages"][0]["content"]), delay(0.05 if "a" in str(body) else 0.0)])
+
+    async def one(client: ModelClient, word: str) -> str | None:
+        await events(client, {**BODY, "messages": [{"role": "user", "content": word}]})
+        await asyncio.sleep(0.1)
+        return client.request_id
+
+    async def three(client: ModelClient) -> list[str | None]:
+        return await asyncio.gather(*(one(client, word) for word in "abc"))
+
+    ids = run(three)
+    assert len(set(ids)) == 3 and None not in ids
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["stream", "whole"])
+@pytest.mark.parametrize(
+    ("content", "kind", "shown"),
+    [
+        (b'{"hello": 1}', JSON, '{"hello": 1}'),
+        (b"null", JSON, "null"),
+        (b"[" * 100_000, JSON, "[[[["),
+        (b"<html><h1>Sign in</h1><script>x</script>", "text/html", "Sign in"),
+        (b'data: {"choices": []}\n\ndata: [DONE]\n\n', "text/plain", "choices"),
+        (b"ok", "text/plain", "ok"),
+    ],
+    ids=["json", "null", "deep", "login page", "another API's stream", "text"],
+)
+def test_what_is_no_messages_api_is_told(
+    content: bytes, kind: str, shown: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = refused(monkeypatch, content, kind, whole=whole)
+    assert "is ANTHROPIC_BASE_URL right" in str(error) and shown in str(error) and error.kind == "no_message"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "whole"),
+    [
+        (b'{"type": "message", "content": [', JSON, False),
+        (b"", JSON, True),
+        (b"event: ping\ndata: {not json\n\n", STREAM, False),
+        (b"event: ping\ndata: " + b"[" * 100_000 + b"\n\n", STREAM, True),
+    ],
+)
+def test_an_answer_that_broke_off_may_be_asked_for_again(
+    content: bytes, kind: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refused(monkeypatch, content, kind, whole=whole).kind == "truncated"
+    assert answered(monkeypatch, b'event: message_start\ndata: {"type": "mess', STREAM, whole=False) == []
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["stream", "whole"])
+def test_odd_answers_are_understood(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API's error under a status of success, bytes that are no UTF-8, compressed messages."""
+    assert refused(monkeypatch, json.dumps(OVERLOADED).encode(), JSON, whole=whole).kind == "overloaded_error"
+    for content, heads, said in (
+        (CAFE.replace(b"?", b"\xe9"), {}, "caf\ufffd"),
+        (gzip.compress(CAFE.replace(b"?", b"e")), {"Content_Encoding": "gzip"}, "cafe"),
+    ):
+        got = answered(monkeypatch, content, JSON, whole=whole, **heads)
+        blocks = got["content"] if whole else [e["content_block"] for e in got if e["type"] == "content_block_start"]
+        assert blocks == [{"type": "text", "text": said}]
+
+
+@pytest.mark.parametrize(("seconds", "said"), [("99999", "for 27.8 h"), ("600", "for 10 min"), ("1", "wait a moment")])
+def test_a_limit_says_for_how_long(seconds: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}).encode()
+    error = refused(monkeypatch, body, JSON, whole=False, status="429 Too Many Requests", Retry_After=seconds)
+    assert said in str(error) and error.retry_after == float(seconds)
