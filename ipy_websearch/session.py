@@ -491,8 +491,8 @@ class Session:
 
         It goes on until `stop_recording()`, or the end of the `with` block (`aclose()` closes connections, not the cassette).
         `append` continues an existing file, `force` replaces it. The built-in offline model is not recorded: a replay runs it
-        again, over the recorded searches. Nor are calls of intercepted clients, which are their owner's, and Message Batches,
-        which are refused.
+        again, over the recorded searches. Intercepted clients are recorded where they want the web; Message Batches are
+        refused.
 
         >>> from ipy_websearch import Session
         >>> with Session().record("example.cassette") as recording:

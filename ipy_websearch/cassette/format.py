@@ -157,8 +157,8 @@ def body_of(fields: Mapping[str, Any]) -> bytes:
 def error_fields(error: WebSearchError) -> dict[str, Any]:
     """Return an error as plain values."""
     known = {name: getattr(error, name, None) for name in _ERROR_FIELDS}
-    name = type(error).__name__
-    named = {"type": name if name in _ERRORS else "FetchError", "message": str(error)}
+    name = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS), "FetchError")
+    named = {"type": name, "message": str(error)}
     return {**named, **{name: value for name, value in known.items() if value not in (None, "")}}
 
 

@@ -153,8 +153,7 @@ class WebSearchInterceptor:
         `forced` runs the web tools here although the platform is taken to have its own.
 
         Raises:
-            ConfigError: a web tool is not defined as the API would take it, a cassette is replayed, or the user's price file
-                is wrong; nothing was sent.
+            ConfigError: a web tool is not defined as the API takes it, or the user's price file is wrong. Nothing was sent.
         """
         messages, tools = body.get("messages"), body.get("tools") or []
         usual = isinstance(body.get("model"), str) and isinstance(body.get("max_tokens", 0), int)
@@ -169,8 +168,6 @@ class WebSearchInterceptor:
         if not wanted and not own and (not known or readable):
             return None
         wanted += [gone(kind) for kind in sorted(own - {tool.kind for tool in wanted}, reverse=True)]
-        if tape := self.session.replayed_from:  # the requests are the caller's own: they are not recorded, and cost money
-            raise ConfigError(f"calls of an intercepted client are not on {tape}; `%websearch stop` ends the replay")
         return self._call(body, wanted, platform, keep_foreign=readable)
 
     def _wanted(self, tools: Collection[Any], platform: Platform, forced: bool) -> list[WebTool]:
@@ -210,7 +207,7 @@ class WebSearchInterceptor:
         )
         known = {url for message in history.messages for url in _addresses(message)}
         runner = CallRunner({tool.name: tool for tool in tools}, ToolContext(known_urls=known), Panels(), budget, Meter(limits))
-        return InterceptedCall(body, wanted, history, platform, runner, booking, cited, self._spent)
+        return InterceptedCall(body, wanted, history, platform, runner, booking, cited, self._spent, session.recording)
 
     def _spent(self, usd: Money) -> None:
         """Add what a call has cost to the session's sum."""

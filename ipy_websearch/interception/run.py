@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.events import ModelRequested, ModelResponded, Money
@@ -41,6 +41,9 @@ MAX_ROUNDS, MOST_ROUNDS = 10, 48
 """Rounds of calls that one call of the caller may have: the API's own loop pauses after as many (platform.claude.com/docs, read
 2026-11). A tool's `max_uses` may ask for more, up to the second. Two requests follow: a call too many, and the answer."""
 
+if TYPE_CHECKING:
+    from ipy_websearch.cassette.recording import Recording
+
 MAX_BREAKPOINTS = 4
 
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
@@ -67,6 +70,10 @@ class Wire(Protocol):
         """Send a request and give its stream events, raising `ModelError` (with `status` when it was refused)."""
         ...
 
+    def pretend(self) -> None:
+        """Take the first request as answered: a cassette gives the replies, and nothing is sent."""
+        ...
+
 
 @dataclass(slots=True)
 class InterceptedCall:
@@ -84,6 +91,7 @@ class InterceptedCall:
     booking: Booking
     cited: bool
     spent: Callable[[Money], None]
+    recording: Recording | None = None
     writer: EventWriter = field(init=False)
     messages: list[Message] = field(init=False)
     usage: dict[str, Any] = field(default_factory=dict)
@@ -164,9 +172,14 @@ class InterceptedCall:
     async def _sent(self, wire: Wire, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
         """Send a request; one that is refused for its form goes up once more in another."""
         self._coming = {}
+        send: Callable[[Mapping[str, Any]], AsyncIterator[list[Event]]] = wire.send
+        if self.recording is not None:
+            send = self.recording.through(send)
+            if self.recording.replayed_from and not wire.begun:
+                wire.pretend()
         while True:
             try:
-                async for events in wire.send(body):
+                async for events in send(body):
                     yield [self._under_our_name(event) for event in events]
                 return
             except ModelError as exc:

@@ -192,8 +192,9 @@ class CallersThread:
 class Exchange:
     """Sends the requests of one call of the caller. `first` is the SDK's response to the first one, None before it came."""
 
-    def __init__(self, request: Any, side: Any, retries: int | None = None) -> None:
+    def __init__(self, request: Any, side: Any, client: Any, retries: int | None = None) -> None:
         self.request = request
+        self._client = client
         self._given = retries
         self.side = side
         self.first: Any = None
@@ -233,6 +234,13 @@ class Exchange:
             raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
         finally:
             await self.side.close(http)
+
+    def pretend(self) -> None:
+        """Take the first request as answered: a cassette gives the replies, and nothing is sent."""
+        kind: Any = anthropic.APIResponse if isinstance(self.side, CallersThread) else anthropic.AsyncAPIResponse
+        raw = httpx2.Response(200, request=httpx2.Request("POST", f"http://recorded.invalid{MESSAGES}"))
+        own = {"stream": False, "stream_cls": None, "options": self.request.options}
+        self.first = kind(raw=raw, cast_to=self.request.cast_to, client=self._client, **own)
 
     async def _answered(self, body: Mapping[str, Any]) -> Any:
         response = await self._once(body)
@@ -436,8 +444,11 @@ class SearchMiddleware(anthropic.Middleware):
     client does it).
     """
 
-    def __init__(self, interceptor: Interceptor, platform: Platform, *, known: bool = True, retries: int | None = None) -> None:
+    def __init__(
+        self, interceptor: Interceptor, platform: Platform, client: Any, *, known: bool = True, retries: int | None = None
+    ) -> None:
         self.interceptor = interceptor
+        self._client = client
         self._retries = retries
         self._platform = platform
         self._known = known
@@ -456,7 +467,7 @@ class SearchMiddleware(anthropic.Middleware):
         if _path(request) == COUNT:
             return call_next(with_body(request, _count_body(call)))
         side = CallersThread(call_next)
-        response = side.run(lambda: self._answer(call, Exchange(request, side, self._retries)))
+        response = side.run(lambda: self._answer(call, Exchange(request, side, self._client, self._retries)))
         self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
         return response
 
@@ -471,7 +482,7 @@ class SearchMiddleware(anthropic.Middleware):
             forced = True
         if _path(request) == COUNT:
             return await call_next(with_body(request, _count_body(call)))
-        response = await self._answer(call, Exchange(request, AsyncSide(call_next), self._retries))
+        response = await self._answer(call, Exchange(request, AsyncSide(call_next), self._client, self._retries))
         self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
         return response
 
@@ -537,7 +548,7 @@ def with_interception(
     found, known = platform_of(client)
     given: Any = client
     others = [entry for entry in given.middleware if not isinstance(entry, SearchMiddleware)]
-    own = SearchMiddleware(interceptor, platform or found, known=known, retries=retries)
+    own = SearchMiddleware(interceptor, platform or found, given, known=known, retries=retries)
     copy: Any = given.with_options(middleware=[*others, own])
     if getattr(given, "_strict_response_validation", False):
         copy._strict_response_validation = True

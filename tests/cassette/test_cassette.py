@@ -464,3 +464,43 @@ def test_unloading_and_the_end_of_a_session_stop_the_recording(lesson: Any) -> N
     assert session.recording is not None  # connections alone were closed
     api.end_session()
     assert session.recording is None
+
+
+def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
+    """Blocking and asynchronous, whole and streamed, without the server and without a search."""
+    import anthropic
+
+    import ipy_websearch
+
+    asked: Any = {
+        "model": "claude-haiku-5-5",
+        "max_tokens": 500,
+        "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+    }
+    asked["messages"] = [{"role": "user", "content": "who wrote Ruby?"}]
+
+    def run() -> list[Any]:
+        made = {"api_key": "sk-ant-of-the-caller", "base_url": lesson.model.url}
+        client = ipy_websearch.intercept(anthropic.Anthropic(**made), provider="brave")
+        whole = client.messages.create(**asked)
+        with client.messages.stream(**asked) as stream:
+            streamed = stream.get_final_message()
+
+        async def ask() -> Any:
+            async with ipy_websearch.intercept(anthropic.AsyncAnthropic(**made), provider="brave") as other:
+                return await other.messages.create(**asked)
+
+        return [[block.type for block in m.content] + [m.content[-1].text] for m in (whole, streamed, asyncio.run(ask()))]
+
+    lesson.model.behave(lambda body: search("ruby author") if len(body["messages"]) == 1 else "Matz.")
+    lesson.model.key = "sk-ant-of-the-caller"
+    assert lesson.shell.run(f"%websearch record {TAPE}").ok
+    recorded, before = run(), lesson.asked()
+    lesson.shell.run("%websearch stop")
+    assert recorded == [["server_tool_use", "web_search_tool_result", "text", "Matz."]] * 3
+    assert "sk-ant-of-the-caller" not in Path(TAPE).read_text()
+    lesson.replay()
+    assert run() == recorded and lesson.asked() == before and api.session().spent_usd == 0
+    asked["messages"][0]["content"] = "who wrote Perl?"
+    with pytest.raises(ReplayError, match="who wrote Perl"):
+        run()
