@@ -25,6 +25,7 @@ _ROWS = 60
 _QUESTION = 48
 _CALL = ("time", "question", "kind", "name", "status", "cached")
 _SUMS = ("calls", "searches", "input_tokens", "output_tokens", "cached", "unknown")
+_COUNTS = {"status", *(name.replace("_", " ") for name in _SUMS)}
 
 Step = tuple[datetime, str, Decimal]
 """A moment, the group of the call (its kind, its model, …), and the US dollars that it added."""
@@ -34,7 +35,32 @@ def cost_html(frame: Any, budget_usd: float | None = None) -> str | None:
     """Return the bill as HTML; `budget_usd` is the session's budget, which its total is measured against."""
     if "usd" not in frame.columns:
         return None
-    calls = "time" in frame.columns  # of calls the latest are shown, of sums the first
+    heads, rows, more = _shown(frame)
+    words = next((i for i, (name, _) in enumerate(heads) if name in _COUNTS), len(heads))  # the money follows the words
+    spent, summary = _total(frame), getattr(frame, "summary", None)
+    meter = None
+    if budget_usd and summary is not None and summary.scope == "this session":
+        text = f"{usd(spent)} of the session's budget of {usd(budget_usd)}"
+        meter = {"share": min(round(100 * spent / budget_usd, 1), 100), "text": text}
+    return render("cost", heads=heads, words=words, rows=rows, more=more, footer=cost_footer(frame), meter=meter)
+
+
+def cost_text(frame: Any, terminal: Terminal = PLAIN) -> str | None:
+    """Return the same as plain text, None likewise."""
+    if "usd" not in frame.columns:
+        return None
+    heads, rows, more = _shown(frame)
+    lines = [[name for name, _ in heads] + ["usd"], *([*(shorten(c, 32) for c in row["cells"]), row["usd"]] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    numeric = [*(is_number for _, is_number in heads), True]
+    cells = ((c.rjust(w) if n else c.ljust(w) for c, w, n in zip(line, widths, numeric, strict=True)) for line in lines)
+    table = ["  ".join(line).rstrip() for line in cells] if rows else ["no calls"]
+    return "\n".join(filter(None, (more, *table, terminal.bold(cost_footer(frame)))))
+
+
+def _shown(frame: Any) -> tuple[list[tuple[str, bool]], list[dict[str, Any]], str]:
+    """Return (name, is it a number) of each column, the rows, and what is left out: of calls the first, of sums the last."""
+    calls = "time" in frame.columns
     shown = frame.tail(_ROWS) if calls else frame.head(_ROWS)
     names = [name for name in _names(frame) if not _is_idle(frame[name])]
     largest = max((value for value in frame["usd"] if value == value), default=0.0)
@@ -46,36 +72,9 @@ def cost_html(frame: Any, budget_usd: float | None = None) -> str | None:
         }
         for i, amount in enumerate(shown["usd"])
     ]
-    labels = next((i for i, name in enumerate(names) if name in ("status", *_SUMS)), len(names))  # the money follows the words
-    heads = [(one_line(name).replace("_", " "), frame[name].dtype.kind in "iuf") for name in names]
     left = len(frame) - len(shown)
     more = f"… {count(left, 'earlier row' if calls else 'more row')}" if left else ""
-    spent, session = _total(frame), getattr(frame, "summary", None) is not None and frame.summary.scope == "this session"
-    meter = None
-    if budget_usd and session:
-        meter = {
-            "share": min(round(100 * spent / budget_usd, 1), 100),
-            "text": f"{usd(spent)} of the session's budget of {usd(budget_usd)}",
-        }
-    return render("cost", heads=heads, labels=labels, rows=rows, more=more, footer=cost_footer(frame), meter=meter)
-
-
-def cost_text(frame: Any, terminal: Terminal = PLAIN) -> str | None:
-    """Return the same as plain text, None likewise."""
-    if "usd" not in frame.columns:
-        return None
-    if not len(frame):
-        return f"no calls\n{cost_footer(frame)}"
-    calls = "time" in frame.columns
-    shown = frame.tail(_ROWS) if calls else frame.head(_ROWS)
-    names = [name for name in _names(frame) if not _is_idle(frame[name])]
-    lines = [[one_line(name).replace("_", " ") for name in names] + ["usd"]]
-    for i, amount in enumerate(shown["usd"]):
-        lines.append([shorten(_cell(name, shown[name].iloc[i]), 32) for name in names] + [usd(amount)])
-    numeric = [frame[name].dtype.kind in "iuf" for name in names] + [True]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    cells = ((c.rjust(w) if n else c.ljust(w) for c, w, n in zip(line, widths, numeric, strict=True)) for line in lines)
-    return "\n".join([*("  ".join(line).rstrip() for line in cells), terminal.bold(cost_footer(frame))])
+    return [(one_line(name).replace("_", " "), frame[name].dtype.kind in "iuf") for name in names], rows, more
 
 
 def cost_footer(frame: Any) -> str:

@@ -189,17 +189,20 @@ class _Terminal:
 
     def _write_word(self, word: str) -> None:
         """Write a word and the white space behind it; `**` switches bold."""
-        bare = word.replace("**", "")
-        if self._column and self._column + len(bare.rstrip()) > self._terminal.width:
+        pieces = word.split("**")
+        if self._column and self._column + len("".join(pieces).rstrip()) > self._terminal.width:
             self._write("\n")
-        for n, part in enumerate(word.split("**")):
+        for n, piece in enumerate(pieces):
             if n:
                 self._bold = not self._bold
-            self._write(self._terminal.bold(part) if self._bold else part, len(part))
+                self._write("\x1b[1m" if self._bold else "\x1b[22m", columns=0)
+            self._write(piece)
 
     def _end_prose(self) -> None:
         if self._word:
             self._write_word(self._word)
+        if self._bold:
+            self._write("\x1b[22m", columns=0)
         self._word, self._bold = "", False
 
     def _block(self, text: str, *, gap: bool = True) -> None:
@@ -210,7 +213,7 @@ class _Terminal:
         self._write(("\n" if gap and self._last else "") + text + "\n")
         self._last = "line"
 
-    def _write(self, text: str, columns: int = 0) -> None:
+    def _write(self, text: str, columns: int | None = None) -> None:
         if not text:
             return
         try:
@@ -219,4 +222,4 @@ class _Terminal:
             encoding = sys.stdout.encoding or "ascii"
             sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
-        self._column = 0 if text.endswith("\n") else self._column + (columns or len(text))
+        self._column = 0 if text.endswith("\n") else self._column + (len(text) if columns is None else columns)
