@@ -376,8 +376,10 @@ def starts(trace: Sequence[Step]) -> Iterator[float]:
 # --- the three forms ----------------------------------------------------------------------------------------------
 
 
-def answer_html(shown: AnswerView | Answer, *, feedback: int = 1, spent: Decimal | None = Decimal(0)) -> str:
-    """Return an answer, finished or running, as HTML; `spent` is what a running one has cost so far."""
+def answer_html(
+    shown: AnswerView | Answer, *, feedback: int = 1, spent: Decimal | None = Decimal(0), cards: int = CARDS
+) -> str:
+    """Return an answer, finished or running, as HTML: `spent` is what a running one has cost so far, `cards` are not folded."""
     view = AnswerView.of(shown)
     values: dict[str, Any] = {"labels": labels(view, feedback)}
     if view.answer is None:
@@ -394,7 +396,7 @@ def answer_html(shown: AnswerView | Answer, *, feedback: int = 1, spent: Decimal
             "notices": view.notices,
         }
         values |= {"panels": _panels(answer.panels), "session": usd(answer.session_cost_usd)}
-    return render("answer", **values, parts=parts, table=_table(answer), sources=quoted(view.citations), cards=CARDS)
+    return render("answer", **values, parts=parts, table=_table(answer), sources=quoted(view.citations), cards=cards)
 
 
 def _panels(panels: Sequence[Panel]) -> list[tuple[str, str, str]]:

@@ -21,6 +21,8 @@ from ipy_websearch.results import Answer
 from ipy_websearch.text import shorten
 
 _TITLE = "Questions and answers"
+_ALL = 1_000
+"""Source cards of a page: what is folded is not printed."""
 _PAGE = """\
 <!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -38,6 +40,7 @@ summary {{ cursor: pointer }}
   body {{ font-size: 11pt; margin: 0; max-width: none }}
   h2, summary {{ break-after: avoid }}
   table, blockquote, div[style*="inline-block"] {{ break-inside: avoid }}
+  div[style*="nowrap"] {{ white-space: normal !important }}
   a:not([title])[href^="http"]::after {{ content: " " attr(href); font-size: .75em; word-break: break-all }}
 }}
 </style>
@@ -110,7 +113,7 @@ def _notebook(answers: Sequence[Answer]) -> str:
 
 
 def _html(answers: Sequence[Answer]) -> str:
-    parts = [f"<h2>{escape(one_line(answer.question))}</h2>\n{answer_html(answer)}" for answer in answers]
+    parts = [f"<h2>{escape(one_line(answer.question))}</h2>\n{answer_html(answer, cards=_ALL)}" for answer in answers]
     return _PAGE.format(title=_TITLE, body="\n".join(parts))
 
 

@@ -49,8 +49,10 @@ def test_every_source_stands_once_and_marks_link_to_it(tmp_path: Path) -> None:
 
 
 def test_a_page_for_print_shows_addresses_and_keeps_tables_together(tmp_path: Path) -> None:
-    export([answer()], tmp_path / "r.html")
+    many = tuple(Citation(n, f"Page {n}", f"https://s{n}.example/") for n in range(1, 10))
+    export([answer(citations=many)], tmp_path / "r.html")
     written = (tmp_path / "r.html").read_text()
+    assert "more source" not in written and ">Page 9</a>" in written
     assert "@media print" in written and "attr(href)" in written and "border-bottom" in written
 
 
