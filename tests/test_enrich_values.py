@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch.enrichment.legacy.batches import courier
+from ipy_websearch.enrichment import batch
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.text import fold, plain, visible
 from tests.fakes.engines import hit
@@ -111,8 +111,8 @@ def test_what_fits_no_type_or_is_absent_is_told_and_asked_again(
     messages_api: Any, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """The row says which values are left out and what the model wrote; the others are kept, a null among them too."""
-    monkeypatch.setattr(courier, "FIRST_POLL_S", 0.01)
-    monkeypatch.setattr(courier, "MAX_POLL_S", 0.01)
+    monkeypatch.setattr(batch, "FIRST_POLL_S", 0.01)
+    monkeypatch.setattr(batch, "MAX_POLL_S", 0.01)
     messages_api.behave(lambda body: record(name="Jo", size="about <b>5</b>\x1b[31m", head=None))
     out = ipy_websearch.enrich(companies("A", "A", "B"), MIXED, mode=mode, **QUIET)
     assert list(out.name) == ["Jo"] * 3 and out["size"].isna().all() and out.born.isna().all()

@@ -230,7 +230,7 @@ class Enrichment:
             cells = {c: s.cell for c, s in stored.items()} | dict(zip(result.numbers, result.cells, strict=True))
             outcome = answered(self._ordered(cells), [*result.notices, *self._gap(inputs)])
         else:
-            cut_off = self.stopped is not None and result.status == "interrupted"
+            cut_off = self.stopped is not None and result.error == "interrupted"
             status, error = self.stopped if cut_off and self.stopped else (result.status, result.error)
             outcome = Outcome(status, error=error)
         outcome.cost_usd = outcome.worth_usd = cost

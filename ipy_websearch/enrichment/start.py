@@ -6,6 +6,7 @@ import uuid
 from datetime import date
 from typing import TYPE_CHECKING
 
+from ipy_websearch.enrichment.batch import Batches, native_search
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.plan import make_plan
 from ipy_websearch.enrichment.prompt import system_text
@@ -26,17 +27,27 @@ if TYPE_CHECKING:
     from ipy_websearch.session import Session
 
 MODES = ("now", "batch")
+NATIVE = "anthropic"
 
 
 def start(session: Session, options: EnrichOptions) -> Enrichment:
     """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
-    if options.mode == "batch" or options.cluster is not None or type(options.frame).__module__.startswith("dask."):
+    if options.cluster is not None or type(options.frame).__module__.startswith("dask."):
         from ipy_websearch.enrichment.legacy.start import start as legacy_start
 
         return legacy_start(session, options)  # type: ignore[return-value,arg-type]
     if options.mode not in (None, *MODES):
         hint = did_you_mean(str(options.mode), MODES)
         raise ConfigError(f"mode is {options.mode!r}{hint}; it must be {' or '.join(map(repr, MODES))}")
+    batch = options.mode == "batch"
+    if batch and options.provider:
+        raise ConfigError(
+            f"mode='batch' searches with the API's own web search, not with {options.provider!r}; leave provider out"
+        )
+    if batch and options.max_fetches:
+        raise ConfigError("pages are read by this process: leave max_fetches out, or mode='batch'")
+    if batch and session.recording is not None:
+        raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
     plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
     client, model = model_to_ask(session, options.model)
     _ = session.prices  # a mistake in the user's price file shows here, before anything is spent
@@ -53,16 +64,18 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
         lambda usd: setattr(session, "spent_usd", add_money(session.spent_usd, usd)),
     )
     defaults, first, searches = session.search_request("placeholder"), None, None
-    if options.max_searches:
+    if options.max_searches and not batch:
         router, bounded = session.router, accounts.budget.bounded
         router.check(provider)
         charges = router.expected_charges(provider, defaults.count, worst=bounded)
         first = router.plan(defaults, provider).target
         searches = Searches(router, provider, options.concurrency, charges)
+    if batch:
+        native_search(model, client, options.max_searches, defaults)  # a platform without batches is refused here
     config = RowConfig(
         client=client,
         model=model,
-        system=system_text(options.max_searches, date.today(), options.max_fetches),
+        system=system_text(options.max_searches, date.today(), options.max_fetches, cites=batch and options.max_searches > 0),
         limiter=ConcurrencyLimiter(options.concurrency),
         timeout_s=settings.timeout_s,
         defaults=defaults,
@@ -71,8 +84,8 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
         fetch=web_fetch_tool(session.reader, robots=True) if options.max_fetches else None,
         max_fetches=options.max_fetches,
     )
-    key = (first.name, first.options) if first is not None else ("", {})
-    run = Enrichment(options.frame, plan, options, config, accounts, Rows(), key)
+    key = (NATIVE, {}) if batch else (first.name, first.options) if first is not None else ("", {})
+    run = Enrichment(options.frame, plan, options, config, accounts, Batches() if batch else Rows(), key)
     run.notices.update(dict.fromkeys(notices))
     return run
 

@@ -162,21 +162,19 @@ class WebSearchMagics(WebMagics):
 
     def _store(self, session: Any, names: list[str], flags: list[str]) -> Any:
         from ipy_websearch import background
-        from ipy_websearch.enrichment.legacy.batches.courier import cancel_open
-        from ipy_websearch.enrichment.legacy.batches.handed_in import open_batches
-        from ipy_websearch.enrichment.legacy.start import legacy_store
+        from ipy_websearch.enrichment.batch import cancel_open, open_batches
 
-        store, batch_store = session.enrich_store, legacy_store()
+        store = session.enrich_store
         match names:
             case []:
-                for batch, model, count, when, _ in open_batches(batch_store):
+                for batch, model, count, when, _ in open_batches(store):
                     print(f"at the API since {when:%Y-%m-%d %H:%M} UTC: {count:,} rows for {model} in {batch or 'a batch'}")
                 return store.listing()
             case ["clear", *column]:
                 return [f"{store.clear(*column):,} values removed from the store."]
             case ["cancel"]:
                 url = os.environ.get("ANTHROPIC_BASE_URL", "")
-                ended, said = background.run(lambda: cancel_open(session.claude, batch_store, url))
+                ended, said = background.run(lambda: cancel_open(session.claude, store, url))
                 return [f"{ended} batches cancelled; what was answered by then is paid, and collected by the same call.", *said]
         raise UsageError("write %websearch store, store clear [COLUMN] or store cancel")
 

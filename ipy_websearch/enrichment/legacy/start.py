@@ -140,9 +140,7 @@ def _kind(mode: str | None, provider: str | None) -> type[Enrichment]:
         raise ConfigError(f"mode is {mode!r}{did_you_mean(str(mode), MODES)}; it must be {' or '.join(map(repr, MODES))}")
     if provider:
         raise ConfigError(f"mode='batch' searches with the API's own web search, not with {provider!r}; leave provider out")
-    from ipy_websearch.enrichment.legacy.batches.run import BatchEnrichment
-
-    return BatchEnrichment
+    return Enrichment
 
 
 def _model(host: Host, model: str | None) -> tuple[ModelClient, str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -19,17 +17,15 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch import api
-from ipy_websearch.enrichment.legacy.batches import courier
-from ipy_websearch.enrichment.legacy.batches import run as batch_run
-from ipy_websearch.enrichment.legacy.batches.handed_in import Request
-from ipy_websearch.enrichment.legacy.batches.requests import read
+from ipy_websearch.enrichment import batch
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.usage import Usage
 from tests.benchmarks.enrich_server import ROOT, EnrichServer
+from tests.contract.helpers import CEO, companies, company_in, record
+from tests.contract.helpers import boss as echo
 from tests.fakes.money import Limited
-from tests.fakes.replies import error, server_search, stop, usage
-from tests.test_enrich import CEO, companies, company_in, echo, record
+from tests.fakes.replies import error, server_search, stop, text, usage, web_citation
 
 BATCH: dict[str, Any] = {"progress": False, "max_searches": 0, "mode": "batch"}
 
@@ -37,9 +33,9 @@ BATCH: dict[str, Any] = {"progress": False, "max_searches": 0, "mode": "batch"}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Batches of the fake need not be waited for."""
-    for name in ("FIRST_POLL_S", "MAX_POLL_S", "FIND_AFTER_S"):
-        monkeypatch.setattr(courier, name, 0.01)
-    monkeypatch.setattr(courier, "backoff_s", lambda failures: 0.01)
+    for name in ("FIRST_POLL_S", "MAX_POLL_S"):
+        monkeypatch.setattr(batch, name, 0.01)
+    monkeypatch.setattr(batch, "backoff_s", lambda failures: 0.01)
     yield
 
 
@@ -125,8 +121,14 @@ def test_each_row_has_its_own_end(messages_api: Any) -> None:
     messages_api.behave(lambda body: error(400, message="no such thing") if company_in(body) == "B" else echo(body))
 
     class Third:
+        """Contains the third custom_id that it is asked for."""
+
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
         def __contains__(self, custom_id: str) -> bool:
-            return custom_id.endswith("-2")
+            self.seen += [] if custom_id in self.seen else [custom_id]
+            return self.seen.index(custom_id) == 2
 
     messages_api.batches.expire = Third()
     out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
@@ -149,28 +151,14 @@ def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(
         interrupt(patch, messages_api)
         out = ipy_websearch.enrich(companies(*"ABC"), CEO, **BATCH)
     assert set(out.enrich_status) == {"interrupted"} and "the same call collects it" in out.enrich_error[0]
-    assert "3 rows in 1 batch go on" in str(out.attrs["report"])
+    assert "3 rows at the API go on" in str(out.attrs["report"])
     new_kernel()
-    for batch in messages_api.batches.known.values():
-        batch.polls_left = 1
+    for made in messages_api.batches.known.values():
+        made.polls_left = 1
     messages_api.batches.polls = 0
     again = ipy_websearch.enrich(companies(*"CDBA"), CEO, **BATCH)
     assert list(again.ceo) == [f"Boss of {name}" for name in "CDBA"]
     assert created(messages_api) == 2 and len(messages_api.requests) == 4
-
-
-def test_a_further_column_is_handed_in_while_the_first_is_under_way(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is at the API already is waited for, and only the new question is sent."""
-    messages_api.behave(lambda body: record(ceo="Jo") if "CEO" in json.dumps(body["tools"]) else record(founded=1999))
-    messages_api.batches.polls = 10**6
-    with monkeypatch.context() as patch:
-        interrupt(patch, messages_api)
-        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
-    messages_api.batches.known[next(iter(messages_api.batches.known))].polls_left = 2
-    messages_api.batches.polls = 0
-    columns = {**CEO, "founded": ("In what year was {company} founded?", int)}
-    out = ipy_websearch.enrich(companies("A"), columns, **BATCH)
-    assert (out.ceo[0], out.founded[0]) == ("Jo", 1999) and len(messages_api.requests) == 2
 
 
 def test_a_batch_whose_answer_was_lost_is_found_and_not_sent_twice(messages_api: Any) -> None:
@@ -209,7 +197,7 @@ def test_a_batch_that_never_arrived_is_sent(messages_api: Any) -> None:
         raise asyncio.CancelledError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(courier.batches, "submit", cut_off)
+        patch.setattr(batch.batches, "submit", cut_off)
         ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     new_kernel()
     assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
@@ -226,7 +214,7 @@ def test_failing_look_ups_are_waited_out(messages_api: Any) -> None:
 
 def test_rows_go_in_chunks(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several batches are under way at the same time, and each row is in one of them."""
-    monkeypatch.setattr(batch_run, "CHUNK_REQUESTS", 4)
+    monkeypatch.setattr(batch, "CHUNK_ROWS", 4)
     messages_api.behave(echo)
     messages_api.batches.polls = 1
     out = ipy_websearch.enrich(companies(*(f"C{n}" for n in range(10))), CEO, **BATCH)
@@ -322,18 +310,6 @@ def test_the_cell_magic_has_the_mode(messages_api: Any, shell: Any) -> None:
     assert ran.ok and shell.ns["out"].ceo[0] == "Boss of A" and created(messages_api) == 1
 
 
-def test_the_recorded_results_are_understood() -> None:
-    """Real results of the API: text instead of a record is answered with a reminder."""
-    path = Path(__file__).parent / "data/wire/anthropic/ruby_batch_results.jsonl"
-    entries = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [entry["custom_id"] for entry in entries] == ["0", "1"]
-    for entry in entries:
-        found = read(entry["result"], (), Request((), (), {}))
-        assert found.turns is not None and found.turns[0]["content"][0]["text"] in ("4", "Jupiter")
-        assert Usage.from_api(entry["result"]["message"]["usage"]).output_tokens in (4, 5)
-        assert re.search("record", found.turns[-1]["content"][0]["text"])
-
-
 # --- results that cannot be read ----------------------------------------------------------------------------------------
 
 
@@ -386,7 +362,7 @@ def test_results_that_cannot_be_read_at_all_stay_at_the_api(messages_api: Any) -
     messages_api.batches.mangle = lambda lines: ["<html>bad gateway</html>"]
     out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     assert set(out.enrich_status) == {"interrupted"} and "cannot be read" in out.enrich_error[0]
-    assert "2 rows in 1 batch" in str(out.attrs["report"]) and result_reads(messages_api) == courier.UNREAD_TRIES
+    assert "2 rows at the API" in str(out.attrs["report"]) and result_reads(messages_api) == batch.FAILED_POLLS
     messages_api.batches.mangle = list
     assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
 
@@ -395,9 +371,29 @@ def test_the_bar_says_what_a_batch_waits_for(messages_api: Any, monkeypatch: pyt
     """How many rows are at the API, and why it could not be asked after them."""
     messages_api.behave(echo)
     messages_api.batches.polls = 1
-    monkeypatch.setattr(courier, "MAX_POLL_S", 0.5)
-    monkeypatch.setattr(courier, "FIRST_POLL_S", 0.5)
+    monkeypatch.setattr(batch, "MAX_POLL_S", 0.5)
+    monkeypatch.setattr(batch, "FIRST_POLL_S", 0.5)
     messages_api.batches.mangle = cut
     ipy_websearch.enrich(companies(*"ABC"), CEO, **(BATCH | {"progress": True}))
     shown = "".join(capsys.readouterr())  # in a kernel's process the bar is written to the other one
     assert "in 1 batch at the API" in shown and "cannot be read" in shown
+
+
+def test_a_quote_is_words_that_were_cited_from_the_value_s_source(messages_api: Any) -> None:
+    """The API's passages come encrypted; the model writes and cites a line for each value before it records."""
+    url, other = "https://example.org/acme", "https://example.net/firms"
+    cites = [web_citation(url, "Acme", "Jo Doe has been the CEO of Acme since 2019.")]
+    messages_api.behave(
+        lambda body: (
+            server_search("Acme", [(url, "Acme"), (other, "Firms")]),
+            text("ceo: Jo Doe leads Acme", citations=cites),
+            text("founded: Acme was founded in 1921", citations=[web_citation(other, "Firms", "founded in Ohio in 1921")]),
+            record(ceo={"value": "Jo Doe", "source": url}, founded={"value": 1921, "source": other + "/"}, size=5),
+        )
+    )
+    columns = {**CEO, "founded": ("When was {company} founded?", int), "size": ("How large is {company}?", int)}
+    row = ipy_websearch.enrich(companies("Acme"), columns, mode="batch", progress=False).iloc[0]
+    assert (row.ceo_source, row.ceo_quote) == (url, "Jo Doe has been the CEO of Acme since 2019.")
+    assert (row.founded_source, row.founded_quote) == (other, "founded in Ohio in 1921")
+    assert row["size"] == 5 and pd.isna(row.size_quote) and "tool_choice" not in messages_api.bodies[0]
+    assert len(messages_api.requests) == 1

@@ -1,1 +1,0 @@
-"""`mode="batch"`: rows through the Message Batches API, at half the price and without hurry."""
