@@ -33,7 +33,7 @@ MIN_RAISE_S, MAX_RAISE_S = 1.0, 60.0
 class ConcurrencyLimiter:
     """Lets at most `most` requests run at once, fewer when the server refuses some.
 
-    `patience_s` is for how long it may refuse all of them.
+    `patience_s` is for how long it may refuse all of them. `on_hold` is told of each deadline that it sets, in seconds.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class ConcurrencyLimiter:
         patience_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
         call_later: Callable[[float, Callable[[], None]], Any] | None = None,
+        on_hold: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self.most = most
         self.limit = most
@@ -50,6 +51,7 @@ class ConcurrencyLimiter:
         self._patience_s = patience_s
         self._clock = clock
         self._call_later = call_later
+        self._on_hold = on_hold
         self._known_good = most
         self._raise_every_s = MIN_RAISE_S
         self._raise_at = 0.0
@@ -146,10 +148,21 @@ class ConcurrencyLimiter:
             self._raised, self._raise_at = False, self._clock() + self._raise_every_s
         self.limit = max(self._floor, min(self.limit, self.in_flight))
         if retry_after_s or self._fruitless > 1:
-            self._hold(retry_after_s or backoff_s(self._fruitless - 1))
+            seconds = retry_after_s or backoff_s(self._fruitless - 1)
+            self.hold(seconds)
+            self._on_hold(seconds)
         self._wake()
 
-    def _hold(self, seconds: float) -> None:
+    def resize(self, most: int) -> None:
+        """Let another number of requests run at once; a limit that refusals have lowered is not raised by it."""
+        lowered = self.limit < self.most
+        self.most = most
+        self.limit = min(self.limit, most) if lowered else most
+        self._known_good = min(self._known_good, most) if lowered else most
+        self._wake()
+
+    def hold(self, seconds: float) -> None:
+        """Send nothing for so many seconds."""
         until = self._clock() + min(seconds, MAX_DEADLINE_S)
         if until > self._deadline:
             self._deadline = until

@@ -64,6 +64,11 @@ class Accounts:
     replayed_from: str
     spent: Callable[[Money], None]
 
+    def names(self, question: str) -> dict[str, str]:
+        """Return the names in a ledger row of this run."""
+        whose = {"session": self.session_id, "question_id": self.budget.question_id, "question": question}
+        return {**whose, "notebook": self.notebook}
+
     def booking(self, question: str, budget: RunBudget) -> Booking:
         """Return the booking of one row: all rows of a run are one question of the ledger."""
         whose = (self.ledger, self.session_id, self.budget.question_id, question, self.notebook, self.replayed_from)
@@ -97,7 +102,7 @@ class Enrichment:
         self.notices: dict[str, None] = dict.fromkeys(plan.notes)
         self.stopped: tuple[Status, str] | None = None
         self.question = f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
-        self._asker = asker
+        self.asker = asker
         self._frame = frame
         self._stored: dict[int, dict[int, Stored]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -126,7 +131,7 @@ class Enrichment:
         try:
             if (rows := self._missing()) and self.stopped is None:
                 await self.config.client.prepare()
-                await self._asker.ask(self, rows)
+                await self.asker.ask(self, rows)
         finally:
             self._seconds = time.monotonic() - began
             left = self._settle()
@@ -248,7 +253,7 @@ class Enrichment:
         if self.stopped is None:
             self.stopped = (status, error)
         if grace_s is not None and self._loop is not None:
-            self._loop.call_later(grace_s, self._asker.cancel)
+            self._loop.call_later(grace_s, self.asker.cancel)
 
     def _count_failure(self, message: str, permanent: bool) -> None:
         """End the run when every further row would fail too, or seems to."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import uuid
 from datetime import date
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.batch import Batches, native_search
+from ipy_websearch.enrichment.dask_frame import is_dask, start_on_dask
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.plan import make_plan
 from ipy_websearch.enrichment.prompt import system_text
 from ipy_websearch.enrichment.report import Estimate, why_no_estimate
 from ipy_websearch.enrichment.row import RowConfig
-from ipy_websearch.enrichment.run import Accounts, Enrichment, Rows
+from ipy_websearch.enrichment.run import Accounts, Asker, Enrichment, Rows
 from ipy_websearch.enrichment.search import Searches
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.model.platforms import model_id
@@ -30,22 +32,22 @@ MODES = ("now", "batch")
 NATIVE = "anthropic"
 
 
-def start(session: Session, options: EnrichOptions) -> Enrichment:
+def start(session: Session, options: EnrichOptions) -> Any:
     """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
-    if options.cluster is not None or type(options.frame).__module__.startswith("dask."):
-        from ipy_websearch.enrichment.legacy.start import start as legacy_start
-
-        return legacy_start(session, options)  # type: ignore[return-value,arg-type]
     if options.mode not in (None, *MODES):
         hint = did_you_mean(str(options.mode), MODES)
         raise ConfigError(f"mode is {options.mode!r}{hint}; it must be {' or '.join(map(repr, MODES))}")
+    if options.mode == "batch" and options.cluster is not None:
+        raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
+    if is_dask(options.frame):
+        return start_on_dask(partial(start, session), options)
     batch = options.mode == "batch"
     if batch and options.provider:
         raise ConfigError(
             f"mode='batch' searches with the API's own web search, not with {options.provider!r}; leave provider out"
         )
-    if batch and options.max_fetches:
-        raise ConfigError("pages are read by this process: leave max_fetches out, or mode='batch'")
+    if options.max_fetches and (batch or options.cluster is not None):
+        raise ConfigError("pages are read by this process: leave max_fetches out, or mode='batch' and the cluster")
     if batch and session.recording is not None:
         raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
     plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
@@ -86,8 +88,18 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
     )
     key = (NATIVE, {}) if batch else (first.name, first.options) if first is not None else ("", {})
     run = Enrichment(options.frame, plan, options, config, accounts, Batches() if batch else Rows(), key)
+    if options.cluster is not None and session.recording is None:  # requests of workers would bypass the cassette
+        run.asker = _workers(session, options.cluster, provider)
     run.notices.update(dict.fromkeys(notices))
     return run
+
+
+def _workers(session: Session, cluster: Any, provider: str | None) -> Asker:
+    try:
+        from ipy_websearch.enrichment.dask import DaskWorkers
+    except ImportError as exc:
+        raise ConfigError('a Dask cluster needs distributed: pip install "ipy_websearch[dask]"') from exc
+    return DaskWorkers(session, cluster, provider)
 
 
 def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]:

@@ -102,14 +102,14 @@ def test_search_gives_each_row_of_a_dask_frame_its_best_result(brave_api: Any) -
 
 def test_the_magic_takes_a_dask_frame_and_a_cluster(shell: Any, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cluster as a client, as a cluster, as an address, and as an address in a variable; a frame of pandas too."""
-    from ipy_websearch.enrichment.legacy.clusters import cluster as clusters
+    from ipy_websearch.enrichment import dask as clusters
 
     used: list[str] = []
     connect = clusters.connect
 
     def noting(cluster: Any) -> Any:
         made = connect(cluster)
-        used.append(made.client.scheduler.address)
+        used.append(made[0].scheduler.address)
         return made
 
     monkeypatch.setattr(clusters, "connect", noting)
@@ -150,7 +150,7 @@ def test_what_is_no_cluster_or_mode_is_said_in_one_line(shell: Any, options: str
 def test_the_magic_hands_a_dask_frame_in_as_a_batch(messages_api: Any, shell: Any) -> None:
     """`--mode batch` with a Dask frame: the distinct rows of all partitions are one batch."""
     from ipy_websearch.enrichment import batch
-    from tests.test_enrich import record
+    from tests.contract.helpers import record
 
     messages_api.behave(lambda body: record(moons=7))
     shell.ns["frame"] = planets()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch.enrichment.legacy.clusters.desk import Desk, Finished, Row, Word
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from tests.benchmarks.enrich_server import EnrichServer
 
@@ -74,81 +71,6 @@ def asked(server: EnrichServer) -> int:
     return int(server.stats()["requests"])
 
 
-# --- the desk -----------------------------------------------------------------------------------------------------------
-
-
-def desk(rows: int = 0, *, tasks: int = 2, limit: str | None = None) -> Desk:
-    """Return a desk with so many rows, to whom all tasks have come."""
-    made = Desk([f"task-{n}" for n in range(tasks)], 10, None if limit is None else Decimal(limit), Decimal(1))
-    made.add([Row(n, (0,), {"company": f"C{n}"}) for n in range(rows)])
-    for n in range(tasks):
-        made.begin(f"task-{n}", "first")
-    return made
-
-
-def done(row: int) -> Finished:
-    """Return a finished row."""
-    return Finished(f"first-{row}", row, "ok", "", (), Decimal("0.1"), 0.1, [])
-
-
-def test_every_row_is_leased_once_and_comes_back_from_a_lost_task() -> None:
-    """Rows of a task that begins anew go to whoever asks next; those that it had finished do not."""
-    made = desk(6)
-    first = made.exchange(Word("task-0", "first", wants=3)).rows
-    second = made.exchange(Word("task-1", "first", wants=10)).rows
-    assert [row.number for row in first + second] == [0, 1, 2, 3, 4]
-    made.exchange(Word("task-0", "first", finished=[done(0)]))
-    made.begin("task-0", "second")
-    again = made.exchange(Word("task-0", "second", wants=10)).rows
-    assert [row.number for row in again] == [1, 2]
-    assert made.exchange(Word("task-0", "first", wants=10)).stop
-
-
-def test_permits_add_up_to_the_concurrency_and_go_to_those_that_work() -> None:
-    """Ten for two tasks; all ten for the one that still has rows."""
-    made = desk(3)
-    assert [made.exchange(Word(f"task-{n}", "first", wants=2)).permits for n in range(2)] == [5, 5]
-    made.exchange(Word("task-1", "first", finished=[done(2)]))
-    assert made.exchange(Word("task-1", "first")).over
-    assert made.exchange(Word("task-0", "first")).permits == 10
-
-
-def test_leases_never_pass_the_limit() -> None:
-    """What one task holds is not there for the other; what it gives back is; at the end the desk is dry."""
-    made = desk(4, limit="1")
-
-    def lease(task: str, **word: str) -> tuple[Decimal | None, bool]:
-        order = made.exchange(Word(task, "first", **{name: Decimal(value) for name, value in word.items()}))  # type: ignore[arg-type]
-        return order.lease, order.dry
-
-    assert lease("task-0", need="0.8", least="0.2") == (Decimal("0.8"), False)
-    assert lease("task-1", need="0.8", least="0.2") == (Decimal("0.2"), False)
-    assert lease("task-1", spent="0.2", need="0.8", least="0.2") == (Decimal("0.2"), False)
-    assert lease("task-0", spent="0.5") == (Decimal("0.5"), False)
-    assert lease("task-1", spent="0.2", need="0.8", least="0.2") == (Decimal("0.5"), False)
-    assert lease("task-1", spent="0.5", need="0.8", least="0.2") == (Decimal("0.5"), True)
-
-
-def test_what_a_lost_task_may_have_spent_counts_as_spent() -> None:
-    """Its lease is gone, and the kernel is told by how much it may have been used."""
-    made = desk(4, limit="1")
-    made.exchange(Word("task-0", "first", spent=Decimal("0.1"), need=Decimal("0.5")))
-    made.begin("task-0", "second")
-    assert made.collect([], False, False).lost_usd == Decimal("0.5")
-    order = made.exchange(Word("task-1", "first", need=Decimal(5), least=Decimal("0.1")))
-    assert order.lease == Decimal("0.4")
-
-
-def test_results_are_given_until_they_are_kept() -> None:
-    """A worker may drop a result when the kernel has said that it is on disk."""
-    made = desk(2)
-    made.exchange(Word("task-0", "first", finished=[done(0)]))
-    assert [found.row for found in made.collect([], False, False).finished] == [0]
-    assert [found.row for found in made.collect([], False, False).finished] == [0]
-    assert made.collect(["first-0"], False, False).finished == []
-    assert made.exchange(Word("task-0", "first")).kept == ["first-0"]
-
-
 # --- a cluster ----------------------------------------------------------------------------------------------------------
 
 
@@ -167,11 +89,10 @@ def test_a_pandas_frame_is_filled_on_the_workers(client: Any, server: EnrichServ
 
 
 def test_no_key_is_shown_or_stays_on_a_worker(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker's log, the plugin's repr and its environment afterwards have no key; the wrapper shows none."""
-    from ipy_websearch.enrichment.legacy.clusters.equipment import Equipment, Passed
+    """The workers' and the scheduler's logs, the plugin's repr and the environment afterwards have no key."""
+    from ipy_websearch.enrichment.dask import Equipment
 
-    passed = Passed({"ANTHROPIC_API_KEY": "sk-ant-secret-of-the-tests"}, {})
-    assert "secret" not in repr(passed) + repr(Equipment("x", passed)) and b"secret" in pickle.dumps(passed)
+    assert "secret" not in repr(Equipment("x", {"ANTHROPIC_API_KEY": "sk-ant-secret-of-the-tests"}, {}))
     ipy_websearch.enrich(companies(4), CEO, cluster=client, **QUIET)
     seen = client.run(lambda: [f"{name}={value}" for name, value in os.environ.items()])
     assert "ANTHROPIC_BASE_URL" not in str(seen) and "secret" not in str(seen)
@@ -286,7 +207,7 @@ def test_a_dask_frame_keeps_its_partitions_and_index(
 
 def test_a_partition_that_changed_is_an_error() -> None:
     """Answers are never put beside other rows than those that were asked about."""
-    from ipy_websearch.enrichment.legacy.clusters.dask_frame import _digest, put_together
+    from ipy_websearch.enrichment.dask_frame import _digest, put_together
 
     own, other = companies(2), companies(2).iloc[::-1]
     added = pd.DataFrame({"ceo": ["a", "b"]})

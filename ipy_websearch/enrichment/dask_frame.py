@@ -1,31 +1,30 @@
 """A Dask DataFrame in, a Dask DataFrame out: the same partitions, divisions and index, with the new columns filled.
 
-Only the columns that the questions name come to the kernel, so that equal rows of all partitions are asked once. The answers
-were paid for and are fixed: they are part of the result, partition by partition, while the frame's own columns stay as lazy as
-they were. A partition that has other rows when it is computed later than when it was asked about is an error, never a mix-up.
+Only the columns that the questions name travel to the kernel, where equal rows of all partitions are asked once. The answers
+are part of the result, partition by partition; the frame's own columns stay lazy. A partition that has other rows when it is
+computed than when it was asked about is an error, never a mix-up.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.legacy.assemble import joined
-from ipy_websearch.enrichment.legacy.columns import NOTED, added_names, parse_columns
-from ipy_websearch.enrichment.legacy.lookup import COLUMNS, query_fields
-from ipy_websearch.enrichment.legacy.plan import check_names, inputs_of
+from ipy_websearch.enrichment.columns import NOTED, added_names, parse_columns
+from ipy_websearch.enrichment.frames import joined
+from ipy_websearch.enrichment.lookup import COLUMNS, query_fields
+from ipy_websearch.enrichment.plan import check_names, inputs_of
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.options import EnrichOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ipy_websearch.enrichment.legacy.lookup import Lookup
-    from ipy_websearch.enrichment.legacy.run import Enrichment
+    from ipy_websearch.enrichment.lookup import Lookup
+    from ipy_websearch.enrichment.run import Enrichment
 
 
 def start_on_dask(start: Callable[[EnrichOptions], Enrichment], options: EnrichOptions) -> Any:
@@ -34,7 +33,7 @@ def start_on_dask(start: Callable[[EnrichOptions], Enrichment], options: EnrichO
     Raises:
         ConfigError: the columns are faulty, or the cluster cannot be used.
     """
-    from ipy_websearch.enrichment.legacy.clusters.cluster import connect
+    from ipy_websearch.enrichment.dask import connect
 
     frame, cluster = options.frame, options.cluster
     names = [str(name) for name in frame.columns]
@@ -46,8 +45,12 @@ def start_on_dask(start: Callable[[EnrichOptions], Enrichment], options: EnrichO
         cluster = default
         parts, rows = _computed(frame, fields, default)
     else:
-        with closing(connect(cluster)) as connection:
-            parts, rows = _computed(frame, fields, connection.client)
+        client, is_own = connect(cluster)
+        try:
+            parts, rows = _computed(frame, fields, client)
+        finally:
+            if is_own:
+                client.close()
     work = start(replace(options, frame=rows, cluster=None if options.mode == "batch" else cluster))
     # Without a default client, what computes the result later need not be the cluster that would hold the answers.
     held_by = default if cluster is default else None
