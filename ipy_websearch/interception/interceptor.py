@@ -78,6 +78,8 @@ def intercept(
     lists the platform; listed platforms are the only ones then. `max_uses` bounds each call (None: the tool's own, or 10).
     What was searched is in the ledger (`%cost`); the session's and the day's budget hold.
 
+    The reply begins with the searches, so its words are not in `content[0].text`: join the blocks of type "text".
+
     The client that was given searches nothing; it shares its connections with the new one, and closing either closes both.
     An intercepted client may be given again: what is not given now is as it was.
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.background import close_with
 from ipy_websearch.errors import ModelError
-from ipy_websearch.model.failures import connection_error, event_error, status_error
+from ipy_websearch.model.failures import connection_error, status_error
 from ipy_websearch.model.opening import CLOUDS, open_client
 from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at
-from ipy_websearch.model.stream import Event, Reply, message_events, parse_message, read_events
+from ipy_websearch.model.stream import Event, Reply, reply_events
 
 if TYPE_CHECKING:
     import anthropic
@@ -88,14 +88,9 @@ class ModelClient:
             response = await self._send(client, {**body, "stream": True})
             try:
                 self._request_id.set(response.headers.get("request-id"))
-                if "json" in response.headers.get("content-type", ""):
-                    yield message_events(self._message(await response.aread()))
-                    return
-                async for events in read_events(response.aiter_bytes(), self.redact):
-                    error = next((event for event in events if event.get("type") == "error"), None)
-                    yield events if error is None else events[: events.index(error)]
-                    if error is not None:
-                        raise event_error(error, self.redact, self.request_id)
+                kind = response.headers.get("content-type", "")
+                async for events in reply_events(kind, response.aiter_bytes(), self.redact, self.request_id):
+                    yield events
             finally:
                 await response.aclose()
 
@@ -108,13 +103,11 @@ class ModelClient:
         with self.opened() as client:
             response = await self._send(client, body)
             self._request_id.set(response.headers.get("request-id"))
-            if "event-stream" not in response.headers.get("content-type", ""):
-                return self._message(response.content)
-            reply = Reply()  # some servers stream whether or not a stream was asked for
-            async for events in read_events(_one(response.content), self.redact):
+            kind, reply = response.headers.get("content-type", ""), Reply()
+            # Whatever is no stream is read as JSON, so that what stands in its place is told.
+            kind = kind if "event-stream" in kind else "json"
+            async for events in reply_events(kind, response.aiter_bytes(), self.redact, self.request_id):
                 for event in events:
-                    if event.get("type") == "error":
-                        raise event_error(event, self.redact, self.request_id)
                     reply.apply(event)
             if not reply.complete:
                 raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
@@ -183,20 +176,10 @@ class ModelClient:
         )
         return response
 
-    def _message(self, content: bytes) -> dict[str, Any]:
-        message = parse_message(content, self.redact)
-        if message.get("type") == "error":
-            raise event_error(message, self.redact, self.request_id)
-        return message
-
 
 async def _close_all(clients: dict[tuple[Any, ...], anthropic.AsyncAnthropic]) -> None:
     for settings in list(clients):
         await clients.pop(settings).close()
-
-
-async def _one(content: bytes) -> AsyncIterator[bytes]:
-    yield content
 
 
 @cache

@@ -37,9 +37,9 @@ from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError
-from ipy_websearch.model.failures import MAX_RETRIES, connection_error, event_error, explain, retry_after_s
+from ipy_websearch.model.failures import MAX_RETRIES, connection_error, explain, retry_after_s
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
-from ipy_websearch.model.stream import Event, excerpt, message_events, parse_message, read_events
+from ipy_websearch.model.stream import Event, excerpt, reply_events
 
 ClientT = TypeVar("ClientT")
 T = TypeVar("T")
@@ -221,13 +221,15 @@ class Exchange:
             Refused: it was answered by an error. Lost: it got no answer. ModelError: its reply broke off.
         """
         response = await self._answered(body)
-        http = response.http_response
+        http, kind = response.http_response, response.headers.get("content-type", "")
+        pieces = self.side.pieces(http)
         try:
-            async for events in self._events(response):
-                error = next((event for event in events if event.get("type") == "error"), None)
-                yield events if error is None else events[: events.index(error)]
-                if error is not None:
-                    raise event_error(error, str, self.request_id)
+            if "vnd.amazon.eventstream" in kind:
+                async for event in response._client._make_sse_decoder().aiter_bytes(pieces):
+                    yield [json.loads(event.data)] if event.data else []
+                return
+            async for events in reply_events(kind, pieces, request_id=self.request_id):
+                yield events
         except _LOST as exc:
             raise Lost(exc, str(http.request.url.host)) from exc
         except (ValueError, *_ODD) as exc:
@@ -263,18 +265,6 @@ class Exchange:
             return await self.side.send(with_body(self.request, {**body, **({"stream": True} if self.request.stream else {})}))
         except anthropic.APIConnectionError as exc:
             raise Lost(exc, exc.request.url.host) from exc
-
-    async def _events(self, response: Any) -> AsyncIterator[list[Event]]:
-        http, kind = response.http_response, response.headers.get("content-type", "")
-        if "json" in kind:  # some servers answer JSON although a stream was asked for
-            message = parse_message(await self.side.read(http))
-            yield [message] if message.get("type") == "error" else message_events(message)
-        elif "vnd.amazon.eventstream" in kind:
-            async for event in response._client._make_sse_decoder().aiter_bytes(self.side.pieces(http)):
-                yield [json.loads(event.data)] if event.data else []
-        else:
-            async for events in read_events(self.side.pieces(http)):
-                yield events
 
     # --- what the caller gets -------------------------------------------------------------------------------------------
 

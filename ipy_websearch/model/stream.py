@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ipy_websearch.errors import ModelError
+from ipy_websearch.model.failures import event_error
 from ipy_websearch.text import plain, shorten, sound
 from ipy_websearch.usage import Usage
 
@@ -107,6 +108,28 @@ async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]
         raise ModelError(f"the model's answer is not JSON ({shorten(str(exc), 80)})", status=200, kind="truncated") from None
     if not typed and (seen or not _may_be_stream(start)):
         raise no_message(start, redact)
+
+
+async def reply_events(
+    kind: str, pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str, request_id: str | None = None
+) -> AsyncIterator[list[Event]]:
+    """Yield the events of a reply with the content type `kind`: streamed, or JSON, which some servers send all the same.
+
+    Raises:
+        ModelError: it is no reply of the Messages API, or an `error` event came (after the events before it were yielded).
+    """
+    if "json" in kind:
+        message = parse_message(b"".join([piece async for piece in pieces]), redact)
+        if message.get("type") == "error":
+            raise event_error(message, redact, request_id)
+        yield message_events(message)
+        return
+    async for events in read_events(pieces, redact):
+        for n, event in enumerate(events):
+            if event.get("type") == "error":
+                yield events[:n]
+                raise event_error(event, redact, request_id)
+        yield events
 
 
 def _may_be_stream(start: bytes) -> bool:
