@@ -245,15 +245,18 @@ class WebSearchMagics(WebMagics):
 def cells_wait(shell: Any) -> bool:
     """Return whether further cells wait to be run, as after Restart & Run All: nobody may be there to type.
 
-    Their messages are in the kernel's socket, or already in tasks of its loop, which have not begun (ipykernel 7.4, 2026-11).
+    Their messages are in the kernel's socket, or already in tasks of its loop, which have not begun (ipykernel 6.29
+    and 7.4, read 2026-11).
     """
     kernel: Any = getattr(shell, "kernel", None)
-    if (thread := getattr(kernel, "shell_channel_thread", None)) is None:
-        stream = getattr(kernel, "shell_stream", None)
-        return stream is not None and bool(stream.socket.poll(0))
-    tasks: Any = asyncio.all_tasks(kernel.io_loop.asyncio_loop)
-    names = [task.get_coro().__name__ for task in tasks]
-    return names.count("run_in_context") > 1 or bool(thread.manager.get_shell_channel_to_subshell_pair(None).to_socket.poll(0))
+    with suppress(AttributeError):  # no kernel, or one of another make: then somebody is asked
+        if getattr(kernel, "shell_channel_thread", None) is None:
+            return kernel.msg_queue.qsize() > 0 or bool(kernel.shell_stream.socket.poll(0))
+        tasks: Any = asyncio.all_tasks(kernel.io_loop.asyncio_loop)
+        started = [task.get_coro().__name__ for task in tasks].count("run_in_context")
+        waiting = kernel.shell_channel_thread.manager.get_shell_channel_to_subshell_pair(None).to_socket
+        return started > 1 or bool(waiting.poll(0))
+    return False
 
 
 def status_lines(session: Any) -> list[str]:

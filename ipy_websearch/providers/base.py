@@ -3,7 +3,7 @@
 An engine is a class with a `name` and an async `search`. It turns a `SearchRequest` into its own wire format through
 `ProviderContext.http`, maps the answer to `SearchResults`, and raises nothing but this package's errors. The built-in ones
 share `Engine`; others need not. Another package adds an engine through an entry point of the group `ipy_websearch.providers`
-that resolves to a `ProviderInfo`; a broken entry point is passed over and named in `plugin_warnings`. An engine's module is
+that resolves to a `ProviderInfo`; a broken entry point is passed over, and `plugins` says why. An engine's module is
 imported when the engine is first asked.
 """
 
@@ -194,13 +194,13 @@ class ProviderInfo:
     note: str = ""
 
     def address(self, keys: Keys) -> str:
-        """Return the base address in force, "" when there is none."""
-        known = self.base_variable and self.addressed(keys)
-        return base_url(self.base_variable, self.base_default, keys.environ) if known else ""
+        """Return the base address in force, "" when there is none.
 
-    def addressed(self, keys: Keys) -> bool:
-        """Say whether there is an address, or none is needed."""
-        return bool(not self.base_variable or self.base_default or keys.environ.get(self.base_variable, "").strip())
+        Raises:
+            ConfigError: the variable does not hold an address.
+        """
+        given = bool(self.base_variable and keys.environ.get(self.base_variable, "").strip())
+        return base_url(self.base_variable, self.base_default, keys.environ) if given or self.base_default else ""
 
     def hindrance(self, keys: Keys) -> str:
         """Return why the engine cannot be used, "" when it can; nothing is sent."""
@@ -210,7 +210,8 @@ class ProviderInfo:
             return str(exc)
         if missing:
             return f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set"
-        return "" if self.addressed(keys) else f"{self.base_variable} is not set: it needs the address of a server"
+        needed = self.base_variable and not self.base_default and not keys.environ.get(self.base_variable, "").strip()
+        return f"{self.base_variable} is not set: it needs the address of a server" if needed else ""
 
 
 # --- which engines there are ------------------------------------------------------------------------------------------
@@ -288,13 +289,7 @@ _LAST = ("searxng", "wikipedia", "local")
 def provider_infos() -> dict[str, ProviderInfo]:
     """Return every engine by name in the order they are asked: with keys, then plug-ins, then the keyless ones."""
     first = {name: info for name, info in PROVIDERS.items() if name not in _LAST}
-    last = {name: info for name, info in PROVIDERS.items() if name in _LAST}
-    return first | plugins()[0] | last
-
-
-def plugin_warnings() -> tuple[str, ...]:
-    """Return one line for each entry point that could not be used."""
-    return plugins()[1]
+    return first | plugins()[0] | {name: PROVIDERS[name] for name in _LAST}
 
 
 def provider_info(name: str) -> ProviderInfo:

@@ -559,9 +559,7 @@ def _read_text(text: str) -> tuple[str, str, str]:
 def _notebook_text(text: str) -> str:
     """Return what people wrote into a notebook: its Markdown and its code; outputs are left out."""
     try:
-        content = json.loads(text)
-        cells = [cell for sheet in content.get("worksheets") or [content] for cell in sheet.get("cells", ())]
-        parts = [(cell.get("cell_type"), cell.get("source", cell.get("input", ""))) for cell in cells]
+        parts = [(cell.get("cell_type"), cell.get("source", "")) for cell in json.loads(text).get("cells", ())]
     except (ValueError, AttributeError, TypeError, RecursionError):
         raise _UnreadableError("it is not a notebook that can be read") from None
     texts = [(kind, "".join(source) if isinstance(source, list) else str(source)) for kind, source in parts]

@@ -35,7 +35,7 @@ from ipy_websearch.providers.base import (
     SearchRequest,
     create,
     permitted,
-    plugin_warnings,
+    plugins,
     provider_info,
     provider_infos,
 )
@@ -188,7 +188,7 @@ class SearchRouter:
             outage = None if why else self._outage(info)
             said = "; ".join(filter(None, ("key set" if info.keys else "no key needed", info.note)))
             rows.append((name, not why, why or (outage.attempt.error if outage else said)))
-        return rows + [(warning, False, "broken plug-in") for warning in plugin_warnings()]
+        return rows + [(warning, False, "broken plug-in") for warning in plugins()[1]]
 
     def check(self, provider: str | None) -> None:
         """Check that an engine can be asked, with its options and at its address; nothing is sent. None: the chain's first.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import WithJsonSchema
 
@@ -99,7 +99,7 @@ def _output(asked: str, outcome: Outcome) -> ToolOutput:
             content = visible(content)
             return ToolOutput(
                 f"read {shorten(path, 80)} ({size:,} bytes)",
-                text=_json({"ok": True, "content": content, "bytes": size}),
+                text=json.dumps({"ok": True, "content": content, "bytes": size}, ensure_ascii=False),
                 panel_title=path,
                 panel_kind="markdown",
                 panel_data=content,
@@ -109,9 +109,5 @@ def _output(asked: str, outcome: Outcome) -> ToolOutput:
             )
         case Failure(error_type, message):
             message = plain(message)
-            text = _json({"ok": False, "error_type": error_type, "message": message})
+            text = json.dumps({"ok": False, "error_type": error_type, "message": message}, ensure_ascii=False)
             return ToolOutput(shorten(message, 200), text=text, is_error=True, log={"path": path, "error_type": error_type})
-
-
-def _json(payload: dict[str, Any]) -> str:
-    return json.dumps(payload, ensure_ascii=False)
