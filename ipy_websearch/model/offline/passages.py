@@ -198,22 +198,18 @@ def sentences(text: str) -> list[str]:
 
 
 def _excerpt(text: str, wanted: set[str]) -> str:
-    """Return a passage as it is, or the neighbouring sentences, or words, that hold most of the wanted words."""
+    """Return a passage as it is, or the part of it that holds most of the wanted words, from the beginning of a sentence."""
     text = " ".join(text.split())
     if len(text) <= LONGEST:
         return text
-    parts = sentences(text)
-    if max(map(len, parts)) > LONGEST:  # a list or code
-        parts = text.split(" ")
-    runs = []
-    for start in range(len(parts)):
-        run = parts[start]
-        for part in parts[start + 1 :]:
-            if len(run) + len(part) >= LONGEST:
-                break
-            run += f" {part}"
-        runs.append(run)
-    return max(runs, key=lambda run: (len(wanted & set(stems(run))), -runs.index(run)))[:LONGEST]
+    hits = [match.start() for match in words_in(text) if stem(match[0]) in wanted] or [0]
+    begins = [text.rfind(". ", 0, hit) + 2 for hit in hits]
+    starts = [
+        max(begin if begin > 1 else 0, text.rfind(" ", 0, max(0, hit - LONGEST // 2)) + 1)
+        for begin, hit in zip(begins, hits, strict=True)
+    ]
+    start = max(starts, key=lambda start: len(wanted & set(stems(text[start : start + LONGEST]))))
+    return text[start : start + LONGEST].rsplit(" ", 1)[0]
 
 
 def _emphasized(text: str, wanted: set[str]) -> str:
