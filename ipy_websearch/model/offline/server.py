@@ -1,6 +1,7 @@
 """Serves the Messages API inside the process to the SDK's own HTTP client; nothing is sent anywhere.
 
 A reply is a pure function of its request: search with the question, then fill the record that is offered, or quote.
+Events come in the order in which the API sends them (platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ LONG_QUESTION = 300
 """Characters of a question above which its content words alone are searched for."""
 
 _PATH = re.compile(r"(?<![\w/:.])(?:[\w-]+/)*[\w-]+\.(?:md|txt|rst|csv|json|ipynb|py|html|pdf)\b")
+_PIECE = re.compile(r"\s*\S+\s*")
 _PREFERRED = ("web_search", "brave_search", "web_search_brave")
 _RECORDS = re.compile(r"record|answer|submit|save|extract|output|respond", re.IGNORECASE)
 
@@ -105,7 +107,7 @@ def search_words(text: str) -> str:
 
 
 class OfflineTransport(httpx2.AsyncBaseTransport):
-    """Serves POST /v1/messages to `anthropic.DefaultAsyncHttpxClient(transport=…)`, with a whole message also for a stream.
+    """Serves POST /v1/messages, whole and streamed, to `anthropic.DefaultAsyncHttpxClient(transport=…)`.
 
     `reply` can be another function, as the public fakes in `testing` use it.
     """
@@ -120,11 +122,36 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
         try:
             body = json.loads(await request.aread())
             message = _message(body, self._reply(body))
-            return httpx2.Response(200, headers={"request-id": f"req_offline_{_digest(body)}"}, json=message)
+            headers = {"request-id": f"req_offline_{_digest(body)}"}
+            if not body.get("stream"):
+                return httpx2.Response(200, headers=headers, json=message)
+            frames = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in stream_events(message))
+            kind = {"content-type": "text/event-stream; charset=utf-8"}
+            return httpx2.Response(200, headers={**headers, **kind}, content=b"".join(frames))
         except ModelError as exc:
             return _refused(exc.status or 500, exc.kind or "api_error", str(exc))
         except Exception as exc:
             return _refused(500, "api_error", f"the offline server failed: {type(exc).__name__}: {exc}")
+
+
+def stream_events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a whole message as the events of its stream, its text word by word."""
+    yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
+    for index, block in enumerate(message["content"]):
+        begun, deltas = dict(block), list[dict[str, Any]]()
+        if block["type"] == "tool_use":
+            begun["input"] = {}
+            deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+        elif block["type"] == "text":
+            begun |= {"text": "", **({"citations": []} if block.get("citations") else {})}
+            deltas = [{"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ()]
+            deltas += [{"type": "text_delta", "text": piece} for piece in _PIECE.findall(block["text"]) or [block["text"]]]
+        yield {"type": "content_block_start", "index": index, "content_block": begun}
+        yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
+        yield {"type": "content_block_stop", "index": index}
+    delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": delta, "usage": message["usage"]}
+    yield {"type": "message_stop"}
 
 
 def _message(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
