@@ -27,12 +27,12 @@ from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
 from ipy_websearch.loop.ask import AnswerLoop, Job
 from ipy_websearch.loop.history import trimmed
-from ipy_websearch.loop.offer import native_searches, offered
+from ipy_websearch.loop.offer import offered
 from ipy_websearch.loop.prompts import system_prompt
 from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import context_window, model_id, unknown_note
-from ipy_websearch.model.tokens import estimate_tokens, prompt_tokens
+from ipy_websearch.model.tokens import estimate_tokens, prompt_tokens, server_searches
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import Budgets, RunBudget
 from ipy_websearch.money.estimate import Estimate, estimate
@@ -335,7 +335,7 @@ class Session:
             columns=table,
             known_urls=frozenset(addresses_in(asked.question).union(*(addresses_of(message) for message in history))),
         )
-        booking.budget.server_searches = native_searches(offer.server_tools)
+        booking.budget.server_searches = server_searches(offer.server_tools)
         named = "" if client.platform.other_models else unknown_note(name)
         notices = [*filter(None, [named]), *fallback, *offer.notices, *forgotten]
         loop = AnswerLoop(client, job, self.panels, booking.budget, notices=notices)

@@ -30,10 +30,9 @@ from ipy_websearch.enrichment.report import Status
 from ipy_websearch.enrichment.search import Searches
 from ipy_websearch.errors import ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.events import Money, ToolFinished
-from ipy_websearch.loop.calls import Call, CallRunner
+from ipy_websearch.loop.calls import Call, CallRunner, Meter
 from ipy_websearch.loop.core import Loop, Then
 from ipy_websearch.loop.history import assistant_message, user_message
-from ipy_websearch.loop.limits import Meter
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.failures import is_transient
 from ipy_websearch.model.requests import tool_result

@@ -29,8 +29,7 @@ from ipy_websearch.interception.tools import (
     search_tool,
     web_tool,
 )
-from ipy_websearch.loop.calls import CallRunner
-from ipy_websearch.loop.limits import Meter
+from ipy_websearch.loop.calls import CallRunner, Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
 from ipy_websearch.model.tokens import caches_for_an_hour, server_searches
 from ipy_websearch.money.booking import add_money
@@ -199,14 +198,15 @@ class WebSearchInterceptor:
             budget.terms, budget.hour_cache = Terms.of(body), caches_for_an_hour(body)
             places = {tool.index for tool in wanted}
             budget.server_searches = server_searches([t for n, t in enumerate(body.get("tools") or ()) if n not in places])
+        most = [self._most_uses(tool) for tool in wanted]
         tools = [
-            self._search(tool, budget.bounded) if tool.kind == "search" else fetch_tool(tool, lambda: session.reader)
-            for tool in wanted
+            self._search(tool, uses, budget.bounded)
+            if tool.kind == "search"
+            else fetch_tool(tool, lambda: session.reader, uses)
+            for tool, uses in zip(wanted, most, strict=True)
         ]
-        uses = [tool.definition.max_uses or 0 for tool in wanted]
-        limits = Limits(
-            max_searches=10_000, max_steps=min(max([MAX_ROUNDS, *uses]), MOST_ROUNDS) + 1, timeout_s=TOOLS_TIMEOUT_S
-        )
+        rounds = min(max([MAX_ROUNDS, *(uses or 0 for uses in most)]), MOST_ROUNDS)
+        limits = Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=TOOLS_TIMEOUT_S)
         known = {url for message in history.messages for url in _addresses(message)}
         runner = CallRunner({tool.name: tool for tool in tools}, ToolContext(known_urls=known), Panels(), budget, Meter(limits))
         return InterceptedCall(body, wanted, history, platform, runner, booking, cited, self._spent, session.recording)
@@ -215,7 +215,11 @@ class WebSearchInterceptor:
         """Add what a call has cost to the session's sum."""
         self.session.spent_usd = add_money(self.session.spent_usd, usd)
 
-    def _search(self, tool: WebTool, bounded: bool) -> Tool:
+    def _most_uses(self, tool: WebTool) -> int | None:
+        """Return how often a tool may be used: the smaller of its own bound and the client's, None without any."""
+        return min((uses for uses in (tool.definition.max_uses, self._max_uses) if uses is not None), default=None)
+
+    def _search(self, tool: WebTool, uses: int | None, bounded: bool) -> Tool:
         session, given = self.session, tool.definition
         router, settings = session.router, session.settings
         provider, said = provider_to_ask(self._provider, settings.provider, settings.search_tools)
@@ -226,12 +230,11 @@ class WebSearchInterceptor:
         allowed, blocked = bare_domains(given)
         domains = {"allowed_domains": allowed, "blocked_domains": blocked}
         defaults = session.search_request("placeholder", country=given.country or None, place=given.place or None, **domains)
-        bounds = [uses for uses in (given.max_uses, self._max_uses) if uses is not None]
         return search_tool(
             tool,
             defaults,
             lambda request: router.search(request, provider=provider),
-            max_uses=min(bounds, default=MAX_USES),
+            max_uses=MAX_USES if uses is None else uses,
             price=() if tool.gone else router.expected_charges(provider, defaults.count, worst=bounded),
             tell=self._tell,
         )

@@ -257,8 +257,8 @@ def search_tool(
     return _limited(made, 0 if tool.gone else max_uses)
 
 
-def fetch_tool(tool: WebTool, reader: Callable[[], PageReader]) -> Tool:
-    """Return the fetch. In the lists of a fetch a domain with a path fits no page, as in the API."""
+def fetch_tool(tool: WebTool, reader: Callable[[], PageReader], max_uses: int | None) -> Tool:
+    """Return the fetch, for `max_uses` pages (None: any number). As in the API, a domain with a path fits no page."""
     from ipy_websearch.tools.web_fetch import PAGE_CHARACTERS, web_fetch_tool
 
     given = tool.definition
@@ -281,7 +281,7 @@ def fetch_tool(tool: WebTool, reader: Callable[[], PageReader]) -> Tool:
     plain_tool = web_fetch_tool(reader())
     description = _GONE if tool.gone else plain_tool.description + _UNTRUSTED
     made = replace(plain_tool, name=OUR_NAMES["fetch"], description=description, call=call)
-    uses = 0 if tool.gone else given.max_uses
+    uses = 0 if tool.gone else max_uses
     return made if uses is None else _limited(made, uses)
 
 

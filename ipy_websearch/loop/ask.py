@@ -24,7 +24,7 @@ from ipy_websearch.events import (
     ToolFinished,
     ToolStarted,
 )
-from ipy_websearch.loop.calls import Call, CallRunner
+from ipy_websearch.loop.calls import Call, CallRunner, Meter
 from ipy_websearch.loop.core import Loop, Then
 from ipy_websearch.loop.history import (
     Message,
@@ -37,7 +37,6 @@ from ipy_websearch.loop.history import (
     without_newest_results,
     without_thinking,
 )
-from ipy_websearch.loop.limits import Meter
 from ipy_websearch.loop.prompts import FINAL_NUDGE
 from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
 from ipy_websearch.model.client import ModelClient

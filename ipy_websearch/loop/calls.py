@@ -1,4 +1,4 @@
-"""Runs the tool calls of one reply: all at the same time, each failure as a result, none beyond a limit.
+"""Runs the tool calls of one reply: all at the same time, each failure as a result, none beyond a limit of the run (`Meter`).
 
 Every call gets exactly one output, in the order of the calls. A call that may not run any more (searches, money, time) gets an
 error that names the limit. The same call runs once in an answer; a repeated one is told where its results stand, unless it
@@ -16,16 +16,72 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ReplayError, WebSearchError
 from ipy_websearch.events import Event, LimitReached, Notice, ToolFinished
-from ipy_websearch.loop.limits import Meter
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.results import Panel, Panels
 from ipy_websearch.text import fold, plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.usage import LimitName, lost
+from ipy_websearch.usage import LimitName, Limits, lost
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+
+ANSWER_SHARE = 0.25
+"""The share of `timeout_s` that is kept for the final answer: tools get none of it."""
+
+MAX_ANSWER_RESERVE_S = 30.0
+"""The most seconds that are kept for the final answer."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts a run against its limits. `clock` gives seconds; the run starts when the meter is made."""
+
+    limits: Limits
+    clock: Callable[[], float] = time.monotonic
+    steps: int = 0
+    searches: int = 0
+    reached: LimitName | None = None
+    _start: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._start = self.clock()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return self.clock() - self._start
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the run must have ended."""
+        return max(0.0, self.limits.timeout_s - self.seconds)
+
+    @property
+    def seconds_for_tools(self) -> float:
+        """Seconds until tools must have ended, so that time for the final answer is left."""
+        reserve = min(MAX_ANSWER_RESERVE_S, self.limits.timeout_s * ANSWER_SHARE)
+        return max(0.0, self.limits.timeout_s - reserve - self.seconds)
+
+    def reach(self, limit: LimitName) -> None:
+        """Note the limit that was reached; the first one counts."""
+        self.reached = self.reached or limit
+
+    def explain(self, limit: LimitName) -> str:
+        """Return one line for people and for the model that says which limit was reached."""
+        match limit:
+            case "max_searches":
+                return f"limit reached: max_searches = {self.limits.max_searches}"
+            case "max_steps":
+                return f"limit reached: max_steps = {self.limits.max_steps}"
+            case "timeout":
+                return f"limit reached: timeout = {self.limits.timeout_s:g} s"
+            case "budget":
+                amount = f" = {self.limits.budget_usd:f} USD" if self.limits.budget_usd is not None else ""
+                return f"limit reached: budget{amount}"
+            case "interrupted":
+                return "interrupted"
 
 
 @dataclass(frozen=True, slots=True)

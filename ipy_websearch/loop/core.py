@@ -22,8 +22,7 @@ from typing import Any, Protocol
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.events import Event, LimitReached, ModelRequested, ModelResponded, Notice, Retracted
-from ipy_websearch.loop.calls import Call, CallRunner
-from ipy_websearch.loop.limits import Meter
+from ipy_websearch.loop.calls import Call, CallRunner, Meter
 from ipy_websearch.model.failures import MAX_RETRIES, may_be_billed, retry_wait_s
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ from ipy_websearch.keys import Keys
 from ipy_websearch.loop.prompts import STANDARD
 from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import server_tools, without_native
-from ipy_websearch.model.tokens import SEARCH_RESULT_TOKENS, native_tokens
+from ipy_websearch.model.tokens import SEARCH_RESULT_TOKENS, native_tokens, server_searches
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import worst_case
 from ipy_websearch.tools.base import Tool
@@ -69,18 +69,13 @@ def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) ->
     wanted = max((int(tool["max_uses"]) for tool in tools), default=0)
     for uses in range(wanted, 0, -1):
         bounded = tuple(_bounded(tool, uses) for tool in tools)
-        searches = native_searches(bounded)
+        searches = server_searches(bounded)
         tokens = _PROMPT_TOKENS + native_tokens(_PROMPT_TOKENS, bounded)
         cost = worst_case(model, tokens, MIN_ANSWER_TOKENS, server_searches=searches)
         after = worst_case(model, tokens // (uses + 1) + SEARCH_RESULT_TOKENS, MIN_ANSWER_TOKENS)
         if cost is None or after is None or cost + after <= room:
             return bounded, [] if uses == wanted else [f"the budget is enough for {uses} of {wanted} native searches"]
     return (), ["the budget is not enough for a native search, whose results may be long; it was left out"] if wanted else []
-
-
-def native_searches(tools: Iterable[Definition]) -> int:
-    """Return how many searches Anthropic's own tools may make in one request."""
-    return sum(int(tool.get("max_uses", 0)) for tool in tools if str(tool.get("type", "")).startswith("web_search_"))
 
 
 def _bounded(tool: Definition, uses: int) -> Definition:

@@ -190,3 +190,15 @@ def test_requests_without_a_web_tool_and_refusals_pass_through(client: Any, mess
     assert client.messages.create(**{**ASKED, "tools": anthropic.omit}).content[0].text == "Hello."
     with pytest.raises(anthropic.BadRequestError, match="too odd"):
         client.messages.create(**ASKED)
+
+
+def test_a_stream_that_nobody_reads_gives_back_what_was_reserved(
+    messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPY_WEBSEARCH_SESSION_BUDGET_USD", "0.05")
+    messages_api.behave(lambda body: ["Matz.", usage(input_tokens=100, output_tokens=5)])
+    with web.intercept(anthropic.Anthropic(), provider="brave") as client:
+        for _ in range(6):  # each holds a fifth of the budget or more while it is under way
+            client.messages.create(**ASKED, stream=True).close()
+        assert client.messages.create(**ASKED).content[-1].text == "Matz."
+    assert web.cost().usd.sum() <= 0.05
