@@ -11,8 +11,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from ipy_websearch.claims import check
 from ipy_websearch.results import Citation
 from ipy_websearch.text import plain, visible
+
+__all__ = ["CitationBook", "check", "marks", "same_page"]
 
 
 class CitationBook:

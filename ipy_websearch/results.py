@@ -209,6 +209,23 @@ class Citation:
     published_date: datetime | None = None
 
 
+Verdict = Literal["supported", "partly", "unsupported", "uncited"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What became of a sentence that was held against the passages it cites (see `citations.check`).
+
+    `missing` names the numbers, names, negations and comparisons that the passages lack. In an answer `sentence` is the
+    sentence and `numbers` are its sources (the `[n]` behind it).
+    """
+
+    verdict: Verdict
+    missing: tuple[str, ...] = ()
+    sentence: str = ""
+    numbers: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One model request or tool call of an answer, for the trace.

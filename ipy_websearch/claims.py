@@ -1,0 +1,363 @@
+"""Holds a sentence of an answer against the passages that it cites. Pure, and without a model.
+
+Numbers, dates, names, negations and comparisons have to stand in the passages; the other words count by weight. What cannot be
+read cannot be missed: of a passage that was cut ("…" at its end) only contradictions count.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ipy_websearch.quantities import Number, Quantities, is_part_of_one, read
+from ipy_websearch.results import Claim
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_STOP = frozenset(
+    "a an the of in on at to for from by with as and or but if that this these those it its is are was were be been being "
+    "has have had do does did will would can could may might shall should he she they his her their them him we our you "
+    "your i my there here which who whom whose what when where while than then so such into about over under after before "
+    "between during also both each other some any all more most very just only own same up out off s t re ve ll d according "
+    "however further der die das und ein eine ist war von zu mit den dem des im auf für le la les et un une est de du des "
+    "en que el los y es con il di che per".split()
+)
+_NOT = frozenset("not no never none neither nor without cannot nobody nothing nowhere hardly barely".split())
+_SOFT = frozenset(
+    "fail failed fails lack lacks lacked lacking refuse refused refuses deny denied denies unable instead rather except "
+    "lost lose rejected reject declined decline few little unlike absent false untrue stopped prevent prevented avoid".split()
+)
+_DENYING = _NOT | _SOFT
+_OPPOSITES = tuple(
+    (frozenset(one.split()), frozenset(other.split()))
+    for one, other in (
+        ("more over above exceed exceeds exceeded exceeding", "less fewer under below"),
+        ("higher greater larger bigger taller", "lower smaller lesser shorter"),
+        ("highest greatest largest biggest tallest most", "lowest smallest least shortest fewest"),
+        ("longer", "shorter"), ("longest", "shortest"), ("faster quicker", "slower"), ("fastest", "slowest"),
+        ("older", "younger newer"), ("oldest", "youngest newest"), ("earlier", "later"), ("earliest", "latest"),
+        ("before", "after"), ("better", "worse"), ("best", "worst"), ("stronger", "weaker"), ("cheaper", "costlier dearer"),
+        ("increase increases increased increasing rise rises rose rising risen grow grows grew growing grown gain gains "
+        "gained climbed",
+         "decrease decreases decreased decreasing fell falling fallen decline declines declining drop drops dropped dropping "
+         "shrank "
+         "shrink shrinks reduced"),
+        ("won win wins winning", "lost lose loses losing"), ("first", "last"), ("maximum", "minimum"), ("hotter warmer",
+        "colder cooler"),
+        ("accepted accept accepts approved approve", "rejected reject rejects refused refuse"), ("true", "false"),
+        ("always", "never"), ("majority", "minority"), ("northern north", "southern south"), ("eastern east", "western west"),
+        ("possible", "impossible"), ("legal", "illegal"), ("alive", "dead"), ("allowed allow allows permitted",
+        "banned ban prohibited forbidden"),
+        ("opened open opens", "closed close closes"), ("bought buy buys", "sold sell sells"),
+        ("success succeeded successful", "failure failed"),
+    )
+)  # fmt: skip
+_OPENERS = frozenset(
+    "the a an in on at by for from with as it its he she they we i you this that these those there his her their our my "
+    "after before during while when since although however according both some many most each every one two no not and but "
+    "or if to also then under over between among within despite because due today tonight tomorrow yesterday currently "
+    "recently here what who how why where which other another all such following later early initially".split()
+)
+_LANGUAGES = {
+    "en": frozenset("the of and is was were are in to with by that it from has for at on an as".split()),
+    "de": frozenset("der die das und ist ein eine im von mit den dem des zu auf für wurde sind nicht war hat".split()),
+    "fr": frozenset("le la les et est un une des du dans de en pour sur au qui par que a ete sont".split()),
+    "es": frozenset("el la los las y es un una de en del que por con para se su al fue".split()),
+    "it": frozenset("il la lo gli e un una di del della che in con per nel sono stato i le da".split()),
+    "pt": frozenset("o a os as e um uma de do da em que por com para no na foi sao se".split()),
+    "nl": frozenset("de het een en van in is op met voor dat zijn te door werd die aan der".split()),
+}
+_CALENDAR = frozenset(
+    "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september "
+    "october november december jan feb mar apr jun jul aug sep sept oct nov dec am pm".split()
+)
+_NAME_FOLLOWS = re.compile(
+    r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
+)
+ENOUGH, LITTLE, FACT = 0.62, 0.3, 6
+CUT_FROM, CUT_TO = 140, 160
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"”')\]]*\s+(?=[\"“'(\[]?[^\sa-z])|(?<=[。！？])|\n+|\s[·|•]\s")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_NAME = re.compile(
+    r"(?:[A-Z]\.){2,}|[^\W\d_a-z][\w’']*(?:[.&-][\w’']+)*|[a-z]+[A-Z]\w*|\b(?=\w*\d)(?=\w*[A-Za-z])[A-Za-z]\w*(?:-\d\w*)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text taken apart: its sentences in words, and all its stems."""
+
+    source: str
+    sentences: tuple[tuple[str, ...], ...]
+    stems: frozenset[str]
+
+    @property
+    def quantities(self) -> Quantities:
+        """The numbers and dates."""
+        return read(self.source)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether more follows: the API cites at most 150 characters of a page, and ends them with dots (recorded 2026-11)."""
+        return CUT_FROM <= len(self.source) <= CUT_TO and self.source.endswith("...")
+
+
+def check(sentence: str, passages: Sequence[str]) -> Claim:
+    """Return whether the passages that a sentence cites support it, and what they lack.
+
+    "unsupported": a number, date, name, negation or comparison is another one than in the passages, or little of the sentence
+    stands there. "partly": something is missing, and nothing contradicts. "uncited": there are no passages. Between two
+    languages only numbers and dates are compared.
+
+    >>> check("The tower is 330 m tall.", ["It was built in 1889 and is 324 metres tall."])
+    Claim(verdict='unsupported', missing=('330 m',), sentence='', numbers=())
+    """
+    passages = [passage for passage in passages if passage.strip()]
+    if not passages:
+        return Claim("uncited")
+    claim, texts = taken_apart(sentence), [taken_apart(passage) for passage in passages]
+    known = frozenset().union(*(text.stems for text in texts))
+    content = [word for part in claim.sentences for word in part if word not in _STOP]
+    foreign = _differ(claim, texts)
+    near = _nearest(frozenset(map(stem, content)), texts)
+    is_cut = any(text.is_cut for text in texts)
+    wrong, absent = _lacking_quantities(claim, texts)
+    facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
+    score = 1.0 if foreign else _overlap(content, known, facts, facts - len(wrong) - len(absent))
+    if not foreign:
+        wrong += _turned(claim, near)
+        other = _lacking_names(sentence, claim, texts, known)
+        (wrong if other and _names_differ(content, near) else absent).extend(other)
+    if is_cut:
+        score, absent = 1.0, []
+        wrong = wrong if _names_differ(content, near) else []
+    missing = tuple(dict.fromkeys(wrong + absent))
+    if wrong or score < LITTLE:
+        return Claim("unsupported", missing)
+    return Claim("partly" if absent or score < ENOUGH else "supported", missing)
+
+
+def folded(text: str) -> str:
+    """Return lower case without accents."""
+    if text.isascii():
+        return text.lower()
+    return "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words in the form in which they are compared; scripts without blanks give pairs of characters."""
+    found = []
+    for word in _WORD.findall(folded(text)):
+        word = word.replace("’", "'")
+        if word.endswith("n't"):
+            found += [word[:-3], "not"]
+            continue
+        word = word.removesuffix("'s").replace("'", "")
+        if _CJK.match(word):
+            found += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+        elif word:
+            found.append(word)
+    return found
+
+
+def stem(word: str) -> str:
+    """Return what forms of a word share: a light cut of endings, and no more than six letters."""
+    for ending in ("ies", "ing", "ed", "es", "s", "ly", "e", "y"):
+        if len(word) > len(ending) + 3 and word.endswith(ending):
+            word = word[: -len(ending)]
+            break
+    return word[:6]
+
+
+@lru_cache(1024)
+def taken_apart(text: str) -> Text:
+    """Return a text as it is compared."""
+    parts = tuple(tuple(words_of(part)) for part in _SENTENCE_END.split(text) if part and part.strip())
+    return Text(
+        source=text,
+        sentences=parts,
+        stems=frozenset(stem(word) for part in parts for word in part),
+    )
+
+
+def _overlap(content: Sequence[str], known: frozenset[str], facts: int = 0, found: int = 0) -> float:
+    """Return the share of the words and facts (numbers, dates) that are known; long words weigh more."""
+    weights = {word: min(len(word), 10) for word in content if not is_part_of_one(word)}
+    everything = sum(weights.values()) + FACT * facts
+    return (sum(w for word, w in weights.items() if stem(word) in known) + FACT * found) / everything if everything else 1.0
+
+
+def _nearest(stems: frozenset[str], texts: Sequence[Text]) -> list[tuple[str, ...]]:
+    """Return the sentences of the passages that share most with the stems, best first, down to 60 % of the best one."""
+    shared = [(len(stems.intersection(map(stem, part))), part) for text in texts for part in text.sentences]
+    shared.sort(key=lambda pair: -pair[0])
+    return [part for n, part in shared if n and n >= 0.6 * shared[0][0]]
+
+
+def _differ(claim: Text, texts: Sequence[Text]) -> bool:
+    """Return whether the sentence and all the passages are in different languages, as far as that shows."""
+    one = _language(claim)
+    others = {_language(text) for text in texts}
+    return one != "" and "" not in others and one not in others
+
+
+def _language(text: Text) -> str:
+    letters = [c for c in text.source[:400] if c.isalpha()]
+    script = unicodedata.name(letters[len(letters) // 2], "").split(" ")[0] if letters else ""
+    if script != "LATIN":
+        return script
+    words = [word for part in text.sentences for word in part]
+    scores = sorted(((sum(word in common for word in words), name) for name, common in _LANGUAGES.items()), reverse=True)
+    return scores[0][1] if scores[0][0] >= 2 and scores[0][0] > 1.5 * scores[1][0] else ""
+
+
+# --- numbers and dates ------------------------------------------------------------------------------------------------------
+
+
+def _lacking_quantities(claim: Text, texts: Sequence[Text]) -> tuple[list[str], list[str]]:
+    """Return the numbers and dates of the sentence which the passages contradict, and those that they lack."""
+    asked = claim.quantities
+    if not asked.numbers and not asked.dates:
+        return [], []
+    given = [text.quantities for text in texts]
+    numbers = [number for part in given for number in part.numbers]
+    dates = [date for part in given for date in part.dates]
+    years = {year for date in dates for year in date.years}
+    years |= {int(number.plain) for number in numbers if 1000 <= number.plain <= 2200}
+    wrong: list[str] = []
+    absent: list[str] = []
+    for number in asked.numbers:
+        if number.demanded and not _stands(number, numbers, years):
+            rivals = [
+                n for n in numbers if n.kinds & number.kinds and not any(n.agrees(m) or m.agrees(n) for m in asked.numbers)
+            ]
+            (wrong if rivals else absent).append(number.text)
+    for date in asked.dates:
+        if not any(date.agrees(other) for other in dates) or (date.years and not date.years & years):
+            (wrong if dates else absent).append(date.text)
+    return wrong, absent
+
+
+def _stands(number: Number, given: Sequence[Number], years: set[int]) -> bool:
+    found = [other for other in given if number.agrees(other)]
+    if not found:
+        return number.plain in years and number.kinds == {""}
+    if number.bound and all(other.bound == -number.bound for other in found):
+        return False
+    exact = [other for other in found if other.kinds & number.kinds]
+    rival = any(other.plain == number.plain and "" not in other.kinds for other in given)
+    return bool(exact) or "time" in number.kinds or not (rival and "" not in number.kinds)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------------
+
+
+def _lacking_names(sentence: str, claim: Text, texts: Sequence[Text], known: frozenset[str]) -> list[str]:
+    """Return the names that do not stand in the passages, neither as words nor as initials."""
+    lacking = []
+    for name in _names(sentence):
+        words = words_of(name)
+        absent = [word for word in words if stem(word) not in known and _root(word) not in known]
+        if absent and not _abbreviated(name, words, texts, known):
+            lacking.append(
+                name if len(absent) == len(words) else " ".join(w for w in name.split() if set(words_of(w)) & set(absent))
+            )
+    return lacking
+
+
+def _abbreviated(name: str, words: Sequence[str], texts: Sequence[Text], known: frozenset[str]) -> bool:
+    """Return whether the passages have the initials of a name, or the words whose initials it is (US: United States)."""
+    if len(words) > 1 and "".join(word[0] for word in words if word not in _STOP) in known:
+        return True
+    short = "".join(words)
+    parts = (part for text in texts for part in text.sentences) if name.isupper() and len(short) > 1 else ()
+    return any(short in "".join(word[0] for word in part if word not in ("of", "the", "and", "for")) for part in parts)
+
+
+def _root(word: str) -> str:
+    """Return the stem of the country of a nationality: "canadian" gives that of "canada"."""
+    for ending, instead in (("ian", "ia"), ("ian", "y"), ("ian", "a"), ("an", "a"), ("ese", ""), ("ish", "")):
+        if word.endswith(ending):
+            return stem(word.removesuffix(ending) + instead)
+    return stem(word)
+
+
+def _names(sentence: str) -> list[str]:
+    """Return the names: runs of capitalised words. A sentence's first word is one where a name or a verb follows."""
+    if _language(taken_apart(sentence)) == "de":
+        return []  # all nouns are capitalised
+    found: list[str] = []
+    last_end = -1
+    for match in _NAME.finditer(sentence):
+        word = match[0]
+        before = sentence[: match.start()].rstrip(" \"“‘'([*_")
+        opens = (
+            not before
+            or before[-1] in ".!?:;•-–\n"
+            and not re.search(r"\b[A-Z]\.$|\b(?:Mr|Mrs|Ms|Dr|St|Gov|Sen|Jr|vs)\.$", before)
+        )
+        if not any(character.isupper() for character in word):
+            continue
+        bare = folded(word).removesuffix("'s").removesuffix("’s")
+        if opens and (bare in _OPENERS or not _NAME_FOLLOWS.match(sentence, match.end())) and not word[1:].isupper():
+            continue
+        if bare in _STOP or bare in _OPENERS or bare in _CALENDAR or len(bare) < 2:
+            continue
+        if found and match.start() - last_end == 1 and sentence[last_end] == " ":
+            found[-1] += " " + word
+        else:
+            found.append(word)
+        last_end = match.end()
+    return found
+
+
+def _names_differ(content: Sequence[str], near: Sequence[Sequence[str]]) -> bool:
+    """Return whether nearly all else of the sentence stands in one sentence of the passages: then the name is another one."""
+    return any(_overlap(content, frozenset(map(stem, part))) >= 0.7 for part in near)
+
+
+# --- negations and comparisons ----------------------------------------------------------------------------------------------
+
+
+def _turned(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
+    """Return the negations and comparisons in which the sentence and the nearest sentences of the passages differ."""
+    words = [word for part in claim.sentences for word in part]
+    present = set(words)
+    around = [set(part) for part in near]
+    turned = []
+    for word in dict.fromkeys(words):
+        for axis in _OPPOSITES:
+            for mine, theirs in (axis, axis[::-1]):
+                if (
+                    word in mine
+                    and not present & theirs
+                    and not any(part & mine for part in around)
+                    and any(part & theirs for part in around)
+                ):
+                    turned.append(word)
+    denials = list(_denials(words))
+    if denials:
+        soft = near and _SOFT & set(near[0])
+        turned += [word for word, scope in denials if near and not soft and not any(scope & _denied(part) for part in near)]
+    elif near and not present & _DENYING:
+        stems = frozenset(stem(word) for word in words if word not in _STOP)
+        alike = [part for part in near if len(stems.intersection(map(stem, part))) >= 0.6 * len(stems)]
+        if alike and all(len(_denied(part) & stems) for part in alike):
+            turned.append("not")
+    return turned
+
+
+def _denials(words: Sequence[str]) -> Iterable[tuple[str, frozenset[str]]]:
+    """Yield each negation with the stems of the next three words of content."""
+    for i, word in enumerate(words):
+        after = words[i + 1 : i + 8]
+        idiom = i and words[i - 1] in ("to", "or", "and")  # little or no
+        counted = word == "no" and after and after[0].isdigit()  # No. 5
+        if word in _NOT and after and after[0] != "only" and not counted and not idiom:
+            yield word, frozenset([stem(other) for other in after if other not in _STOP][:3])
+
+
+def _denied(words: Sequence[str]) -> frozenset[str]:
+    return frozenset().union(*(scope for _, scope in _denials(words)))

@@ -1,0 +1,377 @@
+"""Reads the numbers and dates of a text, so that "5 million", "5,000,000" and "5M" agree and 3 km differs from 3 m. Pure.
+
+A number that can be read in several ways keeps all its readings ("1.234" is a thousand in German, "5m" metres or millions), and
+two numbers agree when any two of their readings do: a doubtful reading never becomes a difference.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+_MONTHS = (
+    "january jan januar janvier enero gennaio janeiro januari",
+    "february feb februar février febrero febbraio fevereiro februari",
+    "march mar märz mars marzo março maart",
+    "april apr avril abril aprile",
+    "may mai mayo maggio maio mei",
+    "june jun juni juin junio giugno junho",
+    "july jul juli juillet julio luglio julho",
+    "august aug août agosto augustus",
+    "september sep sept septembre septiembre settembre setembro",
+    "october oct oktober okt octobre octubre ottobre outubro",
+    "november nov novembre noviembre novembro",
+    "december dec dezember dez décembre diciembre dicembre dezembro",
+)
+_MONTH = {name: n for n, names in enumerate(_MONTHS, 1) for name in names.split()}
+_WORDS = {
+    word: float(n)
+    for n, words in {
+        0: "zero", 1: "a an one half", 2: "two couple both zwei deux dos due", 3: "three third drei trois tres tre",
+        4: "four fourth quarter vier quatre cuatro quattro", 5: "five fifth fünf cinq cinco cinque",
+        6: "six sixth sechs seis sei",
+        7: "seven seventh sieben siete sette", 8: "eight eighth huit ocho otto", 9: "nine ninth neun neuf nueve nove",
+        10: "ten tenth decade zehn dix diez dieci", 11: "eleven eleventh elf onze",
+        12: "twelve twelfth dozen zwölf douze doce", 13: "thirteen thirteenth", 14: "fourteen fourteenth",
+        15: "fifteen fifteenth quinze",
+        16: "sixteen sixteenth", 17: "seventeen seventeenth", 18: "eighteen eighteenth", 19: "nineteen nineteenth",
+        20: "twenty twentieth", 30: "thirty thirtieth", 40: "forty fortieth", 50: "fifty fiftieth", 60: "sixty", 70: "seventy",
+        80: "eighty", 90: "ninety", 100: "century",
+    }.items()
+    for word in words.split()
+}  # fmt: skip
+_LOOSE = frozenset(
+    "a an one half both couple third quarter decade century dozen zwei drei vier fünf sechs sieben neun zehn elf zwölf deux "
+    "trois "
+    "quatre cinq huit neuf dix onze douze quinze dos tres cuatro cinco seis siete ocho nueve diez doce due tre quattro "
+    "cinque sei "
+    "sette otto nove dieci".split()
+)
+"""Words that stand for a number in a passage, but are too loose, or of too few languages, to demand one of it."""
+
+_FACTORS = {
+    name: factor
+    for factor, names in {
+        1e2: "hundred hundert cent", 1e3: "k thousand thousands tausend mil mille tusen", 1e4: "万 萬 만", 1e5: "lakh lakhs",
+        1e6: "m mn mio million millions millionen millón millones milhão milhões milioni miljoen", 1e7: "crore crores",
+        1e8: "億 亿 억", 1e9: "b bn mrd billion billions milliard milliards milliarde milliarden miljard",
+        1e12: "t tn trillion trillions",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+_UNITS: dict[str, tuple[str, float, float]] = {
+    name: (kind, factor, offset)
+    for kind, factor, offset, names in (
+        ("percent", 1, 0, "% percent percentage pct prozent"),
+        ("USD", 1, 0, "$ us$ usd dollar dollars"), ("USD", 0.01, 0, "cent cents"), ("EUR", 1, 0, "€ eur euro euros"),
+        ("GBP", 1, 0, "£ gbp"), ("JPY", 1, 0, "¥ jpy yen"), ("INR", 1, 0, "₹ inr rupee rupees"),
+        ("length", 0.001, 0, "mm millimeter millimeters millimetre millimetres"),
+        ("length", 0.01, 0, "cm centimeter centimeters centimetre centimetres"),
+        ("length", 1, 0, "m meter meters metre metres mètre mètres metro metros"),
+        ("length", 1000, 0, "km kilometer kilometers kilometre kilometres kilomètres"),
+        ("length", 0.0254, 0, "inch inches"), ("length", 0.3048, 0, "ft foot feet"), ("length", 1609.344, 0, "mi mile miles"),
+        ("area", 1, 0, "m2"), ("area", 1e4, 0, "ha hectare hectares"), ("area", 1e6, 0, "km2"), ("area", 2.59e6, 0, "mi2"),
+        ("area", 4046.86, 0, "acre acres"), ("area", 0.092903, 0, "ft2"),
+        ("mass", 1e-6, 0, "mg milligram milligrams"), ("mass", 0.001, 0, "g gram grams"),
+        ("mass", 1, 0, "kg kilo kilos kilogram kilograms"), ("mass", 1000, 0, "tonne tonnes"), ("mass", 907.185, 0, "ton tons"),
+        ("mass", 0.45359, 0, "lb lbs pound pounds"), ("mass", 0.02835, 0, "oz ounce ounces"),
+        ("volume", 0.001, 0, "ml milliliter milliliters"), ("volume", 1, 0, "l liter liters litre litres"),
+        ("volume", 3.78541, 0, "gallon gallons"),
+        ("temperature", 1, 0, "°c c celsius"), ("temperature", 5 / 9, -160 / 9, "°f f fahrenheit"),
+        ("speed", 1 / 3.6, 0, "km/h kmh kph"), ("speed", 0.44704, 0, "mph"), ("speed", 1, 0, "m/s"),
+        ("time", 0.001, 0, "ms millisecond milliseconds"), ("time", 1, 0, "s sec second seconds"),
+        ("time", 60, 0, "min mins minute minutes"), ("time", 3600, 0, "h hr hrs hour hours"), ("time", 86400, 0, "day days"),
+        ("time", 604800, 0, "week weeks"), ("time", 2629746, 0, "month months"), ("time", 31556952, 0, "year years"),
+        ("data", 1, 0, "kb kilobyte kilobytes"), ("data", 1e3, 0, "mb megabyte megabytes"),
+        ("data", 1e6, 0, "gb gigabyte gigabytes"), ("data", 1e9, 0, "tb terabyte terabytes"),
+        ("energy", 1, 0, "kwh"), ("energy", 1e3, 0, "mwh"), ("energy", 1e6, 0, "gwh"), ("energy", 1e9, 0, "twh"),
+        ("power", 0.001, 0, "w watt watts"), ("power", 1, 0, "kw kilowatt kilowatts"),
+        ("power", 1e3, 0, "mw megawatt megawatts"), ("power", 1e6, 0, "gw gigawatt gigawatts"),
+        ("frequency", 1, 0, "hz"), ("frequency", 1e3, 0, "khz"), ("frequency", 1e6, 0, "mhz"), ("frequency", 1e9, 0, "ghz"),
+    )
+    for name in names.split()
+}  # fmt: skip
+
+_SPELLINGS = tuple(
+    (hint, re.compile(pattern, re.IGNORECASE), written)
+    for hint, pattern, written in (
+        ("cent", r"\b(?:per|pour|por) ?cent[oi]?\b|\bpercentage points?\b", "%"),
+        ("sq", r"\bsq(?:uare|\.)? ?(k?m|mi|ft)\b", r"\g<1>2"),
+        ("square", r"\bsquare kilomet(?:er|re)s?\b", "km2"), ("square", r"\bsquare met(?:er|re)s?\b", "m2"),
+        ("square", r"\bsquare miles?\b", "mi2"), ("square", r"\bsquare (?:foot|feet)\b", "ft2"),
+        (" hour", r"\bkilomet(?:er|re)s (?:per|an) hour\b", "km/h"), (" hour", r"\bmiles (?:per|an) hour\b", "mph"),
+        ("second", r"\bmet(?:er|re)s per second\b", "m/s"),
+        ("degree", r"\bdegrees? ?(c\b|celsius|f\b|fahrenheit)", r"°\1"), ("°", r"° ?(c|f)(?:\b|elsius|ahrenheit)", r"°\1"),
+        ("u", r"\bU\.?S\.? (?=dollars?\b)|\bUS(?=\$)", ""), ("٫", "٫", "."), ("٬", "٬", ","), ("−", "−", "-"),
+        ("⁄", r"\b0?1⁄2|(?<=\d)1⁄2", ".5"), ("⁄", r"\b0?1⁄4|(?<=\d)1⁄4", ".25"), ("⁄", r"\b0?3⁄4|(?<=\d)3⁄4", ".75"),
+        ("–", r"\b([12]\d)(\d\d)[–/](\d\d)\b(?![-/.]?\d)", r"\1\2–\1\3"),
+        ("-", r"\b(20|19)(\d\d)-(1[3-9]|[2-9]\d)\b(?!-)", r"\1\2–\1\3"),
+    )
+)  # fmt: skip
+
+_ALSO_WORDS = frozenset("may march mars mai marzo august juni juli sept mayo maart".split())
+_NAMED = "|".join(sorted(_MONTH, key=len, reverse=True))
+_NAMED_DATE = re.compile(
+    rf"(?:(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.|º)?(?: of| de)? )?\b(?P<m>{_NAMED})\b\.?"
+    r"(?: (?P<e>\d{1,2})(?:st|nd|rd|th)?\b(?![\d:.]\d| ?(?:[ap]\.?m\b|%)))?(?:(?:,| of| del?|,? in)? ?(?P<y>[12]\d{3})\b)?",
+    re.IGNORECASE,
+)
+_ISO_DATE = re.compile(
+    r"\b([12]\d{3})(?:[-/.]|年)(0?[1-9]|1[0-2])(?:(?:[-/.]|月)(0?[1-9]|[12]\d|3[01])(?:日|\b)|月|\b(?![-/.,]?\d))"
+)
+_SLASH_DATE = re.compile(r"\b(\d{1,2})([/.])(\d{1,2})(?:\2(\d{4}|\d{2}))?\b(?![/.,]?\d)")
+_CLOCK = re.compile(
+    r"\b([01]?\d|2[0-3])(?:[:.]([0-5]\d)(?::\d\d)?)? ?([ap])\.? ?m\b\.?|\b([01]?\d|2[0-3]):([0-5]\d)\b", re.IGNORECASE
+)
+_NUMBER = re.compile(
+    r"(?P<coin>US\$|[$€£¥₹])? ?(?<![A-Za-z_\d])(?<![A-Z]-)(?<!\d[.,])"
+    r"(?P<digits>\d{1,3}(?:[ \u202f'’]\d{3}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,]\d+)*|\.\d+)(?P<nth>st|nd|rd|th)?(?P<tens>['’]?s\b)?"
+    rf"|\b(?P<word>(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty[- ])?(?:{'|'.join(_WORDS)}))\b",
+    re.IGNORECASE,
+)
+_BEHIND = re.compile(r"[ -]?(%|°[CF]|[$€£¥₹]|[万萬만億亿억]|[^\W\d_]+(?:2\b|/[hs]\b)?)")
+_BETWEEN = re.compile(r" ?(?:-|–|—|to|and|or|bis|à|a|through|until) ?", re.IGNORECASE)
+_ABOUT = re.compile(
+    r"(?:about|approx\w*\.?|around|roughly|some|nearly|almost|circa|ca?\.|~|≈|estimated|close to|near)(?: a| an)? ?[$€£~]?$",
+    re.I,
+)
+_ABOVE = re.compile(
+    r"(?:over|more than|at least|above|exceed\w*|(?:great|larg|high|long|old)er than|upwards? of|>|≥|beyond)(?: a)? ?[$€£]?$",
+    re.I,
+)
+_BELOW = re.compile(
+    r"(?:under|(?:less|fewer|lower|smaller|shorter|younger) than|below|up to|at most|<|≤|nearly|almost)(?: a)? ?[$€£]?$", re.I
+)
+
+
+class Reading(NamedTuple):
+    """One way to read a number: what its unit measures ("" for none), its value in the base unit, its value as written, half of
+    its last digit's worth, what a unit is in base units, and whether it is the less likely reading."""
+
+    kind: str
+    value: float
+    own: float
+    half: float
+    scale: float = 1.0
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number: its words, its readings, what was written (`plain`), whether it is a limit (`bound` 1: more than, -1: less
+    than) or an approximation (`loose`: its tolerance). `demanded` is False for words too loose to ask a number of a passage."""
+
+    text: str
+    readings: tuple[Reading, ...]
+    plain: float
+    bound: int = 0
+    loose: float = 0.0
+    demanded: bool = True
+
+    def agrees(self, other: Number) -> bool:
+        """Return whether a passage's number `other` is, or rounds to, this one."""
+        return any(self._about(mine, theirs) for mine in self.readings for theirs in other.readings)
+
+    @property
+    def kinds(self) -> set[str]:
+        """What its units may measure."""
+        return {reading.kind for reading in self.readings}
+
+    def _about(self, mine: Reading, theirs: Reading) -> bool:
+        if (mine.doubtful or theirs.doubtful) and mine.scale != theirs.scale and mine.kind and theirs.kind:
+            return False
+        if mine.kind and mine.kind == theirs.kind:
+            value, half, other = mine.value, mine.half * mine.scale, theirs.value
+        elif mine.kind and theirs.kind:
+            return False
+        else:
+            value, half, other = mine.own, mine.half, theirs.own
+        loose, least = abs(value) * self.loose, max(half, 1e-6 * abs(value))
+        below, above = (loose if self.bound <= 0 else 0.0), (loose if self.bound >= 0 else 0.0)
+        return value - max(below, least) <= other <= value + max(above, least)
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """A date: its words and the ways to read it as (year, month, day), where None was not written."""
+
+    text: str
+    readings: tuple[tuple[int | None, int | None, int | None], ...]
+
+    def agrees(self, other: Date) -> bool:
+        """Return whether a passage's date does not contradict this one, and names its month and day."""
+        return any(
+            (y is None or y2 is None or y == y2) and m == m2 and (d is None or d == d2)
+            for y, m, d in self.readings
+            for y2, m2, d2 in other.readings
+        )
+
+    @property
+    def years(self) -> set[int]:
+        """The years it may be in; empty when none was written."""
+        return {y for y, _, _ in self.readings if y is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities:
+    """The numbers and dates of a text."""
+
+    numbers: tuple[Number, ...]
+    dates: tuple[Date, ...]
+
+
+def is_part_of_one(word: str) -> bool:
+    """Return whether a lower-case word belongs to a number or a date: digits, "million", "march", "km"."""
+    return word in _MONTH or word in _FACTORS or word in _UNITS or word in _WORDS or not word.isalpha()
+
+
+@lru_cache(1024)
+def read(text: str) -> Quantities:
+    """Return the numbers and dates of a text."""
+    text = unicodedata.normalize("NFKC", text)
+    lower = text.lower()
+    for hint, pattern, written in _SPELLINGS:
+        if hint in lower:
+            text = pattern.sub(written, text)
+    dates: list[Date] = []
+    numbers: list[Number] = []
+
+    def dated(found: re.Match[str]) -> str:
+        date = _date(found)
+        if date is None:
+            return found[0]
+        dates.append(date)
+        return " ⋅ "
+
+    for pattern in (_ISO_DATE, _NAMED_DATE, _SLASH_DATE):
+        text = pattern.sub(dated, text)
+
+    def timed(found: re.Match[str]) -> str:
+        numbers.append(_clock(found))
+        return " ⋅ "
+
+    text = _CLOCK.sub(timed, text)
+    return Quantities((*numbers, *_numbers(text)), tuple(dates))
+
+
+def _date(found: re.Match[str]) -> Date | None:
+    readings: tuple[tuple[int | None, int | None, int | None], ...]
+    if found.re is _NAMED_DATE:
+        day, year = found["d"] or found["e"], found["y"]
+        alone, month = not (day or year), found["m"].lower()
+        if alone and (not found["m"][0].isupper() or month in _ALSO_WORDS or len(month) < 4):
+            return None  # a verb, a name, or an abbreviation of something else
+        readings = ((int(year) if year else None, _MONTH[month], int(day) if day else None),)
+    elif found.re is _ISO_DATE:
+        readings = ((int(found[1]), int(found[2]), int(found[3]) if found[3] else None),)
+    else:
+        one, two, year = int(found[1]), int(found[3]), found[4]
+        if found[2] == "." and not year:
+            return None
+        written = None if not year else int(year) if len(year) == 4 else 2000 + int(year)
+        readings = tuple((written, m, d) for m, d in {(one, two), (two, one)} if 1 <= m <= 12 and 1 <= d <= 31)
+    return Date(found[0].strip(), readings) if readings else None
+
+
+def _clock(found: re.Match[str]) -> Number:
+    hour, minute = int(found[1] or found[4]), int(found[2] or found[5] or 0)
+    half = (found[3] or "").lower()
+    hours = {hour % 12 + 12 * (half == "p")} if half else {hour, (hour + 12) % 24} if hour <= 12 else {hour}
+    return Number(found[0].strip(), tuple(Reading("clock", h * 60.0 + minute, hour, 0.0) for h in sorted(hours)), hour)
+
+
+def _numbers(text: str) -> list[Number]:
+    """Return the numbers of a text without dates; a unit behind a range belongs to both its ends."""
+    found = [(m.start(), *number) for m in _NUMBER.finditer(text) if (number := _number(m, text))]
+    for i, ((_, first, end), (start, second, _)) in reversed(list(enumerate(pairwise(found)))):
+        if end <= start and first.kinds == {""} and _BETWEEN.fullmatch(text[end:start]) and second.plain:
+            ratio = first.plain / second.plain
+            more = tuple(
+                r._replace(value=r.value * ratio, own=r.own * ratio) for r in second.readings if r.own != second.plain or r.kind
+            )
+            found[i] = (found[i][0], replace(first, readings=first.readings + more), end)
+    return [number for _, number, _ in found]
+
+
+def _number(found: re.Match[str], text: str) -> tuple[Number, int] | None:
+    """Return the number found, with its magnitude and unit, and where it ends; None for an article."""
+    word, before = (found["word"] or "").lower(), text[max(0, found.start() - 24) : found.start()].rstrip()
+    values = _plain(found["digits"]) if found["digits"] else ((_word(word), 0.5),)
+    unit, end = (found["coin"] or "").lower(), found.end()
+    names = []
+    for _ in range(2):
+        behind = _BEHIND.match(text, end)
+        name = behind[1].lower() if behind else ""
+        if not behind or (name not in _FACTORS and name not in _UNITS) or (name in ("a", "cent") and not word):
+            break
+        names.append(name)
+        end = behind.end()
+        if name in _UNITS and name not in _FACTORS:
+            break
+    if word in ("a", "an", "one", "half") and not (names and names[0] in _FACTORS):
+        return None
+    readings = tuple(_readings(values, names, unit))
+    loose, bound = 0.0, 0
+    if _ABOVE.search(before) or text[end : end + 1] == "+" or text[end : end + 8] == " or more":
+        loose, bound = 0.25, 1
+    elif _BELOW.search(before) or text[end : end + 8] == " or less":
+        loose, bound = 0.25, -1
+    elif _ABOUT.search(before):
+        loose = _roundness(values[0][0])
+    if found["tens"] and values[0][0] % 10 == 0:
+        loose, bound = 9.5 / values[0][0] if values[0][0] else 0.0, 1
+    sign = -1 if before.endswith(("minus",)) or re.search(r"(?:^|[\s(])[-–]$", text[: found.start()]) else 1
+    readings = tuple(r._replace(value=-r.value, own=-r.own) for r in readings) if sign < 0 else readings
+    demanded = word not in _LOOSE or bool(names and names[0] in _FACTORS and word not in ("a", "an"))
+    shown = text[found.start() : end].strip()
+    return Number(shown, readings, values[0][0], bound, loose, demanded), end
+
+
+def _roundness(value: float) -> float:
+    """Return half of the last digit that is not 0, as a share: "about 300,000" may stand for 284,000, "about 290,000" not."""
+    digits = f"{value:.10g}".rstrip("0").rstrip(".").lstrip("0.").replace(".", "")
+    return min(0.1, 0.5 / int(digits or 1))
+
+
+def _word(word: str) -> float:
+    tens, _, ones = word.replace(" ", "-").partition("-")
+    return _WORDS[tens] + (_WORDS[ones] if ones else 0.0) if word != "half" else 0.5
+
+
+def _plain(digits: str) -> tuple[tuple[float, float], ...]:
+    """Return the ways to read digits with separators: value and half of the last digit's worth."""
+    digits = re.sub(r"[ \u202f'’]", "", digits)
+    separators = re.findall("[.,]", digits)
+    if len(set(separators)) == 2:
+        digits = digits.replace(separators[0], "").replace(",", ".")
+        separators = ["."]
+    if not separators:
+        return ((float(digits), 0.5),)
+    tail = len(digits) - 1 - max(digits.rfind("."), digits.rfind(","))
+    grouped = (float(re.sub("[.,]", "", digits)), 0.5)
+    if len(separators) > 1:
+        return (grouped,)
+    decimal = (float(digits.replace(",", ".")), 0.5 * 10.0**-tail)
+    if tail != 3:
+        return (decimal,)
+    return (grouped, decimal) if digits[0] != "0" and "," in digits else (decimal, grouped)
+
+
+def _readings(values: Sequence[tuple[float, float]], names: Sequence[str], coin: str) -> Iterator[Reading]:
+    """Yield the readings: the first name behind a number may be a magnitude, a unit, or either."""
+    options = [] if names else [(1.0, coin)]
+    if names and names[0] in _FACTORS:
+        options.append((_FACTORS[names[0]], names[1] if len(names) > 1 else coin))
+    if names and names[0] in _UNITS and not coin:
+        options.append((1.0, names[0]))
+    for place, (value, half) in enumerate(values):
+        for factor, name in options or [(1.0, coin)]:
+            kind, scale, offset = _UNITS.get(name, ("", 1.0, 0.0))
+            own = value * factor
+            step = half * factor if half < 0.5 else min(half * factor, 0.05 * abs(own))
+            yield Reading(kind, own * scale + offset, own, step, scale, place > 0)

@@ -1,0 +1,251 @@
+"""How well citations are checked: on WiCE, on errors planted into true sentences, and on recorded citations of the API.
+
+    git clone https://github.com/ryokamoi/wice
+    python -m tests.benchmarks.answers wice [--recordings FOLDER] [--write]
+
+WiCE (Kamoi et al., EMNLP 2023) has sentences of Wikipedia with the whole pages that they cite, labelled by people; nothing of
+it is in this repository. A sentence counts as predicted "supported" when the check says so. Thresholds were chosen on its "
+"dev part
+alone. Planted errors: one number, date, name, negation, unit or comparison of a sentence that passes is changed; caught means
+that it passes no more. `--recordings` names a folder of recorded replies (`*.json`, `*.sse`) with citations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ipy_websearch
+from ipy_websearch.citations import check
+from tests.benchmarks.report import write_section
+
+MONTHS = "January February March April May June July August September October November December".split()
+NAMES = "Kowalski Lindqvist Okonkwo Tanaka Brisbane Rotterdam Valparaíso Siemens Petronas Montoya".split()
+UNITS = {
+    "kilometres": "metres", "km": "m", "metres": "kilometres", "m": "km", "°C": "°F", "percent": "years", "%": "km",
+    "miles": "feet", "years": "months", "days": "years", "hours": "days", "minutes": "hours", "million": "billion",
+    "billion": "million",
+    "grams": "kilograms", "kg": "g", "$": "€", "€": "£", "feet": "miles", "acres": "hectares", "mph": "km/h",
+}  # fmt: skip
+OPPOSITES = {
+    "more": "less", "less": "more", "largest": "smallest", "smallest": "largest", "higher": "lower", "lower": "higher",
+    "highest": "lowest", "longest": "shortest", "larger": "smaller", "smaller": "larger", "over": "under",
+    "increased": "decreased",    "before": "after", "after": "before", "first": "last", "best": "worst", "most": "least",
+    "older": "younger",
+    "oldest": "youngest",    "won": "lost", "hottest": "coldest", "fastest": "slowest", "tallest": "shortest",
+    "longer": "shorter", "earlier": "later",
+}  # fmt: skip
+
+
+def number(sentence: str, dice: random.Random) -> str | None:
+    """Change one number that is not a year."""
+    found = [m for m in re.finditer(r"(?<![\w.,-])\d[\d,.]*(?![\w-])", sentence) if not re.fullmatch(r"[12]\d{3}[.,]?", m[0])]
+    if not found or any(month in sentence for month in MONTHS):
+        return None
+    match = dice.choice(found)
+    at = dice.choice([i for i, c in enumerate(match[0]) if c.isdigit()][:2])
+    digit = dice.choice([d for d in "123456789" if d != match[0][at]])
+    return sentence[: match.start()] + match[0][:at] + digit + match[0][at + 1 :] + sentence[match.end() :]
+
+
+def date(sentence: str, dice: random.Random) -> str | None:
+    """Change a year, or a month that has a day or a year."""
+    found = list(re.finditer(rf"\b(?:{'|'.join(MONTHS)})(?= \d)|(?<![\w.,-])(?:1[5-9]|20)\d\d(?![\w,-])", sentence))
+    if not found:
+        return None
+    match = dice.choice(found)
+    other = (
+        str(int(match[0]) + dice.choice((-9, -3, 3, 7)))
+        if match[0].isdigit()
+        else dice.choice([m for m in MONTHS if m != match[0]])
+    )
+    return sentence[: match.start()] + other + sentence[match.end() :]
+
+
+def name(sentence: str, dice: random.Random) -> str | None:
+    """Put another name in the place of one."""
+    found = [
+        m for m in re.finditer(r"(?<=[a-z,] )[A-Z][a-zé]{3,}(?=[ ,.])", sentence) if m[0] not in (*MONTHS, "Saturday", "Sunday")
+    ]
+    if not found:
+        return None
+    match = dice.choice(found)
+    return sentence[: match.start()] + dice.choice(NAMES) + sentence[match.end() :]
+
+
+def negation(sentence: str, dice: random.Random) -> str | None:
+    """Deny a sentence, or take its denial away."""
+    if match := re.search(r"\b(?:not|never) ", sentence):
+        return sentence[: match.start()] + sentence[match.end() :]
+    match = re.search(r"\b(?:is|was|are|were|has|had|have|can|will)\b(?! (?:no|not|only)\b)", sentence)
+    return f"{sentence[: match.end()]} not{sentence[match.end() :]}" if match else None
+
+
+def unit(sentence: str, dice: random.Random) -> str | None:
+    """Change a unit, a currency or a magnitude behind or before a number."""
+    found = [m for m in re.finditer(r"(?<=\d) ?([a-zA-Z°%]+)|([$€])(?=\d)", sentence) if (m[1] or m[2]) in UNITS]
+    if not found:
+        return None
+    match = dice.choice(found)
+    what = match[1] or match[2]
+    return sentence[: match.start()] + match[0].replace(what, UNITS[what]) + sentence[match.end() :]
+
+
+def comparison(sentence: str, dice: random.Random) -> str | None:
+    """Turn a comparison round."""
+    found = [m for m in re.finditer(r"\b[a-z]+\b", sentence) if m[0] in OPPOSITES]
+    if not found:
+        return None
+    match = dice.choice(found)
+    return sentence[: match.start()] + OPPOSITES[match[0]] + sentence[match.end() :]
+
+
+PLANTS: tuple[Callable[[str, random.Random], str | None], ...] = (number, date, name, negation, unit, comparison)
+
+
+def wice_rows(folder: Path, path: str) -> list[dict[str, Any]]:
+    """Return the rows of a part of WiCE."""
+    return [json.loads(line) for line in (folder / path).read_text(encoding="utf-8").splitlines()]
+
+
+def balanced(pairs: Sequence[tuple[bool, bool]]) -> float:
+    """Return the mean of the shares of true and of false sentences that were judged rightly; a pair is (said, truth)."""
+    return statistics.mean(statistics.mean(said == truth for said, truth in pairs if truth is kind) for kind in (True, False))
+
+
+def wice(folder: Path, part: str) -> list[str]:
+    """Return the table rows for a part of WiCE: the whole pages, and the chunks that people picked (any of them suffices)."""
+    lines = []
+    for what, path in (
+        ("whole pages", "data/entailment_retrieval/claim"),
+        ("picked chunks", "code_and_resources/entailment_inputs/oracle_chunks/claim"),
+    ):
+        judged: dict[str, tuple[bool, bool]] = defaultdict(lambda: (False, False))
+        words: dict[str, tuple[bool, bool]] = defaultdict(lambda: (False, False))
+        times = []
+        for row in wice_rows(folder, f"{path}/{part}.jsonl"):
+            key, truth, page = row["meta"]["id"], row["label"] == "supported", "\n".join(row["evidence"])
+            began = time.process_time()
+            said = check(row["claim"], [page]).verdict == "supported"
+            times.append(1000 * (time.process_time() - began))
+            judged[key] = (judged[key][0] or said, truth)
+            words[key] = (words[key][0] or _plain_overlap(row["claim"], page) >= 0.74, truth)
+        size = f"{statistics.median(times):.1f} ({statistics.quantiles(times, n=20)[-1]:.1f})"
+        ours, plain = balanced(list(judged.values())), balanced(list(words.values()))
+        lines.append(f"| {part}, {what} ({len(judged)}) | {ours:.3f} | {plain:.3f} | {size} |")
+    return lines
+
+
+def _plain_overlap(claim: str, page: str) -> float:
+    words = set(re.findall(r"\w+", claim.lower()))
+    return len(words & set(re.findall(r"\w+", page.lower()))) / len(words)
+
+
+def true_pairs(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield sentences that stand in their passages: those of the small corpus, and what people found supported in WiCE."""
+    for path in sorted((Path(ipy_websearch.__file__).parent / "corpus").glob("*.md")):
+        for paragraph in path.read_text(encoding="utf-8").split("\n\n"):
+            if not paragraph.startswith(("#", "Facts:", "id:")):
+                for sentence in re.split(r"(?<=[.!?]) (?=[A-Z])", paragraph.replace("\n", " ")):
+                    yield "own corpus, its paragraph", sentence, paragraph
+    for row in wice_rows(folder, "data/entailment_retrieval/claim/test.jsonl"):
+        if row["label"] == "supported":
+            yield "WiCE test, whole page", row["claim"], "\n".join(row["evidence"])
+
+
+def planted(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the table of planted errors, and some that were not caught."""
+    caught: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    missed, alarms = [], defaultdict(list)
+    dice = random.Random(7)
+    for source, sentence, passage in true_pairs(folder):
+        passes = check(sentence, [passage]).verdict == "supported"
+        alarms[source].append(not passes)
+        for plant in PLANTS if passes else ():
+            false = plant(sentence, dice)
+            if false is not None and false != sentence:
+                seen = check(false, [passage]).verdict != "supported"
+                caught[source, plant.__name__].append(seen)
+                missed += [] if seen else [f"{source}: {plant.__name__}: {false}"]
+    sources = sorted({source for source, _ in caught})
+    rows = [
+        f"| {plant.__name__} | "
+        + " | ".join(f"{statistics.mean(caught[s, plant.__name__]):.1%} of {len(caught[s, plant.__name__])}" for s in sources)
+        + " |"
+        for plant in PLANTS
+    ]
+    rows.append(
+        "| true sentences not passed | "
+        + " | ".join(f"{statistics.mean(alarms[s]):.1%} of {len(alarms[s])}" for s in sources)
+        + " |"
+    )
+    return [f"| planted error, caught | {' | '.join(sources)} |", "|---|" + "---|" * len(sources), *rows], missed
+
+
+def recorded_citations(folder: Path) -> list[tuple[str, list[str]]]:
+    """Return the cited texts of recorded replies with what they cite, each once."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((*folder.rglob("*.json"), *folder.rglob("*.sse"))):
+        for block in _text_blocks(path):
+            if block.get("citations"):
+                found.setdefault(block["text"], [str(citation.get("cited_text", "")) for citation in block["citations"]])
+    return list(found.items())
+
+
+def _text_blocks(path: Path) -> Iterator[dict[str, Any]]:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix == ".json":
+        body = json.loads(text)
+        content = body.get("content") if isinstance(body, dict) else None
+        yield from (b for b in content or () if isinstance(b, dict) and b.get("type") == "text")
+        return
+    blocks: dict[int, dict[str, Any]] = {}
+    for line in text.splitlines():
+        event = json.loads(line[5:]) if line.startswith("data: {") else {}
+        if event.get("type") == "content_block_start" and event["content_block"].get("type") == "text":
+            blocks[event["index"]] = {"text": "", "citations": []}
+        elif event.get("type") == "content_block_delta" and event.get("index") in blocks:
+            delta, block = event["delta"], blocks[event["index"]]
+            block["text"] += delta.get("text", "")
+            block["citations"] += [delta["citation"]] if "citation" in delta else []
+    yield from blocks.values()
+
+
+def main() -> None:
+    """Measure, print, and with `--write` keep."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("wice", type=Path)
+    parser.add_argument("--recordings", type=Path)
+    parser.add_argument("--part", choices=("dev", "test"), default="test")
+    parser.add_argument("--missed", action="store_true", help="print the planted errors that were not caught")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    table, missed = planted(given.wice)
+    parts = ("dev", "test") if given.part == "test" else ("dev",)
+    lines = ["| WiCE claims | balanced accuracy | word overlap alone | CPU ms a claim, median (95 %) |", "|---|---|---|---|"]
+    lines += [row for part in parts for row in wice(given.wice, part)]
+    lines += ["", *table]
+    if given.recordings:
+        pairs = recorded_citations(given.recordings)
+        verdicts = Counter(check(text, passages).verdict for text, passages in pairs)
+        lines += [
+            "",
+            f"Recorded citations of the API ({len(pairs)}): " + ", ".join(f"{n} {v}" for v, n in verdicts.most_common()) + ".",
+        ]
+    print("\n".join(lines))
+    if given.missed:
+        print("\n".join(missed))
+    if given.write:
+        write_section("Answers", "\n".join(lines), "`python -m tests.benchmarks.answers wice --recordings FOLDER --write`")
+
+
+if __name__ == "__main__":
+    main()

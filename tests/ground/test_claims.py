@@ -1,0 +1,85 @@
+"""Citations are held against their passages: what `citations.check` promises, by example."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from ipy_websearch.citations import check
+
+RECORDED = Path(__file__).parents[1] / "data"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    [
+        ("The city has 5M people.", "The city has 5,000,000 people."),
+        ("The city has about 5 million inhabitants.", "The city counted 4,983,221 inhabitants in 2024."),
+        ("The route is 95 km long.", "The route is 59 miles long."),
+        ("Sunset is at 8:35 PM.", "Sunset today is at 20:35 local time."),
+        ("It was released on 3 November 2025.", "It was released: 2025-11-03."),
+        ("The fund grew by 3 to 5 percent.", "The fund grew by 3–5%."),
+        ("More than 20 people died in the blast.", "At least 23 people died in the blast."),
+        ("Marie Curie won the Nobel Prize in 1903.", "Marie Curie won the Nobel Prize in Physics in 1903."),
+        ("The US approved the new drug.", "The United States approved the new drug."),
+        ("The drug is not effective.", "Trials showed that the drug isn't effective."),
+        (
+            "Paris hat 2,1 Millionen Einwohner und ist die Hauptstadt von Frankreich.",
+            "It is the capital of France; it has 2.1 million.",
+        ),
+        ("Le chiffre d'affaires est de 1 234,5 millions d'euros.", "Le chiffre d'affaires est de 1.234,5 millions d'euros."),
+        ("東京の人口は1400万人です。", "東京の人口は約1400万人である。"),
+    ],
+)
+def test_what_the_passage_says_in_other_words_is_supported(sentence: str, passage: str) -> None:
+    claim = check(sentence, [passage])
+    assert (claim.verdict, claim.missing) == ("supported", ())
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage", "missing"),
+    [
+        ("The tower is 330 m tall.", "The tower is 324 metres tall.", "330 m"),
+        ("The bridge is 3 km long.", "The bridge is 3 m long.", "3 km"),
+        ("The firm made $5 billion.", "The firm made $5 million.", "$5 billion"),
+        ("It was released on 4 November 2025.", "It was released on 3 November 2025.", "4 November 2025"),
+        ("Ruby was created by Yukihiro Tanaka.", "Ruby was created by Yukihiro Matsumoto.", "Tanaka"),
+        ("The drug is not effective.", "The drug is effective.", "not"),
+        ("The drug is effective.", "The drug is not effective.", "not"),
+        ("Mars is larger than Earth.", "Mars is smaller than Earth.", "larger"),
+        ("Unemployment rose to 5%.", "Unemployment fell to 5%.", "rose"),
+    ],
+)
+def test_what_the_passage_says_otherwise_is_unsupported_and_named(sentence: str, passage: str, missing: str) -> None:
+    claim = check(sentence, [passage])
+    assert claim.verdict == "unsupported" and missing in claim.missing
+
+
+def test_a_sentence_of_which_a_part_is_missing_is_partly_supported() -> None:
+    claim = check("Paris is the capital of France and has 2 million inhabitants.", ["Paris is the capital of France."])
+    assert (claim.verdict, claim.missing) == ("partly", ("2 million",))
+
+
+def test_without_a_passage_a_sentence_is_uncited_and_without_a_common_word_unsupported() -> None:
+    assert check("Bananas are blue.", []).verdict == "uncited"
+    assert check("Bananas are curved fruit.", ["The stock market closed early on Friday."]).verdict == "unsupported"
+
+
+def test_recorded_citations_of_the_api_raise_no_alarm() -> None:
+    """The API cuts what it cites at 150 characters: of a cut passage only contradictions count."""
+    replies = [json.loads(path.read_text()) for path in sorted(RECORDED.rglob("pai_web_search_json*.json"))]
+    blocks = [block for reply in replies for block in reply.get("content", ()) if block.get("citations")]
+    verdicts = [check(block["text"], [c["cited_text"] for c in block["citations"]]).verdict for block in blocks]
+    assert len(verdicts) > 10 and "unsupported" not in verdicts and verdicts.count("partly") <= 1
+
+
+def test_a_claim_over_long_passages_takes_milliseconds_once_they_were_read() -> None:
+    passages = [f"Section {n}. " + "The council met on 3 May 2021 and spent $4.5 million on 12 roads. " * 20 for n in range(10)]
+    check("The council spent $4.5 million on roads.", passages)
+    began = time.process_time()
+    for n in range(10):
+        check(f"The council spent ${n}.5 million on roads.", passages)
+    assert time.process_time() - began < 1.0
