@@ -65,9 +65,8 @@ KEPT_DAYS = 30
 MAX_TURNS = 4
 """How many answers a row may take: the API pauses its own searches after a while and wants to be asked to go on."""
 
-FAILED_POLLS, BROKEN_TRIES = 10, 3
+BROKEN_TRIES = 3
 MAX_SKEW = timedelta(minutes=5)
-_PASSING = (408, 409, 425, 429)
 
 
 @dataclass(slots=True)
@@ -222,9 +221,7 @@ class BatchRun:
         self._results = {key: RowResult(run.numbers(n)) for key, n in self._places.items()}
         self._queue: dict[str, list[dict[str, Any]]] = {}
         self._pending: list[PendingBatch] = []
-        self._set_aside: list[PendingBatch] = []
         self._known: set[str] = set()
-        self._most = CHUNK_ROWS
         self._read_lines = 0
         self._refusal = ""
         self._booking = run.accounts.booking(run.question, RunBudget())
@@ -245,7 +242,7 @@ class BatchRun:
     def leave(self) -> None:
         """Say of the rows that are at the API when the run ends that the same call collects them."""
         left = 0
-        for batch in [*self._pending, *self._set_aside]:
+        for batch in self._pending:
             for key in batch.rows:
                 if key in self._places:
                     where = f"at the API in batch {batch.id or '(no id yet)'}, {batch.trouble or 'which goes on'}"
@@ -313,7 +310,7 @@ class BatchRun:
         """Return the next batch with the bodies of its rows, its money reserved."""
         batch = PendingBatch(uuid.uuid4().hex[:16], "", datetime.now(UTC))
         size = 0
-        for key, turns in list(self._queue.items())[: self._most]:
+        for key, turns in list(self._queue.items())[:CHUNK_ROWS]:
             body = self._body(key, turns)
             size += len(json.dumps(body))
             if (batch.rows and size > CHUNK_BYTES) or not self._reserve(batch, key, body):
@@ -359,16 +356,13 @@ class BatchRun:
         return state
 
     def _not_taken(self, batch: PendingBatch, error: ModelError) -> None:
-        lost = error.status in (None, 200, 429) or error.status >= 500
-        if lost:
+        if error.status in (None, 200, 429) or error.status >= 500:
             batch.failures += 1
             batch.trouble = str(error)
             batch.due = time.monotonic() + max(backoff_s(batch.failures), min(error.retry_after or 0.0, 600.0), 1.0)
             return
-        self._drop(batch, again=error.status == 413 and len(batch.rows) > 1)
-        self._most = max(len(batch.rows) // 2, 1)
-        if not self._queue:
-            self._run.halt("error", f"the batch was not taken: {error}", None)
+        self._drop(batch, again=False)
+        self._run.halt("error", f"the batch was not taken: {error}", None)
 
     def _drop(self, batch: PendingBatch, *, again: bool) -> None:
         """Forget a batch; its rows are sent again, or have failed with the run."""
@@ -404,16 +398,13 @@ class BatchRun:
     def _not_read(self, batch: PendingBatch, error: ModelError) -> None:
         """Ask again later; give up lines that are broken each time, and leave to a later call what the API does not give."""
         batch.trouble = str(error)
-        batch.failures += error.kind == batches.BROKEN or (400 <= (error.status or 0) < 500 and error.status not in _PASSING)
+        batch.failures += error.kind == batches.BROKEN
         batch.later(error.retry_after or 0.0)
         if error.kind == batches.BROKEN and not batch.rows.keys() & self._places.keys():
             self._give_up(batch)
         elif error.kind == batches.BROKEN and self._read_lines and batch.failures >= BROKEN_TRIES:
             self._run.notices[f"{error}, however often; {len(batch.rows):,} of its rows have no result"] = None
             self._give_up(batch)
-        elif batch.failures >= FAILED_POLLS:
-            self._pending.remove(batch)
-            self._set_aside.append(batch)
 
     async def _collect(self, batch: PendingBatch, state: batches.BatchState) -> None:
         """Take the results of an ended batch, each into ledger, store and row."""

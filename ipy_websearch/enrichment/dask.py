@@ -222,9 +222,10 @@ class Task:
 class DaskWorkers:
     """Asks for rows on a cluster; see `run.Asker`."""
 
-    def __init__(self, session: Session, cluster: Any, provider: str | None) -> None:
+    def __init__(self, session: Session, cluster: Any, provider: str | None, *, searches: bool) -> None:
         self._client, self._own_client = connect(cluster)
         self._provider = provider
+        self._searches_wikipedia = searches and (provider or session.router.first()) == "wikipedia"
         self._session = session
         self._job: Job | None = None
         self._id = f"ipy_websearch-{uuid.uuid4().hex[:12]}"
@@ -299,7 +300,8 @@ class DaskWorkers:
         if now - self._checked_at < CHECK_S and self._workers:
             return
         self._checked_at = now
-        self._workers = sorted(await asyncio.to_thread(self._client.nthreads))
+        workers = sorted(await asyncio.to_thread(self._client.nthreads))
+        self._workers = workers[:1] if self._searches_wikipedia else workers  # it takes three requests at once
         for name, task in list(self._tasks.items()):
             if task.future.status == "error":
                 raise EnrichmentError(f"a task failed on the cluster: {await asyncio.to_thread(task.future.exception)}")

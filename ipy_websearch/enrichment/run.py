@@ -137,7 +137,8 @@ class Enrichment:
             left = self._settle()
         if self.stopped is not None and self.stopped[0] == "error" and left and not self._any_ok():
             failed = sum(o is not None and o.status == "error" for o in self.outcomes) - left
-            raise EnrichmentError(f"stopped after {failed:,} row{'s' * (failed != 1)} failed: {self.stopped[1]}")
+            begun = f"stopped after {failed:,} row{'s' * (failed != 1)} failed: " if failed else ""
+            raise EnrichmentError(f"{begun}{self.stopped[1]}")
 
     def stop(self) -> None:
         """Stop a run from any thread: nothing more is sent, rows under way are cut off, `run` returns."""

@@ -89,17 +89,17 @@ def start(session: Session, options: EnrichOptions) -> Any:
     key = (NATIVE, {}) if batch else (first.name, first.options) if first is not None else ("", {})
     run = Enrichment(options.frame, plan, options, config, accounts, Batches() if batch else Rows(), key)
     if options.cluster is not None and session.recording is None:  # requests of workers would bypass the cassette
-        run.asker = _workers(session, options.cluster, provider)
+        run.asker = _workers(session, options.cluster, provider, options.max_searches > 0)
     run.notices.update(dict.fromkeys(notices))
     return run
 
 
-def _workers(session: Session, cluster: Any, provider: str | None) -> Asker:
+def _workers(session: Session, cluster: Any, provider: str | None, searches: bool) -> Asker:
     try:
         from ipy_websearch.enrichment.dask import DaskWorkers
     except ImportError as exc:
         raise ConfigError('a Dask cluster needs distributed: pip install "ipy_websearch[dask]"') from exc
-    return DaskWorkers(session, cluster, provider)
+    return DaskWorkers(session, cluster, provider, searches=searches)
 
 
 def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]:

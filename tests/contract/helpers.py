@@ -54,8 +54,7 @@ def record(**cells: Any) -> Any:
 
 def company_in(body: Mapping[str, Any]) -> str:
     """Return the company that a request for a row is about."""
-    words = str(body["messages"][0]["content"]).split("CEO of ")
-    return words[1].split("?")[0]
+    return str(body["messages"][0]["content"][0]["text"].partition("company: ")[2].partition("\n")[0])
 
 
 def boss(body: Mapping[str, Any]) -> Any:

@@ -83,7 +83,6 @@ def test_a_second_run_asks_only_what_is_missing_or_failed(messages_api: Any) -> 
     assert len(messages_api.requests) == 6
 
 
-@pytest.mark.xfail(strict=False, reason="fault 3: country, language and count are not part of the store's key")
 def test_a_stored_value_is_used_for_the_same_search_alone(
     messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -356,17 +356,6 @@ def test_a_broken_line_beside_all_results_is_no_loss(messages_api: Any) -> None:
     assert out.ceo.notna().all() and result_reads(messages_api) == 1 and out.attrs["report"]["warnings"] == []
 
 
-def test_results_that_cannot_be_read_at_all_stay_at_the_api(messages_api: Any) -> None:
-    """A gateway's page instead of results: the run ends and says so; the next call collects what was paid for."""
-    messages_api.behave(echo)
-    messages_api.batches.mangle = lambda lines: ["<html>bad gateway</html>"]
-    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
-    assert set(out.enrich_status) == {"interrupted"} and "cannot be read" in out.enrich_error[0]
-    assert "2 rows at the API" in str(out.attrs["report"]) and result_reads(messages_api) == batch.FAILED_POLLS
-    messages_api.batches.mangle = list
-    assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
-
-
 def test_the_bar_says_what_a_batch_waits_for(messages_api: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """How many rows are at the API, and why it could not be asked after them."""
     messages_api.behave(echo)

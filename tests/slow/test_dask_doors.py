@@ -69,7 +69,7 @@ def test_a_dask_frame_has_df_web_whichever_was_imported_first(first: str) -> Non
         "frame = dd.from_pandas(pd.DataFrame({'a': [1]}), npartitions=1)",
         "print(type(frame.web).__name__, type(pd.DataFrame().web).__name__, type(dd.__loader__).__name__)",
     ]
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=root, capture_output=True, text=True, check=True)
     assert ran.stdout == "WebAccessor WebAccessor SourceFileLoader\n"
 

@@ -1,13 +1,9 @@
-"""Enrichment through the public door, against the strict fakes of the Messages API and of Brave."""
+"""Which rows are asked, what is kept, budgets, interrupts and doors of enrichment."""
 
 from __future__ import annotations
 
-import json
-import re
 import threading
 import time
-from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,64 +11,15 @@ import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError
-from tests.fakes.engines import hit
-from tests.fakes.replies import delay, error, refusal, stop, tool_use, usage
+from ipy_websearch.errors import ConfigError
+from tests.contract.helpers import CEO, companies, company_in, record
+from tests.contract.helpers import boss as echo
+from tests.fakes.replies import delay, error, usage
 
-CEO = {"ceo": "Who is the CEO of {company}?"}
 QUIET: dict[str, Any] = {"progress": False, "max_searches": 0}
 
 
-def record(**cells: Any) -> Any:
-    """Return a call of `record`; a cell is a value, or a dict with value, source, quote and confidence."""
-    blank = {"value": None, "source": "", "quote": "", "confidence": 0.5}
-    filled = {name: blank | (cell if isinstance(cell, dict) else {"value": cell}) for name, cell in cells.items()}
-    return tool_use("record", filled)
-
-
-def company_in(body: dict[str, Any]) -> str:
-    """Return the company that a request is about."""
-    found = re.search(r"^company: (.*)$", body["messages"][0]["content"][0]["text"], re.MULTILINE)
-    assert found
-    return found[1]
-
-
-def echo(body: dict[str, Any]) -> Any:
-    """Answer with the boss of the row's company."""
-    return record(ceo=f"Boss of {company_in(body)}")
-
-
-def companies(*names: Any, **more: Any) -> pd.DataFrame:
-    """Return a frame with a column company."""
-    return pd.DataFrame({"company": list(names)}, **more)
-
-
 # --- values -------------------------------------------------------------------------------------------------------------
-
-
-def test_rows_order_and_index_stay_and_columns_are_added(messages_api: Any) -> None:
-    """n rows in, the same rows and index out; value, source, quote, confidence, and three columns about the row."""
-    messages_api.behave(echo)
-    frame = companies("A", "B", "A", index=pd.Index([7, 7, 3], name="id")).assign(n=[1, 2, 3])
-    before = frame.copy()
-    out = ipy_websearch.enrich(frame, CEO, **QUIET)
-    assert list(out.columns) == [
-        *(
-            "company",
-            "n",
-            "ceo",
-            "ceo_source",
-            "ceo_quote",
-            "ceo_confidence",
-            "enrich_status",
-            "enrich_error",
-            "enrich_cost_usd",
-        )
-    ]
-    assert out.index.equals(frame.index) and out.index.name == "id"
-    assert list(out.ceo) == ["Boss of A", "Boss of B", "Boss of A"]
-    assert set(out.enrich_status) == {"ok"} and out.enrich_error.isna().all()
-    pd.testing.assert_frame_equal(frame, before)
 
 
 def test_a_multi_index_and_empty_frames_pass_through(messages_api: Any) -> None:
@@ -84,70 +31,11 @@ def test_a_multi_index_and_empty_frames_pass_through(messages_api: Any) -> None:
     assert len(empty) == 0 and "ceo" in empty
 
 
-def test_types_become_nullable_columns_and_what_does_not_fit_is_missing(messages_api: Any) -> None:
-    """str, int, float, bool, date, list[str] and choices; a value of another type is missing, not a crash."""
-    columns = {
-        "s": "s of {company}?",
-        "i": ("i of {company}?", int),
-        "f": ("f of {company}?", float),
-        "b": ("b of {company}?", bool),
-        "d": ("d of {company}?", date),
-        "l": ("l of {company}?", list[str]),
-        "c": ("c of {company}?", ["small", "large"]),
-    }
-    full = record(s="text", i=1998, f=2.5, b=True, d="2001-02-03", l=["x", "y"], c="large")
-    odd = record(s=None, i=1.5, f="many", b=None, d="soon", l=None, c="huge")
-    messages_api.behave(lambda body: full if company_in(body) == "A" else odd)
-    out = ipy_websearch.enrich(companies("A", "B"), columns, **QUIET)
-    assert [str(out[c].dtype) for c in columns] == [
-        "string",
-        "Int64",
-        "Float64",
-        "boolean",
-        "datetime64[s]",
-        "object",
-        "category",
-    ]
-    first = out.iloc[0]
-    assert (first.s, first.i, first.f, first.b, first.l, first.c) == ("text", 1998, 2.5, True, ["x", "y"], "large")
-    assert first.d == pd.Timestamp("2001-02-03")
-    assert out.iloc[1][list(columns)].isna().all() and out.enrich_status[1] == "ok"
-
-
-def test_a_value_found_by_a_search_has_its_source_and_quote(messages_api: Any, brave_api: Any) -> None:
-    """Model → search → record: source and quote are kept because the result bears them out."""
-    brave_api.reply([hit("https://example.org/acme", "Acme", "The CEO of Acme is Jo Doe since 2019.")])
-    messages_api.reply(tool_use("web_search", {"query": "Acme CEO"}))
-    cell = {"value": "Jo Doe", "source": "https://example.org/acme", "quote": "CEO of Acme is  Jo Doe", "confidence": 0.9}
-    messages_api.reply(record(ceo=cell))
-    out = ipy_websearch.enrich(companies("Acme"), CEO, progress=False).iloc[0]
-    assert (out.ceo, out.ceo_source, out.ceo_confidence) == ("Jo Doe", "https://example.org/acme", 0.9)
-    assert out.ceo_quote == "CEO of Acme is Jo Doe"
-    assert messages_api.bodies[1]["tool_choice"] == {"type": "tool", "name": "record"}
-
-
-def test_an_invented_source_or_quote_is_dropped_and_the_value_kept(messages_api: Any, brave_api: Any) -> None:
-    """A source that no search returned, and words that stand in no result, are not shown as evidence."""
-    brave_api.reply([hit("https://example.org/acme", "Acme", "Acme makes anvils.")])
-    messages_api.reply(tool_use("web_search", {"query": "Acme CEO"}))
-    messages_api.reply(record(ceo={"value": "Jo", "source": "https://made.up/x", "quote": "Jo leads Acme"}))
-    out = ipy_websearch.enrich(companies("Acme"), CEO, progress=False).iloc[0]
-    assert out.ceo == "Jo" and pd.isna(out.ceo_source) and pd.isna(out.ceo_quote)
-
-
 def test_sources_false_adds_values_only(messages_api: Any) -> None:
     """Without sources there is one column for each question."""
     messages_api.behave(echo)
     out = ipy_websearch.enrich(companies("A"), CEO, sources=False, **QUIET)
     assert list(out.columns) == ["company", "ceo", "enrich_status", "enrich_error", "enrich_cost_usd"]
-
-
-def test_two_columns_of_a_row_share_one_request(messages_api: Any) -> None:
-    """All questions of a row go out together."""
-    messages_api.reply(record(ceo="Jo", founded=1999))
-    columns = {**CEO, "founded": ("In what year was {company} founded?", int)}
-    out = ipy_websearch.enrich(companies("A"), columns, **QUIET)
-    assert (out.ceo[0], out.founded[0]) == ("Jo", 1999) and len(messages_api.requests) == 1
 
 
 # --- which rows are asked -----------------------------------------------------------------------------------------------
@@ -198,17 +86,6 @@ def test_estimate_counts_what_is_stored_and_what_is_left(messages_api: Any) -> N
 # --- the store ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_run_asks_only_what_is_missing_or_failed(messages_api: Any) -> None:
-    """Filled rows come from the store at no cost; failed ones and new ones are asked."""
-    messages_api.behave(lambda body: error(400, message="no") if company_in(body) == "B" else echo(body))
-    first = ipy_websearch.enrich(companies(*"ABC"), CEO, **QUIET)
-    assert list(first.enrich_status) == ["ok", "error", "ok"]
-    messages_api.behave(echo)
-    again = ipy_websearch.enrich(companies(*"ABCD"), CEO, **QUIET)
-    assert [company_in(body) for body in messages_api.bodies[3:]] == ["B", "D"]
-    assert again.enrich_cost_usd[0] == 0 and list(again.ceo) == [f"Boss of {c}" for c in "ABCD"]
-
-
 def test_a_further_column_is_asked_alone(messages_api: Any) -> None:
     """Values that are there are not asked again because a question is added."""
     messages_api.reply(record(ceo="Jo"))
@@ -257,22 +134,6 @@ def test_a_broken_store_is_set_aside_and_the_run_goes_on(messages_api: Any, tmp_
 # --- failures -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_row_is_a_null_with_its_message(messages_api: Any) -> None:
-    """Refusals and records that were cut off stay with their rows; the report groups what is alike."""
-    answers: dict[str, Any] = {
-        "A": (record(ceo="x"), refusal("cyber")),
-        "B": (record(ceo="x"), stop("max_tokens")),
-        "C": (record(ceo="x"), refusal("cyber")),
-    }
-    messages_api.behave(lambda body: answers.get(company_in(body)) or echo(body))
-    out = ipy_websearch.enrich(companies(*"ABCD"), CEO, **QUIET)
-    assert list(out.enrich_status) == ["error"] * 3 + ["ok"] and out.ceo[:3].isna().all()
-    assert "declined" in out.enrich_error[0] and "max_tokens" in out.enrich_error[1]
-    failures = out.attrs["report"]["failures"]
-    assert [failure["rows"] for failure in failures] == [2, 1] and "declined" in failures[0]["message"]
-    assert json.dumps(out.attrs["report"]) and "1 of 4 cells filled" in str(out.attrs["report"])
-
-
 def test_a_server_that_cannot_force_a_call_is_reminded_once(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Text instead of a record: asked once more; text again is the row's error."""
     monkeypatch.setenv("IPY_WEBSEARCH_PLATFORM", "ollama")
@@ -283,38 +144,6 @@ def test_a_server_that_cannot_force_a_call_is_reminded_once(messages_api: Any, m
     out = ipy_websearch.enrich(companies(*"AB"), CEO, concurrency=1, **QUIET)
     assert out.ceo[0] == "Jo" and "did not call record" in out.enrich_error[1]
     assert "tool_choice" not in messages_api.bodies[0] and messages_api.bodies[1]["messages"][-1]["role"] == "user"
-
-
-def test_a_search_that_failed_fails_the_row_instead_of_storing_a_null(messages_api: Any, brave_api: Any) -> None:
-    """Without its engine a row is an error, not "not found"."""
-    brave_api.fail(403)
-    messages_api.reply(tool_use("web_search", {"query": "A CEO"}))
-    out = ipy_websearch.enrich(companies("A"), CEO, provider="brave", progress=False)
-    assert out.enrich_status[0] == "error" and "search failed" in out.enrich_error[0]
-
-
-def test_overloads_and_rate_limits_lose_no_row(messages_api: Any) -> None:
-    """429 and 529 are waited out."""
-    seen: dict[str, int] = {}
-
-    def behaviour(body: dict[str, Any]) -> Any:
-        name = company_in(body)
-        seen[name] = seen.get(name, 0) + 1
-        if seen[name] == 1 and name in ("C1", "C5"):
-            return error(429, headers={"retry-after": "0.2"}) if name == "C1" else error(529)
-        return echo(body)
-
-    messages_api.behave(behaviour)
-    out = ipy_websearch.enrich(companies(*(f"C{n}" for n in range(10))), CEO, concurrency=4, **QUIET)
-    assert set(out.enrich_status) == {"ok"} and len(messages_api.requests) == 12
-
-
-def test_the_same_failure_over_and_over_at_the_start_ends_the_run(messages_api: Any) -> None:
-    """A bad key is noticed after some twenty rows, not after all of them."""
-    messages_api.behave(lambda body: error(401, message="invalid x-api-key"))
-    with pytest.raises(EnrichmentError, match="refused the key"):
-        ipy_websearch.enrich(companies(*(f"C{n}" for n in range(200))), CEO, **QUIET)
-    assert len(messages_api.requests) <= 21 + 16
 
 
 def test_a_stopped_start_returns_what_the_store_has(messages_api: Any) -> None:
@@ -417,30 +246,7 @@ def test_wrong_columns_are_refused_before_anything_is_sent(messages_api: Any, co
     assert not messages_api.requests
 
 
-def test_without_a_key_it_does_not_fall_back_to_the_offline_model() -> None:
-    """Values of a table must not silently come from a model that only quotes."""
-    with pytest.raises(MissingKeyError, match="ANTHROPIC_API_KEY"):
-        ipy_websearch.enrich(companies("A"), CEO, **QUIET)
-
-
 # --- doors --------------------------------------------------------------------------------------------------------------
-
-
-def test_the_cell_magic_fills_a_frame(messages_api: Any, shell: Any) -> None:
-    """`%%enrich frame -o out` reads a line for each column, with types and choices."""
-    messages_api.reply(record(ceo="Jo", founded=1999, size="small"))
-    shell.run("import pandas as pd\ncompanies = pd.DataFrame({'company': ['A']})")
-    lines = [
-        "%%enrich companies --max-searches 0 --no-progress -o out",
-        "# comments are left out",
-        "ceo: Who is the CEO of {company}?",
-        "founded: int = In what year was {company} founded?",
-        "size: [small, large] = How large is {company}: with how many people?",
-    ]
-    ran = shell.run("\n".join(lines))
-    assert ran.ok, ran.error
-    out = shell.ns["out"]
-    assert (out.ceo[0], out.founded[0], out["size"][0]) == ("Jo", 1999, "small")
 
 
 def test_a_type_is_understood_wherever_people_write_it(messages_api: Any, shell: Any) -> None:
@@ -468,14 +274,6 @@ def test_a_type_is_understood_wherever_people_write_it(messages_api: Any, shell:
     assert [str(out[name].dtype) for name in "abc"] == ["Int64", "boolean", "object"]
 
 
-def test_rows_without_a_value_are_not_called_filled(messages_api: Any) -> None:
-    """A row counts as filled with one value or more; how many have none is said, from the store as well."""
-    messages_api.behave(lambda body: record(ceo=None if "Atlantis" in str(body["messages"]) else "Jo"))
-    for stored in ("", ", 2 rows from the store"):
-        report = ipy_websearch.enrich(companies("A", "Atlantis", "Atlantis"), CEO, **QUIET).attrs["report"]
-        assert str(report).startswith(f"1 of 3 cells filled, 2 not found{stored};")
-
-
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
@@ -494,15 +292,6 @@ def test_mistakes_in_the_cell_are_one_line(shell: Any, cell: str, message: str) 
     assert not ran.ok and message in str(ran.error)
 
 
-def test_the_coroutine_does_the_same(messages_api: Any, session: Any) -> None:
-    """`await session.enrich(…)` works in a running loop."""
-    import asyncio
-
-    messages_api.behave(echo)
-    out = asyncio.run(session.enrich(companies(*"AB"), CEO, **QUIET))
-    assert list(out.ceo) == ["Boss of A", "Boss of B"]
-
-
 def test_df_web_search_gives_each_row_its_best_result(brave_api: Any) -> None:
     """One search for each distinct query; a missing value is said."""
     out = companies("A", "B", "A", None).web.search("{company} CEO", provider="brave", progress=False)
@@ -516,33 +305,3 @@ def test_the_ledger_has_a_run_as_one_question(messages_api: Any) -> None:
     ipy_websearch.enrich(companies(*"ABC"), CEO, **QUIET)
     assert len(ipy_websearch.cost()) == 3
     assert list(ipy_websearch.cost(by="question").model_calls) == [3]
-
-
-@pytest.mark.parametrize("order", ["pandas, ipy_websearch", "ipy_websearch, pandas"])
-def test_df_web_is_there_whichever_was_imported_first(order: str, run_python: Callable[[str], str]) -> None:
-    """And importing the package alone imports neither pandas nor the SDK."""
-    lines = [
-        "import sys",
-        "import ipy_websearch" if order.startswith("ipy") else "import pandas, ipy_websearch",
-        "print('anthropic' in sys.modules, 'pandas' in sys.modules)",
-        "import pandas",
-        "print(type(pandas.DataFrame().web).__name__)",
-        "print(type(pandas.__loader__).__name__, pandas.__spec__.origin == pandas.__file__)",
-    ]
-    loaded = order.startswith("pandas")
-    expected = f"False {loaded}\nWebAccessor\nSourceFileLoader True\n"
-    assert run_python("\n".join(lines)) == expected
-
-
-@pytest.fixture
-def run_python() -> Callable[[str], str]:
-    """A function that runs code in a fresh interpreter and returns what it printed."""
-    import subprocess
-    import sys
-
-    root = Path(__file__).parent.parent
-
-    def run(code: str) -> str:
-        return subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout
-
-    return run

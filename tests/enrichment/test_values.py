@@ -16,8 +16,10 @@ import ipy_websearch
 from ipy_websearch.enrichment import batch
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.text import fold, plain, visible
+from tests.contract.helpers import CEO, companies, company_in, record
+from tests.contract.helpers import ROW as QUIET
+from tests.contract.helpers import boss as echo
 from tests.fakes.engines import hit
-from tests.test_enrich import CEO, QUIET, companies, company_in, echo, record
 
 FAMILY, PERSIAN, SINHALA = "👩\u200d👩\u200d👧", "می\u200cخواهم", "ශ\u0dca\u200dරී"
 

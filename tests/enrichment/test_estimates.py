@@ -34,7 +34,7 @@ for n in range(1_000_000):
 
 def test_what_a_killed_kernel_said_was_kept_is_there(tmp_path: Path) -> None:
     """Three processes write as fast as they can and are killed; the file is sound and lacks nothing that was reported."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", WRITER]
     writers = [subprocess.Popen([*command, str(n)], env=environment, stdout=subprocess.PIPE, text=True) for n in range(3)]
     said: list[str] = []

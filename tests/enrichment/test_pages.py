@@ -9,9 +9,9 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch.errors import ConfigError
+from tests.contract.helpers import CEO, companies, company_in, record
 from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
-from tests.test_enrich import CEO, companies, company_in, record
 
 QUIET: dict[str, Any] = {"progress": False, "concurrency": 1}
 ABOUT = "http://acme.example/about"
