@@ -32,6 +32,7 @@ _LIKE_A_MARK = re.compile(r"\[\d{1,4}\]|\d{1,2}")
 _BROKEN = (RecursionError, ValueError, IndexError, KeyError, AttributeError)
 _MAX_CELLS = 40_000  # the header of a table can multiply a short text into megabytes of empty cells
 _MAX_GROWTH = 8
+_MAX_MARKS = 2_000
 _QUOTE = 160
 
 Sources = Mapping[int, Citation]
@@ -166,8 +167,11 @@ def parse(text: str, sources: Sources | None = None) -> tuple[list[Token], dict[
     return _parser().parse(text, env), env
 
 
-def guarded(text: str, make: Callable[[], str], otherwise: Callable[[str], str]) -> str:
-    """Return what `make` gives, or the text as code when it breaks the parser or grows out of all proportion."""
+def guarded(text: str, make: Callable[[], str], otherwise: Callable[[str], str], marks: int = 0) -> str:
+    """Return what `make` gives, or the text as code when it breaks the parser or grows out of all proportion.
+
+    The chips of `marks` citations, some 500 bytes each, are in proportion.
+    """
     lines = text.split("\n")
     if max(line.count("|") for line in lines) * len(lines) > _MAX_CELLS:
         return otherwise(text)
@@ -175,7 +179,7 @@ def guarded(text: str, make: Callable[[], str], otherwise: Callable[[str], str])
         made = make()
     except _BROKEN:
         return otherwise(text)
-    return otherwise(text) if len(made) > _MAX_GROWTH * len(text) + 60_000 else made
+    return otherwise(text) if len(made) > _MAX_GROWTH * len(text) + 60_000 + 600 * min(marks, _MAX_MARKS) else made
 
 
 def to_html(markdown: str, sources: Sources | None = None) -> Markup:
@@ -186,7 +190,8 @@ def to_html(markdown: str, sources: Sources | None = None) -> Markup:
         tokens, env = parse(text, sources)
         return clean(str(_parser().renderer.render(tokens, _parser().options, env)))
 
-    return Markup(guarded(text, render, lambda text: f'<pre style="{STYLES["code"]}">{escape(text)}</pre>'))
+    marks = len(MARK.findall(text)) if sources else 0
+    return Markup(guarded(text, render, lambda text: f'<pre style="{STYLES["code"]}">{escape(text)}</pre>', marks))
 
 
 def inline(markdown: str) -> Markup:

@@ -37,7 +37,8 @@ def to_safe_markdown(markdown: str, sources: Sources | None = None) -> str:
     """
     text = visible(markdown)
     writer = _Writer({n: source.url for n, source in (sources or {}).items()})
-    return guarded(text, lambda: "\n\n".join(writer.blocks(iter(parse(text)[0]), "")), fence)
+    marks = len(MARK.findall(text)) if sources else 0
+    return guarded(text, lambda: "\n\n".join(writer.blocks(iter(parse(text)[0]), "")), fence, marks)
 
 
 class _Writer:

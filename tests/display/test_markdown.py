@@ -146,6 +146,13 @@ def test_amounts_in_dollars_become_code_in_markdown() -> None:
     assert text_markdown("a | $5 <b> [x](y)\n# z") == "a \\| `$5` &lt;b> [x]\\(y) # z"
 
 
+def test_a_long_answer_with_a_mark_in_every_sentence_is_not_out_of_proportion() -> None:
+    long = Citation(1, "One", f"https://one.example/{'path/' * 40}", "quote " * 60)
+    text = "A short one [1][1]. " * 600
+    assert to_html(text, {1: long}).count(">1 one</a>") == 1200 and to_safe_markdown(text, {1: long}).count("[[1]]") == 1200
+    assert len(to_html("[1]" * 50_000, {1: long})) < 3_000_000
+
+
 def test_a_text_that_would_grow_out_of_all_proportion_is_shown_as_it_is() -> None:
     for width, rows in ((500, 200), (90, 600)):
         bomb = "|a" * width + "|\n" + "|-" * width + "|\n" + "|a|\n" * rows
