@@ -153,7 +153,7 @@ def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
     curve, split = figure.subplots(1, 2, width_ratios=(2, 1))
     moments = [moment.astimezone(UTC) for moment, _, _ in steps]
     sums = [float(total) for total in accumulate(amount for _, _, amount in steps)]
-    end = max(moments[-1], moments[0] + timedelta(minutes=1))  # a single moment has width, too
+    end = moments[-1] + max((moments[-1] - moments[0]) / 30, timedelta(minutes=1))  # the last step has width, too
     curve.step([moments[0], *moments, end], [0.0, *sums, sums[-1]], where="post", color="#3b82c4")
     curve.fill_between([*moments, end], [*sums, sums[-1]], step="post", color="#3b82c4", alpha=0.2)
     curve.set(xlim=(moments[0], end), ylabel="USD")
