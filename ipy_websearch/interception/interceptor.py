@@ -158,7 +158,8 @@ class WebSearchInterceptor:
         """
         messages, tools = body.get("messages"), body.get("tools") or []
         usual = isinstance(body.get("model"), str) and isinstance(body.get("max_tokens", 0), int)
-        if not (usual and is_sound(messages) and isinstance(tools, list | tuple)):
+        usual = usual and isinstance(tools, list | tuple) and all(isinstance(tool, Mapping) for tool in tools)
+        if not (usual and is_sound(messages)):
             return None  # the API says what is wrong with it
         known = web_blocks(messages)  # type: ignore[arg-type]
         if platform.assumed and (known or any(kind_of(tool, named=True) for tool in tools)):

@@ -452,7 +452,7 @@ class SearchMiddleware(anthropic.Middleware):
             response = call_next(request)
             if not self._may_lack_search(response, request) or (call := self._begin(request, forced=True)) is None:
                 return response
-            response.http_response.read()
+            getattr(response, "http_response", response).read()  # one that was asked for bare is itself
             forced = True
         if _path(request) == COUNT:
             return call_next(with_body(request, _count_body(call)))
@@ -468,7 +468,7 @@ class SearchMiddleware(anthropic.Middleware):
             response = await call_next(request)
             if not self._may_lack_search(response, request) or (call := self._begin(request, forced=True)) is None:
                 return response
-            await response.http_response.aread()
+            await getattr(response, "http_response", response).aread()
             forced = True
         if _path(request) == COUNT:
             return await call_next(with_body(request, _count_body(call)))
