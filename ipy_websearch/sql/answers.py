@@ -189,11 +189,12 @@ class RowRunner:
         plan, ends = self.session.router.plan(request, self._engine), time.monotonic() + SEARCH_PATIENCE_S
         if plan.passed_over:  # it failed a moment ago, and the chain says so
             return await ask(None)
+        pause = PAUSE_S
         while True:
             try:
                 return await ask(plan.provider or None)
             except ProviderError as exc:
-                wait = exc.retry_after or PAUSE_S
+                wait, pause = exc.retry_after or pause, 2 * pause
                 if exc.reason == "rate" and time.monotonic() + wait < ends:
                     await asyncio.sleep(wait)
                 elif self._engine:
