@@ -194,7 +194,7 @@ class RowRunner:
             try:
                 return await ask(plan.provider or None)
             except ProviderError as exc:
-                wait, pause = exc.retry_after or pause, 2 * pause
+                wait, pause = max(exc.retry_after or 0.0, pause), 2 * pause
                 if exc.reason == "rate" and time.monotonic() + wait < ends:
                     await asyncio.sleep(wait)
                 elif self._engine:
