@@ -100,6 +100,7 @@ class Lookup:
             facts = (best.title, best.url, best.description) if best else (None, None, None)
             self._found[query] = (*facts, results.provider, None if best else "nothing was found")
             self.progress.done += 1
+            self.progress.cells += best is not None
             self.progress.cost_usd += float(results.cost_usd or 0)
 
     def _cancel(self) -> None:

@@ -28,7 +28,7 @@ class Waits(Protocol):
 
 @dataclass(slots=True)
 class Progress:
-    """The counts of a run as they stand, in distinct rows; written by the run, read by the bar.
+    """The counts of a run as they stand, in distinct rows and filled `cells`; written by the run, read by the bar.
 
     `note` says what the run is waiting for, "" when rows come in by themselves; `limiter` knows of the API's
     `retry-after`, None when nothing is sent; `name` is the bar's, `kept_in` where rows come from that need no asking.
@@ -36,6 +36,7 @@ class Progress:
 
     total: int = 0
     done: int = 0
+    cells: int = 0
     failed: int = 0
     cached: int = 0
     cost_usd: float = 0.0
@@ -92,7 +93,9 @@ class Bar:
             # Lab paints what comes on standard error like an error.
             where = sys.stdout if "ipykernel" in sys.modules else sys.stderr
             self._is_terminal = bool(getattr(where, "isatty", lambda: False)())
-            self._bar = tqdm(total=progress.total, desc=progress.name, unit="row", mininterval=0, miniters=1, file=where)
+            self._bar = tqdm(
+                total=progress.total, desc=progress.name, unit="row", mininterval=0, miniters=1, leave=False, file=where
+            )
 
     def update(self) -> None:
         """Draw the counts as they stand, if that is news."""
@@ -112,7 +115,8 @@ class Bar:
 
     def _facts(self) -> str:
         progress = self._progress
-        return f"{progress.failed} failed, {progress.cached} from {progress.kept_in}, {money(progress.cost_usd)}"
+        counts = f"{progress.cells} cells, {progress.failed} failed, {progress.cached} from {progress.kept_in}"
+        return f"{counts}, {money(progress.cost_usd)}"
 
     def _draw(self, text: str) -> None:
         """Write the bar once: by moving it, so that tqdm reckons its rate, or as it stands."""
@@ -122,7 +126,7 @@ class Bar:
             self._bar.refresh()
 
     def close(self) -> None:
-        """Draw a last time and leave the bar as it is."""
+        """Draw a last time and take the bar away: the report stays."""
         if self._bar is not None:
             self._bar.total, self._bar.n = self._progress.total, self._progress.finished
             self._bar.set_postfix_str(", ".join(filter(None, (self._facts(), self._progress.waits_for))), refresh=False)

@@ -243,6 +243,7 @@ class Enrichment:
         outcome.seconds = result.seconds
         self.outcomes[n] = outcome
         self.progress.cost_usd = float(self.cost_usd or 0)
+        self.progress.cells += sum(not cell.missing for cell in outcome.cells)
         if outcome.status == "ok":
             self.progress.done += 1
         elif outcome.status == "error":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -120,6 +121,21 @@ def test_the_store_is_listed_and_cleared(messages_api: Any, shell: Any) -> None:
     assert "2 values removed" in shell.run("%websearch store clear ceo").stdout
     ipy_websearch.enrich(companies(*"AB"), CEO, **QUIET)
     assert len(messages_api.requests) == 4
+
+
+def test_values_of_version_0_1_0_are_set_aside_with_a_line(messages_api: Any, tmp_path: Path) -> None:
+    """They do not say how they were searched for, so they are not used; nothing is deleted."""
+    messages_api.behave(echo)
+    (tmp_path / "websearch").mkdir()
+    with sqlite3.connect(tmp_path / "websearch/enrich.sqlite") as old:
+        old.executescript(f"PRAGMA application_id = {0x69777365}; PRAGMA user_version = 2; CREATE TABLE cells (key, cell);")
+        old.execute("INSERT INTO cells VALUES (1, 'kept')")
+    old.close()
+    out = ipy_websearch.enrich(companies("A"), CEO, **QUIET)
+    assert out.ceo[0] == "Boss of A" and "version 0.1.0" in out.attrs["report"]["warnings"][0]
+    with sqlite3.connect(tmp_path / "websearch/enrich.sqlite") as now:
+        assert now.execute("SELECT cell FROM old_cells").fetchall() == [("kept",)]
+    now.close()
 
 
 def test_a_broken_store_is_set_aside_and_the_run_goes_on(messages_api: Any, tmp_path: Path) -> None:
