@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from decimal import Decimal
 from html import unescape
 from typing import Any
 
@@ -84,16 +83,6 @@ def test_moments_of_an_empty_trace_and_of_repeated_rounds() -> None:
     kinds = [("model", 10.0), ("tool", 5.0), ("tool", 20.0), ("model", 1.0), ("tool", 2.0), ("model", 3.0)]
     steps = [Step(n, kind, "x", milliseconds=ms) for n, (kind, ms) in enumerate(kinds, 1)]
     assert list(starts(steps)) == [0, 10, 10, 30, 31, 33] and list(starts([])) == []
-
-
-def test_unknown_costs_make_the_sum_unknown() -> None:
-    """A price that nobody knows is not counted as nothing."""
-    steps = (Step(1, "model", "m", cost_usd=Decimal("0.5")), Step(2, "tool", "t", cost_usd=None), Step(3, "model", "m"))
-    assert [view["so_far"].split(", ")[1] for view in step_views(Answer("q", "t", "m", trace=steps))] == [
-        "0.50 USD",
-        "cost unknown",
-        "cost unknown",
-    ]
 
 
 def test_hostile_text_stays_text_on_the_page() -> None:
