@@ -472,6 +472,11 @@ class SearchMiddleware(anthropic.Middleware):
             forced = True
         if _path(request) == COUNT:
             return await call_next(with_body(request, _count_body(call)))
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            text = "an intercepted async client needs asyncio; under trio, call a blocking one in a thread"
+            raise ConfigError(text) from None
         response = await self._answer(call, Exchange(request, AsyncSide(call_next), self._client, self._retries))
         self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
         return response

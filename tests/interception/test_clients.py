@@ -14,6 +14,7 @@ from anthropic.lib.credentials import AccessToken
 
 import ipy_websearch as web
 from ipy_websearch import api
+from ipy_websearch.errors import ConfigError
 from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds
 from tests.fakes.replies import error, hang_up, slow, text, thinking, tool_use
 from tests.interception.conftest import ASKED, PAIR, ask, kinds, search
@@ -183,3 +184,14 @@ def test_small_servers_that_give_every_call_the_same_id_are_understood(client: A
     message = ask(client)
     ids = [block.id for block in message.content if block.type == "server_tool_use"]
     assert len(set(ids)) == 2 and brave_api.queries == ["one thing", "two things"]
+
+
+def test_another_event_loop_is_told_in_one_line(messages_api: Any, brave_api: Any) -> None:
+    trio = pytest.importorskip("trio")
+
+    async def one() -> None:
+        await made("async").messages.create(**ASKED)
+
+    with pytest.raises(ConfigError, match="needs asyncio"):
+        trio.run(one)
+    assert not messages_api.requests
