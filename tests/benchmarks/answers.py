@@ -44,6 +44,13 @@ OPPOSITES = {
     "longer": "shorter", "earlier": "later",
 }  # fmt: skip
 
+REMAINING = (
+    "Of true sentences these are not passed: other words for the same thing (a neck-and-neck race: close), what has to be inferred (a sum, an "
+    "age, the year of an undated page), descriptions that the page leaves out (Knight Commander: C.B.E.). Of false ones these "
+    "are passed: all words stand somewhere on a long page, but not together; a number that stands there for something else; a negation or a "
+    "comparison beside another one in the same sentence."
+)
+
 
 def number(sentence: str, dice: random.Random) -> str | None:
     """Change one number that is not a year."""
@@ -240,6 +247,7 @@ def main() -> None:
             "",
             f"Recorded citations of the API ({len(pairs)}): " + ", ".join(f"{n} {v}" for v, n in verdicts.most_common()) + ".",
         ]
+    lines += ["", REMAINING]
     print("\n".join(lines))
     if given.missed:
         print("\n".join(missed))
