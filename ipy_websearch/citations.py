@@ -6,22 +6,30 @@ every `[n]` in the text has a row n in the sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ipy_websearch.claims import check
-from ipy_websearch.results import Citation
-from ipy_websearch.text import plain, visible
+from ipy_websearch.results import Citation, Claim
+from ipy_websearch.text import fold, plain, visible
 
 __all__ = ["CitationBook", "check", "marks", "same_page"]
 
+_MARKS = re.compile(r"(?<!\\)\[(\d{1,4})\]")
+_SENTENCES = re.compile(r"(?<=[.!?。！？])[\"”’')*_]*\s+(?=[^\sa-z])|\n+")
+_FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_FEWEST_WORDS = 4
+_TRACKERS = frozenset(("gclid", "fbclid", "msclkid", "dclid"))
+
 
 class CitationBook:
-    """Collects the citations of one answer.
+    """Collects the citations of one answer, and holds its sentences against them.
 
-    `know` tells it of sources that were read, so that a citation that carries only a title, or no date, finds its page.
+    `know` tells it of the passages that the model was given. A citation of what was not given is none; one that carries only a
+    title, or no date, finds its page by the passage it quotes.
     """
 
     def __init__(self) -> None:
@@ -29,29 +37,44 @@ class CitationBook:
         self._citations: list[Citation] = []
         self._seen: set[tuple[int, str]] = set()
         self._dates: dict[str, datetime | None] = {}
-        self._addresses: dict[str, str] = {}
+        self._given: dict[str, list[tuple[str, str]]] = {}
+        self._titles: dict[str, list[str]] = {}
+        self._spans: list[tuple[str, tuple[int, ...]]] = []
 
     @property
     def citations(self) -> tuple[Citation, ...]:
         """All distinct passages cited so far, in order of first citation."""
         return tuple(self._citations)
 
-    def know(self, url: str, title: str, published_date: datetime | None = None) -> None:
-        """Remember a source that the model was given."""
-        self._dates.setdefault(same_page(url), published_date)
-        self._addresses.setdefault(plain(title), url)
+    def know(self, url: str, title: str, published_date: datetime | None = None, texts: Iterable[str] = ()) -> None:
+        """Remember a source that the model was given, and its paragraphs."""
+        page = same_page(url)
+        self._dates.setdefault(page, published_date)
+        self._given.setdefault(page, []).extend((url, _flat(text)) for text in texts)
+        pages = self._titles.setdefault(plain(title), [])
+        if all(same_page(known) != page for known in pages):
+            pages.append(url)
 
-    def cite(self, raw: Mapping[str, Any]) -> tuple[int, Citation | None]:
+    def know_history(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Remember what earlier turns of the conversation gave the model."""
+        for block in _search_results(messages):
+            texts = [str(part.get("text", "")) for part in block.get("content") or () if isinstance(part, Mapping)]
+            self.know(str(block.get("source") or ""), str(block.get("title") or ""), None, texts)
+
+    def cite(self, raw: Mapping[str, Any]) -> tuple[int, Citation | None] | None:
         """Return the source number for an API citation, and the `Citation` when its passage is new (else None).
 
-        Understood are `search_result_location`, `web_search_result_location`, and the document locations of fetched
-        pages (`char_location`, `page_location`, `content_block_location`), which name a title only.
+        None when what it quotes was not given in this conversation. Understood are `search_result_location`,
+        `web_search_result_location` (the API gave that passage itself), and the document locations of fetched pages
+        (`char_location`, `page_location`, `content_block_location`), which name a title only.
         """
         title = plain(raw.get("title")) or plain(raw.get("document_title"))
-        url = str(raw.get("url") or raw.get("source") or self._addresses.get(title) or "")
-        key = same_page(url) if url else title
-        n = self._numbers.setdefault(key, len(self._numbers) + 1)
         text = visible(str(raw.get("cited_text") or "")).strip()
+        url = str(raw.get("url") or raw.get("source") or self._page_of(title, text))
+        if raw.get("type") == "search_result_location" and not self._stands(url, text):
+            return None
+        key = same_page(url) if url else title or text
+        n = self._numbers.setdefault(key, len(self._numbers) + 1)
         if (n, text) in self._seen:
             return n, None
         self._seen.add((n, text))
@@ -59,14 +82,71 @@ class CitationBook:
         self._citations.append(citation)
         return n, citation
 
+    def mark(self, text: str, numbers: Iterable[int]) -> None:
+        """Remember which words carry which marks."""
+        self._spans.append((_flat(text), tuple(dict.fromkeys(numbers))))
+
+    def claims(self, text: str) -> tuple[Claim, ...]:
+        """Return the sentences of an answer's Markdown, each held against the passages that its marks point to."""
+        found = []
+        moved = re.sub(r"([.!?。！？][\"”’')*_]*)((?:\[\d{1,4}\])+)", r"\2\1", _FENCED.sub("", text))
+        for part in _SENTENCES.split(moved):
+            sentence = re.sub(r"^[#>*+\s-]+|^\d+[.)]\s+|[*_`]{1,3}", "", _MARKS.sub("", part)).strip()
+            numbers = tuple(dict.fromkeys(int(n) for n in _MARKS.findall(part))) or self._numbers_of(sentence)
+            heading = part.lstrip().startswith(("#", "|", ">")) or sentence.endswith(":")
+            if not sentence or (not numbers and (heading or len(sentence.split()) < _FEWEST_WORDS)):
+                continue
+            cited = [citation for citation in self._citations if citation.n in numbers]
+            passages = dict.fromkeys(citation.cited_text for citation in cited)
+            about = [f"{c.title} {c.published_date:%Y-%m-%d}" if c.published_date else c.title for c in cited]
+            claim = check(sentence, [*passages, *dict.fromkeys(about)] if any(passages) else [])
+            found.append(Claim(claim.verdict, claim.missing, sentence, numbers))
+        return tuple(found)
+
+    def _numbers_of(self, sentence: str) -> tuple[int, ...]:
+        """Return the marks of the passage of text that a sentence without marks of its own stands in."""
+        flat = _flat(sentence)
+        return next((numbers for text, numbers in self._spans if flat and flat in text), ())
+
+    def _stands(self, url: str, text: str) -> bool:
+        given = self._given.get(same_page(url))
+        return given is not None and _flat(text) in " ".join(paragraph for _, paragraph in given)
+
+    def _page_of(self, title: str, text: str) -> str:
+        """Return the address of the page of that title which has the text; of an untitled one, of any page that has it."""
+        flat = _flat(text)
+        pages = self._titles.get(title, []) if title else [url for urls in self._titles.values() for url in urls]
+        quoting = [url for url in pages if flat and self._stands(url, text)]
+        return quoting[0] if quoting else pages[0] if title and len(pages) == 1 else ""
+
+
+def _flat(text: str) -> str:
+    return fold(visible(text))
+
+
+def _search_results(messages: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    for message in messages:
+        content: Sequence[Any] = message["content"] if isinstance(message.get("content"), list) else ()
+        for block in content:
+            inner = block.get("content") if isinstance(block, Mapping) and block.get("type") == "tool_result" else None
+            yield from (part for part in inner or () if isinstance(part, Mapping) and part.get("type") == "search_result")
+
 
 def same_page(url: str) -> str:
-    """Return the address in the form in which two addresses of one page are equal: no fragment, lower-case host."""
+    """Return the address in the form in which two addresses of one page are equal.
+
+    The host is in lower case; trackers (`utm_…`) and fragments go, except those that name a page of their own (`#/item/1`).
+    """
     try:
         parts = urlsplit(url.strip())
     except ValueError:
         return url
-    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/") or "/", parts.query, ""))
+    query = parts.query
+    if "utm_" in query or "clid=" in query:
+        kept = [(k, v) for k, v in parse_qsl(query, keep_blank_values=True) if not k.startswith("utm_") and k not in _TRACKERS]
+        query = urlencode(kept)
+    fragment = parts.fragment if parts.fragment.startswith(("/", "!")) else ""
+    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/") or "/", query, fragment))
 
 
 def marks(numbers: Iterable[int]) -> str:

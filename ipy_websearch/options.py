@@ -51,6 +51,7 @@ class AskOptions:
     system: str | None = None
     follow: bool = False
     fresh: bool = False
+    check: str = "mark"
 
     def __post_init__(self) -> None:
         texts(model=self.model, provider=self.provider, system=self.system)
@@ -60,6 +61,8 @@ class AskOptions:
         at_least(1, "max_steps", self.max_steps, 1)
         money("budget_usd", self.budget_usd)
         positive("timeout_s", self.timeout_s, 120)
+        if self.check not in ("off", "mark"):
+            raise _wrong("check", self.check, "'mark' (hold every sentence against its sources) or 'off'")
 
     def limits(self, settings: WebSearch) -> Limits:
         """Return the limits of the question; those that are None are as the settings say."""

@@ -279,6 +279,21 @@ class Answer:
     seconds: float = 0.0
     session_cost_usd: Decimal | None = Decimal(0)
     replayed_from: str = ""
+    checked: tuple[Claim, ...] = field(default=(), repr=False)
+
+    @property
+    def claims(self) -> pd.DataFrame:
+        """The sentences as they were held against their passages: columns sentence, verdict, n (tuple of source numbers) and
+        missing (tuple of the numbers, names, negations and comparisons that the passages lack). Empty with `check="off"`."""
+        from ipy_websearch.frames import WebFrame, frame_of
+
+        columns: dict[str, tuple[str | type, Any]] = {
+            "sentence": ("text", (claim.sentence for claim in self.checked)),
+            "verdict": ("str", (claim.verdict for claim in self.checked)),
+            "n": ("object", (claim.numbers for claim in self.checked)),
+            "missing": ("object", (claim.missing for claim in self.checked)),
+        }
+        return frame_of(WebFrame, columns)
 
     @property
     def sources(self) -> pd.DataFrame:

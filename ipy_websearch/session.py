@@ -333,6 +333,7 @@ class Session:
             limits=limits,
             max_tokens=settings.max_tokens,
             columns=table,
+            check=asked.check != "off",
             known_urls=frozenset(addresses_in(asked.question).union(*(addresses_of(message) for message in history))),
         )
         booking.budget.server_searches = server_searches(offer.server_tools)

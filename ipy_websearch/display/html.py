@@ -27,7 +27,7 @@ from ipy_websearch.text import shorten, visible
 NO_MATH = "tex2jax_ignore mathjax_ignore"
 """Classes that keep MathJax away: two amounts in dollars would otherwise become a formula."""
 
-MARK = re.compile(r"\[(\d{1,4})\]")
+MARK = re.compile(r"(?<!\\)\[(\d{1,4})\]")
 _LIKE_A_MARK = re.compile(r"\[\d{1,4}\]|\d{1,2}")
 _BROKEN = (RecursionError, ValueError, IndexError, KeyError, AttributeError)
 _MAX_CELLS = 40_000  # the header of a table can multiply a short text into megabytes of empty cells
@@ -76,10 +76,11 @@ class _Parser(MarkdownIt):
 
     def __init__(self) -> None:
         super().__init__("commonmark", {"html": False})
-        self.enable(["table", "strikethrough"]).disable(["html_block", "html_inline"])
+        self.enable(["table", "strikethrough"]).disable(["html_block", "html_inline", "text_join"])
         self.core.ruler.push("marks", _set_marks_apart)
         rules = {
             "text": _text_rule,
+            "text_special": _escaped_rule,
             "link_open": _link_rule,
             "image": _image_rule,
             "fence": _code_rule,
@@ -126,6 +127,10 @@ def _text_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Ma
     pieces = MARK.split(token.content)
     chips = [chip(int(n), sources) for n in pieces[1::2]]
     return "".join(f"{escape(text)}{mark}" for text, mark in zip(pieces[::2], [*chips, ""], strict=True))
+
+
+def _escaped_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
+    return str(escape(tokens[i].content))  # `\\[1]` is no mark
 
 
 def _link_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:

@@ -7,6 +7,7 @@ after every way of ending, interrupts included.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,8 @@ from ipy_websearch.results import Answer, Panel, Panels
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import LimitName, Limits
 
+_OWN_MARK = re.compile(r"(?<!\\)\[(\d{1,4})\](?![(:])")
+_MARK_BEGUN = re.compile(r"\[\d{0,4}$")
 MAX_PAUSES = 5
 """How often a turn that the API paused is resumed; each pause already stands for ten searches of its own."""
 
@@ -72,6 +75,7 @@ class Job:
     max_tokens: int = 16_000
     known_urls: frozenset[str] = frozenset()
     columns: Mapping[str, type] | None = None
+    check: bool = True
 
 
 @dataclass(slots=True)
@@ -101,6 +105,7 @@ class AnswerLoop:
         job = self.job
         self.text = AnswerText()
         self.messages = [*job.history, user_message(job.question)]
+        self.book.know_history(job.history)
         self._tools = {tool.name: tool for tool in job.tools}
         if job.columns:
             self._tools[TABLE_TOOL] = table_tool(job.columns, self._keep_rows)
@@ -176,6 +181,7 @@ class AnswerLoop:
             columns=with_source(self.job.columns) if self.job.columns else None,
             offline=self.client.offline,
             seconds=loop.meter.seconds,
+            checked=self.book.claims(str(self.text)) if self.job.check else (),
         )
 
     def interrupted(self) -> ModelResponded | None:
@@ -240,7 +246,7 @@ class AnswerLoop:
         """Put the results into one user message."""
         for output in runner.outputs.values():
             for passage in output.passages:
-                self.book.know(passage.url, passage.title, passage.published_date)
+                self.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs)
         self.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
 
@@ -325,20 +331,23 @@ class AnswerLoop:
     def _block_ended(self, block: Mapping[str, Any]) -> list[Event]:
         match block.get("type"):
             case "text" if block.get("citations"):
-                return self._cited(block["citations"])
+                return self._cited(block["citations"], str(block.get("text") or ""))
             case "tool_use" | "server_tool_use" as kind:
                 given = block.get("input") or {}
                 return [ToolStarted(str(block.get("id")), str(block.get("name")), given, kind == "server_tool_use")]
             case _:
                 return []
 
-    def _cited(self, citations: Sequence[Mapping[str, Any]]) -> list[Event]:
+    def _cited(self, citations: Sequence[Mapping[str, Any]], text: str) -> list[Event]:
         events: list[Event] = []
         numbers = []
         for raw in citations:
-            n, new = self.book.cite(raw)
+            if (cited := self.book.cite(raw)) is None:
+                continue  # not what the model was given
+            n, new = cited
             numbers.append(n)
             events += [Cited(new)] if new is not None else []
+        self.book.mark(text, numbers)
         return [*events, *self._show(self.text.mark(marks(numbers)))]
 
     def _server_result(self, block: Mapping[str, Any]) -> list[Event]:
@@ -361,16 +370,17 @@ class AnswerText:
     """The Markdown so far. Each method returns what a reader should see next ("" for nothing yet).
 
     Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
-    Text of a later step begins a new paragraph.
+    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is no mark: outside code it is escaped.
     """
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._held = ""
         self._begins = False
+        self._backticks = 0
 
     def __str__(self) -> str:
-        return "".join(self._parts).strip()
+        return "".join([*self._parts, self._held]).strip()
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -383,7 +393,10 @@ class AnswerText:
         """Take text in."""
         if self._begins:
             text = text.lstrip()
+        elif self._held.startswith("["):
+            text, self._held = self._held + text, ""
         body = text.rstrip()
+        body = body[: begun.start()] if (begun := _MARK_BEGUN.search(body)) else body
         if not body:
             self._held += text
             return ""
@@ -391,10 +404,22 @@ class AnswerText:
         if self._begins:
             lead, self._begins = "\n\n" if self._parts else "", False
         self._held = text[len(body) :]
-        return self._show(lead + body)
+        return self._show(lead + self._escaped(body))
+
+    def _escaped(self, text: str) -> str:
+        """Return the text with `[n]` as `\\[n]`, except in code; an odd number of backticks so far is code."""
+        pieces = text.split("`")
+        for i, piece in enumerate(pieces):
+            if (self._backticks + i) % 2 == 0:
+                pieces[i] = _OWN_MARK.sub(r"\\[\1]", piece)
+        self._backticks += len(pieces) - 1
+        return "`".join(pieces)
 
     def mark(self, marks: str) -> str:
         """Put citation marks behind the last word; the space after it stays after the marks."""
+        if marks and self._held.startswith("["):
+            self._show(self._held)
+            self._held = ""
         return self._show(marks) if marks and self._parts else ""
 
     def _show(self, text: str) -> str:
