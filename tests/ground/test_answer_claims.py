@@ -14,8 +14,15 @@ HITS = [
     hit("https://a.example/x?utm_source=n", "Home", "Matz wrote Ruby in 1993."),
     hit("https://b.example/y", "Home", "Guido wrote Python in 1991."),
 ]
-LIE = {"type": "search_result_location", "source": "https://a.example/x?utm_source=n", "title": "Home", "cited_text": "Ruby is dead.",
-       "search_result_index": 0, "start_block_index": 0, "end_block_index": 1}  # fmt: skip
+LIE = {
+    "type": "search_result_location",
+    "source": "https://a.example/x?utm_source=n",
+    "title": "Home",
+    "cited_text": "Ruby is dead.",
+    "search_result_index": 0,
+    "start_block_index": 0,
+    "end_block_index": 1,
+}
 
 
 @pytest.fixture
