@@ -76,7 +76,7 @@ _CALENDAR = frozenset(
 _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
 )
-ENOUGH, LITTLE, FACT = 0.62, 0.3, 6
+ENOUGH, LITTLE, FACT, SENTENCES = 0.51, 0.25, 6, 3
 CUT_FROM, CUT_TO = 140, 160
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"”')\]]*\s+(?=[\"“'(\[]?[^\sa-z])|(?<=[。！？])|\n+|\s[·|•]\s")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
@@ -125,7 +125,7 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     is_cut = any(text.is_cut for text in texts)
     wrong, absent = _lacking_quantities(claim, texts)
     facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
-    score = 1.0 if foreign else _overlap(content, known, facts, facts - len(wrong) - len(absent))
+    score = 1.0 if foreign else _overlap(content, _covered(content, texts), facts, facts - len(wrong) - len(absent))
     if not foreign:
         wrong += _turned(claim, near)
         other = _lacking_names(sentence, claim, texts, known)
@@ -187,6 +187,17 @@ def _overlap(content: Sequence[str], known: frozenset[str], facts: int = 0, foun
     weights = {word: min(len(word), 10) for word in content if not is_part_of_one(word)}
     everything = sum(weights.values()) + FACT * facts
     return (sum(w for word, w in weights.items() if stem(word) in known) + FACT * found) / everything if everything else 1.0
+
+
+def _covered(content: Sequence[str], texts: Sequence[Text]) -> frozenset[str]:
+    """Return the words that stand in the three sentences of the passages which together have most of them: on a long page the
+    words of a false sentence stand too, but scattered."""
+    wanted = frozenset(map(stem, content))
+    parts = [wanted.intersection(map(stem, part)) for text in texts for part in text.sentences]
+    covered: frozenset[str] = frozenset()
+    for _ in range(SENTENCES):
+        covered |= max((part - covered for part in parts), key=len, default=frozenset())
+    return covered
 
 
 def _nearest(stems: frozenset[str], texts: Sequence[Text]) -> list[tuple[str, ...]]:

@@ -45,10 +45,10 @@ OPPOSITES = {
 }  # fmt: skip
 
 REMAINING = (
-    "Of true sentences these are not passed: other words for the same thing (a neck-and-neck race: close), what has to be inferred (a sum, an "
-    "age, the year of an undated page), descriptions that the page leaves out (Knight Commander: C.B.E.). Of false ones these "
-    "are passed: all words stand somewhere on a long page, but not together; a number that stands there for something else; a negation or a "
-    "comparison beside another one in the same sentence."
+    "Of true sentences these are not passed: other words for the same thing (a neck-and-neck race: close), what has to "
+    "be inferred (a sum, an age, the year of an undated page), descriptions that the page leaves out (Knight Commander: "
+    "C.B.E.). Of false ones these are passed: all words stand somewhere on a long page, but not together; a number that "
+    "stands there for something else; a negation or a comparison beside another one in the same sentence."
 )
 
 
