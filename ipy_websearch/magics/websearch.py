@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import getpass
 import os
 import shlex
 from contextlib import suppress
@@ -112,6 +110,8 @@ class WebSearchMagics(WebMagics):
             return [
                 f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here"
             ]
+        import getpass
+
         try:
             if cells_wait(self.shell):
                 raise NotImplementedError
@@ -248,6 +248,8 @@ def cells_wait(shell: Any) -> bool:
     Their messages are in the kernel's socket, or already in tasks of its loop, which have not begun (ipykernel 6.29
     and 7.4, read 2026-11).
     """
+    import asyncio
+
     kernel: Any = getattr(shell, "kernel", None)
     with suppress(AttributeError):  # no kernel, or one of another make: then somebody is asked
         if getattr(kernel, "shell_channel_thread", None) is None:

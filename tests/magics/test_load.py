@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.notebook import subprocess_environment
 
-HEAVY = {"pandas", "numpy", "anthropic", "httpx", "aiohttp", "pydantic", "lxml", "yaml", "sqlite3", "narwhals"}
+HEAVY = {"asyncio", "pandas", "numpy", "anthropic", "httpx", "aiohttp", "pydantic", "lxml", "yaml", "sqlite3", "narwhals"}
 LOADED = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
