@@ -21,6 +21,7 @@ __all__ = ["CitationBook", "check", "marks", "same_page"]
 _MARKS = re.compile(r"(?<!\\)\[(\d{1,4})\]")
 _SENTENCES = re.compile(r"(?<=[.!?。！？])[\"”’')*_]*\s+(?=[^\sa-z])|\n+")
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_EMPHASIS = re.compile(r"[*_`]{1,3}")
 _FEWEST_WORDS = 4
 _TRACKERS = frozenset(("gclid", "fbclid", "msclkid", "dclid"))
 
@@ -84,14 +85,14 @@ class CitationBook:
 
     def mark(self, text: str, numbers: Iterable[int]) -> None:
         """Remember which words carry which marks."""
-        self._spans.append((_flat(text), tuple(dict.fromkeys(numbers))))
+        self._spans.append((_flat(_EMPHASIS.sub("", text)), tuple(dict.fromkeys(numbers))))
 
     def claims(self, text: str) -> tuple[Claim, ...]:
         """Return the sentences of an answer's Markdown, each held against the passages that its marks point to."""
         found = []
         moved = re.sub(r"([.!?。！？][\"”’')*_]*)((?:\[\d{1,4}\])+)", r"\2\1", _FENCED.sub("", text))
         for part in _SENTENCES.split(moved):
-            sentence = re.sub(r"^[#>*+\s-]+|^\d+[.)]\s+|[*_`]{1,3}", "", _MARKS.sub("", part)).strip()
+            sentence = _EMPHASIS.sub("", re.sub(r"^[#>*+\s-]+|^\d+[.)]\s+", "", _MARKS.sub("", part))).strip()
             numbers = tuple(dict.fromkeys(int(n) for n in _MARKS.findall(part))) or self._numbers_of(sentence)
             heading = part.lstrip().startswith(("#", "|", ">")) or sentence.endswith(":")
             if not sentence or (not numbers and (heading or len(sentence.split()) < _FEWEST_WORDS)):

@@ -30,7 +30,6 @@ def test_an_answer_has_text_citations_sources_steps_and_cost(messages_api: Any, 
     assert {block["type"] for block in blocks} == {"search_result"} and blocks[0]["source"] == RUBY["url"]
 
 
-@pytest.mark.xfail(strict=False, reason="fault 7: citations are not checked yet")
 def test_citations_are_checked_before_the_answer_is_final(messages_api: Any, brave_api: Any) -> None:
     brave_api.reply([RUBY])
     messages_api.reply(search("ruby author"))
