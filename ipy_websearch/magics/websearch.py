@@ -273,22 +273,48 @@ def status_lines(session: Any) -> list[str]:
     name, works = model_id(session.settings.model), False
     with suppress(ConfigError):  # a malformed key, which is named below
         works = name == OFFLINE_MODEL or session.has_model_key
-    how = f"tools: {session.settings.tools}" if works else "no key, so no model reads the results: %websearch key anthropic"
-    lines = [f"ipy_websearch {ipy_websearch.__version__}", "", "Model", f"  {'✓' if works else '–'} {name}   {how}"]
-    lines += ["", "Providers, in the order in which they are asked"]
-    lines += [f"  {'✓' if available else '–'} {name:<11} {why}" for name, available, why in session.router.chain()]
-    lines += [f"  index: {_coverage(session.index.coverage())}"]
-    lines += [f"  index: {count:,} documents of {folder}" for folder, count in session.index.folders()]
-    lines += ["", "Keys", *(_key_line(session, variable, spec.names[0]) for variable, spec in KEYS.items())]
-    lines += ["", "Folders", f"  data      {data_dir()}", f"  settings  {settings_dir()}"]
-    missing = [name for name, library in EXTRAS.items() if find_spec(library) is None]
-    lines += [f'  extra {name}: %pip install "ipy_websearch[{name}]"' for name in missing]
+    answers = f"{name}, with the tools {session.settings.tools}" if works else f"passages as found; no key for {name}"
+    chain = session.router.chain()
+    usable = {engine: why for engine, available, why in chain if available}
+    now = [("answers", answers), ("search", f"{', '.join(usable)} (asked in this order)")]
+    now += [("", why) for why in usable.values() if "not asked again" in why]
+    now += [("index", _coverage(session.index.coverage()))]
+    now += [("index", f"{count:,} documents of {folder}") for folder, count in session.index.folders()]
+    missing = []
+    for variable, spec in KEYS.items():
+        try:
+            found = session.keys.find(variable)
+        except ConfigError as exc:
+            missing.append((variable, str(exc)))
+            continue
+        if found:
+            now.append((variable, f"set: {found[1]}"))
+        else:
+            missing.append((variable, f"not set: %websearch key {spec.names[0]}"))
+    said = {text for _, text in missing}  # of a key that is no key
+    missing += [
+        (engine, why)
+        for engine, available, why in chain
+        if not available and why not in said and not why.endswith(("is not set", "are not set"))
+    ]
+    missing += [
+        (f"extra {name}", f'%pip install "ipy_websearch[{name}]"')
+        for name, library in EXTRAS.items()
+        if find_spec(library) is None
+    ]
     if session.recording is not None:
         doing = "replaying" if session.recording.cassette.replaying else "recording"
-        lines += [f"  cassette  {doing}: {_count(session.recording.cassette)}; %websearch stop ends it"]
-    lines += ["", f"Spent in this session: {usd(session.spent_usd)}"]
-    parts = (session.ledger, session.cache, session.index)
-    return lines + [f"  note: {warning}" for part in parts for warning in part.warnings]
+        now.append(("cassette", f"{doing}: {_count(session.recording.cassette)}; %websearch stop ends it"))
+    now += [
+        ("data", str(data_dir())),
+        ("settings", str(settings_dir())),
+        ("spent", f"{usd(session.spent_usd)} in this session"),
+    ]
+    notes = [("note", warning) for part in (session.ledger, session.cache, session.index) for warning in part.warnings]
+    lines = [f"ipy_websearch {ipy_websearch.__version__}"]
+    for title, rows in (("Works now", now), ("Missing", missing), ("Notes", notes)):
+        lines += ["", title, *(f"  {label:<24} {text}" for label, text in rows)] if rows else []
+    return lines
 
 
 def _coverage(counts: dict[str, int]) -> str:
@@ -296,16 +322,6 @@ def _coverage(counts: dict[str, int]) -> str:
     subjects = [name for name in counts if name != "general"]
     more = [f"{counts['general']} more"] if "general" in counts else []
     return f"{sum(counts.values())} built-in articles: {', '.join(subjects + more)}"
-
-
-def _key_line(session: Any, variable: str, name: str) -> str:
-    from ipy_websearch.errors import ConfigError
-
-    try:
-        found = session.keys.find(variable)
-    except ConfigError as exc:
-        return f"  ✗ {variable:<24} {exc}"
-    return f"  {'✓' if found else '–'} {variable:<24} {f'set: {found[1]}' if found else f'not set: %websearch key {name}'}"
 
 
 def _count(cassette: Any) -> str:
