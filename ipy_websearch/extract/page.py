@@ -180,7 +180,8 @@ def clean(root: Any, url: str) -> tuple[str, ...]:
     links = _absolute_links(root, url)
     body = root.find("body")
     for element in body.iter():  # what is not visible could neither be set again, nor should it be read
-        element.text, element.tail = visible(element.text or ""), visible(element.tail or "")
+        element.text = visible(element.text) if element.text else None
+        element.tail = visible(element.tail) if element.tail else None
     for element in list(body.iter(*_NEVER_CONTENT)):
         if element.tag == "input" and element.get("type") == "checkbox":
             element.tail = f"[{' ' if element.get('checked') is None else 'x'}] {(element.tail or '').lstrip()}"
