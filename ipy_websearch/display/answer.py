@@ -311,11 +311,13 @@ def facts(answer: Answer) -> str:
     """Return the footer: "claude-… · 3 searches · 1 page not read · 12 s · 0.0123 USD"."""
     failed = [step.name for step in answer.trace if step.kind == "tool" and step.is_error]
     pages = sum("fetch" in name or "scrape" in name for name in failed)
+    doubted = sum(claim.verdict in ("unsupported", "partly") for claim in answer.checked)
     parts = (
         "offline" if answer.offline else one_line(answer.model),
         count(answer.searches, "search", "searches"),
         f"{count(pages, 'page')} not read" if pages else "",
         f"{count(len(failed) - pages, 'call')} failed" if len(failed) > pages else "",
+        f"{count(doubted, 'sentence')} not borne out by its source" if doubted else "",
         count(len(answer.notices), "notice") if answer.notices else "",
         seconds(answer.seconds) if answer.seconds else "",
         cost(answer.cost_usd),
@@ -387,7 +389,7 @@ def answer_html(
         status = view.status(spent) if view.running else ""
         return render("answer", **values, parts=parts, status=status)
     answer = view.answer
-    parts = [] if answer.rows else [to_html(view.text, view.sources)]
+    parts = [] if answer.rows else [to_html(view.text, view.sources, answer.checked)]
     if feedback:
         values |= {
             "facts": facts(answer),

@@ -21,8 +21,8 @@ from markupsafe import Markup, escape
 
 from ipy_websearch.display import text as words
 from ipy_websearch.display.text import host_of, one_line, safe_href, site_of
-from ipy_websearch.results import Citation
-from ipy_websearch.text import shorten, visible
+from ipy_websearch.results import Citation, Claim
+from ipy_websearch.text import fold, shorten, visible
 
 NO_MATH = "tex2jax_ignore mathjax_ignore"
 """Classes that keep MathJax away: two amounts in dollars would otherwise become a formula."""
@@ -34,6 +34,8 @@ _MAX_CELLS = 40_000  # the header of a table can multiply a short text into mega
 _MAX_GROWTH = 8
 _MAX_MARKS = 2_000
 _QUOTE = 160
+_SENTENCES = re.compile(r"(?<=[.!?。！？])(\s+)")
+_LEAST_OF_A_SENTENCE = 8
 
 Sources = Mapping[int, Citation]
 """The cited sources by their numbers."""
@@ -121,12 +123,37 @@ def _set_marks_apart(state: Any) -> None:
 
 
 def _text_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Mapping[str, Any]) -> str:
-    token, sources = tokens[i], env.get("sources")
-    if token.meta.get("in_link") or not sources or "[" not in token.content:
+    token, sources, doubts = tokens[i], env.get("sources"), env.get("doubts", {})
+    if token.meta.get("in_link") or not sources or not (doubts or "[" in token.content):
         return str(escape(token.content))
     pieces = MARK.split(token.content)
     chips = [chip(int(n), sources) for n in pieces[1::2]]
-    return "".join(f"{escape(text)}{mark}" for text, mark in zip(pieces[::2], [*chips, ""], strict=True))
+    return "".join(f"{_doubted(text, doubts)}{mark}" for text, mark in zip(pieces[::2], [*chips, ""], strict=True))
+
+
+def _doubted(text: str, doubts: Mapping[str, str]) -> str:
+    """Return a piece of text with the parts of doubtful sentences in amber, and on hover what their sources lack."""
+    shown = []
+    for part in _SENTENCES.split(text) if doubts else [text]:
+        body = part.strip()
+        why = next(
+            (why for sentence, why in doubts.items() if len(body) >= _LEAST_OF_A_SENTENCE and fold(body) in sentence), ""
+        )
+        before, after = part.split(body, 1) if why else ("", "")
+        style = f"background-color:{STYLES['shade']};color:inherit"
+        marked = f'{before}<mark style="{style}" title="{escape(why)}">{escape(body)}</mark>{after}'
+        shown.append(marked if why else str(escape(part)))
+    return "".join(shown)
+
+
+def doubts_of(claims: Sequence[Claim]) -> dict[str, str]:
+    """Return the sentences that their sources do not support, folded, with what the sources lack."""
+    doubtful = [claim for claim in claims if claim.verdict in ("unsupported", "partly")]
+    lacks = "its source does not say: "
+    return {
+        fold(claim.sentence): f"{lacks}{', '.join(claim.missing)}" if claim.missing else "its source does not say this"
+        for claim in doubtful
+    }
 
 
 def _escaped_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
@@ -166,9 +193,9 @@ def chip(n: int, sources: Sources) -> str:
     return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
 
 
-def parse(text: str, sources: Sources | None = None) -> tuple[list[Token], dict[str, Any]]:
+def parse(text: str, sources: Sources | None = None, claims: Sequence[Claim] = ()) -> tuple[list[Token], dict[str, Any]]:
     """Return the tokens of some Markdown, and the environment in which they are rendered."""
-    env = {"references": _Definitions(), "sources": sources or {}}
+    env = {"references": _Definitions(), "sources": sources or {}, "doubts": doubts_of(claims)}
     return _parser().parse(text, env), env
 
 
@@ -187,12 +214,15 @@ def guarded(text: str, make: Callable[[], str], otherwise: Callable[[str], str],
     return otherwise(text) if len(made) > _MAX_GROWTH * len(text) + 60_000 + 600 * min(marks, _MAX_MARKS) else made
 
 
-def to_html(markdown: str, sources: Sources | None = None) -> Markup:
-    """Return Markdown as harmless HTML; `[n]` becomes the chip of source n, and stays text where there is no such source."""
+def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Claim] = ()) -> Markup:
+    """Return Markdown as harmless HTML; `[n]` becomes the chip of source n, and stays text where there is no such source.
+
+    Sentences that the `claims` doubt are marked in amber.
+    """
     text = visible(markdown)
 
     def render() -> str:
-        tokens, env = parse(text, sources)
+        tokens, env = parse(text, sources, claims)
         return clean(str(_parser().renderer.render(tokens, _parser().options, env)))
 
     marks = len(MARK.findall(text)) if sources else 0

@@ -14,7 +14,7 @@ from ipy_websearch import events as ev
 from ipy_websearch.display.answer import AnswerView, answer_html, answer_markdown, answer_text, panel_html, panel_text
 from ipy_websearch.display.text import Terminal, cost, count, iso, seconds, usd
 from ipy_websearch.model.offline.passages import LABEL
-from ipy_websearch.results import Citation, Panel
+from ipy_websearch.results import Citation, Claim, Panel
 from tests.fakes.shown import ANSWER, NOW, RUN
 
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
@@ -223,3 +223,17 @@ def test_calls_of_other_tools_are_named_with_their_input() -> None:
     texts = [line.text for line in view.tools]
     assert texts[:3] == ["mapping: a.example", "reading research: notes/x.md", 'calling odd: {"input": ["no", "object"]}']
     assert texts[3].startswith('calling mystery: {"deep"') and len(texts[3]) < 140 and "\x1b" not in texts[3]
+
+
+def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> None:
+    cited = (Citation(1, "Mars", "https://example.org/mars", "Mars has two moons."),)
+    claims = (
+        Claim("supported", (), "Mars has two moons.", (1,)),
+        Claim("unsupported", ("274", "Saturn"), "Saturn has 274 moons and <b>rings</b>.", (1,)),
+    )
+    told = "Mars has **two** moons.[1] Saturn has 274 moons and <b>rings</b>.[1]"
+    answer = replace(ANSWER, text=told, citations=cited, checked=claims, notices=())
+    (marked,) = re.findall(r'<mark [^>]*title="([^"]*)">(.*?)</mark>', answer_html(answer))
+    assert marked == ("its source does not say: 274, Saturn", "Saturn has 274 moons and &lt;b&gt;rings&lt;/b&gt;.")
+    for shown in (words(answer_html(answer)), answer_text(answer), answer_markdown(answer)):
+        assert "1 sentence not borne out by its source" in shown
