@@ -57,7 +57,8 @@ def test_at_most_ten_updates_a_second_reach_the_page(bare_shell: Any, monkeypatc
     shown.show(ev.TextDelta("last"))
     waited_for(lambda: "word last" in bare_shell.ip.recorded[-1].data["text/plain"])
     shown.finish(ANSWER)
-    assert min(b - a for a, b in zip(times, times[1:-1], strict=False)) > 0.1
+    streamed = times[:-1]  # the last one is the finished answer
+    assert 1 < len(streamed) <= 10 * (streamed[-1] - streamed[0]) + 2
     waited_for(lambda: not any(isinstance(thread, threading.Timer) for thread in threading.enumerate()))
 
 
