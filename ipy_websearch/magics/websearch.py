@@ -274,6 +274,7 @@ def status_lines(session: Any) -> list[str]:
     with suppress(ConfigError):  # a malformed key, which is named below
         works = name == OFFLINE_MODEL or session.has_model_key
     answers = f"{name}, with the tools {session.settings.tools}" if works else f"passages as found; no key for {name}"
+    answers = "passages as found; the model is set to offline" if name == OFFLINE_MODEL else answers
     chain = session.router.chain()
     usable = {engine: why for engine, available, why in chain if available}
     now = [("answers", answers), ("search", f"{', '.join(usable)} (asked in this order)")]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pandas as pd
 import pytest
 
@@ -13,6 +15,7 @@ import ipy_websearch as ws
 from ipy_websearch.model.offline.facts import facts_of, fill_record
 from ipy_websearch.model.offline.passages import LABEL, answering_sentence, best_passages
 from ipy_websearch.model.offline.reading import Source, content_words, stem
+from ipy_websearch.model.offline.server import OfflineTransport
 
 CORPUS = Path(ws.__file__).parent / "corpus"
 
@@ -144,3 +147,32 @@ def test_values_keep_the_type_that_the_schema_asks_for(corpus: list[Source]) -> 
 def test_words_are_compared_by_their_stems() -> None:
     assert stem("moons") == stem("moon") and stem("cities") == stem("city") and stem("melted") == stem("melts")
     assert stem("Müller's") == stem("muller") and content_words("How many moons does Mars have?") == ["moons", "Mars"]
+
+
+SEARCH = {"type": "tool_use", "id": "toolu_1", "name": "web_search", "input": {"query": "moons of Mars"}}
+HIT = {"type": "search_result", "source": "a", "title": "A", "content": [{"type": "text", "text": "A."}]}
+RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [HIT]}
+NOTE = {"type": "text", "text": "Here it is."}
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ([NOTE], "`tool_use` ids were found without `tool_result` blocks immediately after: toolu_1"),
+        ([NOTE, RESULT], "immediately after"),
+        ([RESULT, {**RESULT, "tool_use_id": "toolu_42"}], "unexpected `tool_use_id`"),
+        ([RESULT, RESULT], "multiple `tool_result` blocks"),
+        ([{**RESULT, "content": [NOTE, HIT]}], "all blocks must be"),
+        ([RESULT, NOTE], ""),
+    ],
+)
+def test_a_conversation_that_does_not_add_up_is_refused_as_by_the_api(last: list[Any], words: str) -> None:
+    turns = (("user", "How many moons?"), ("assistant", [SEARCH]), ("user", last))
+    messages = [{"role": role, "content": content} for role, content in turns]
+
+    async def send() -> Any:
+        request = httpx2.Request("POST", "http://offline/v1/messages", json={"model": "offline", "messages": messages})
+        return await OfflineTransport().handle_async_request(request)
+
+    answered = asyncio.run(send())
+    assert answered.status_code == (400 if words else 200) and words in answered.text

@@ -92,7 +92,7 @@ def _value(name: str, asked: str, text: str, schema: Mapping[str, Any], sources:
     about.sort(key=lambda source: -len(set(stems(source.title)) & said))
     for source in about:
         fact = _match(name, asked, facts_of(source))
-        if (value := _converted(fact, schema)) is not None:
+        if (value := _converted(fact, schema, asked)) is not None:
             return fact, value
     return None, _nothing(schema)
 
@@ -114,8 +114,8 @@ def _question(text: str, name: str) -> str:
     return asked[1] if asked else name.replace("_", " ")
 
 
-def _converted(fact: Fact | None, schema: Mapping[str, Any]) -> Any:
-    """Return a fact's value as the schema wants it, None where it does not fit."""
+def _converted(fact: Fact | None, schema: Mapping[str, Any], asked: str = "") -> Any:
+    """Return a fact's value as the schema wants it, None where it does not fit; `asked` may want it "in millions"."""
     if fact is None:
         return None
     kinds = _variants(schema)
@@ -124,7 +124,8 @@ def _converted(fact: Fact | None, schema: Mapping[str, Any]) -> Any:
         return next((choice for choice in choices if str(choice).casefold() == fact.value.casefold()), None)
     types = {name for kind in kinds for name in _types(kind)}
     if types & {"integer", "number"}:
-        return _number(fact.value, whole="number" not in types)
+        wanted = re.search(rf"\b({'|'.join(_SCALE)})s?\b", asked, re.IGNORECASE)
+        return _number(fact.value, whole="number" not in types, per=_SCALE[wanted[1].lower()] if wanted else 1)
     if "boolean" in types:
         return {"yes": True, "no": False}.get(fact.value.casefold())
     if "array" in types:
@@ -137,12 +138,12 @@ def _converted(fact: Fact | None, schema: Mapping[str, Any]) -> Any:
     return fact.value if "string" in types else None
 
 
-def _number(text: str, *, whole: bool) -> float | int | None:
+def _number(text: str, *, whole: bool, per: int = 1) -> float | int | None:
     found = _NUMBER.search(text)
     if found is None:
         return None
     scale = _SCALE[found[2].lower()] if found[2] else 1
-    value = float(found[1].replace(",", "").replace("−", "-")) * scale
+    value = float(found[1].replace(",", "").replace("−", "-")) * scale / per
     if whole or value.is_integer():
         return round(value) if abs(value - round(value)) < 1e-6 else None
     return value

@@ -19,6 +19,7 @@ from ipy_websearch.errors import ModelError
 from ipy_websearch.model.offline.facts import fill_record
 from ipy_websearch.model.offline.passages import answer_blocks
 from ipy_websearch.model.offline.reading import Conversation, content_words, read_conversation
+from ipy_websearch.model.offline.rules import check
 from ipy_websearch.tools.addresses import likely_readings, without_addresses
 
 QUERY_WORDS = 24
@@ -121,6 +122,7 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
             return _refused(404, "not_found_error", f"{request.method} {request.url.path} is not served here")
         try:
             body = json.loads(await request.aread())
+            check(body)
             message = _message(body, self._reply(body))
             headers = {"request-id": f"req_offline_{_digest(body)}"}
             if not body.get("stream"):
