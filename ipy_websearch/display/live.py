@@ -108,7 +108,8 @@ class _Notebook:
     def _wake_in(self, wait_s: float) -> None:
         self._stop_timer()
         self._due = time.monotonic() + wait_s
-        self._timer = threading.Timer(wait_s, self._context.run, (self._woken,))
+        # A copy, since two timers may wait for the lock at once, and a context is entered by one at a time.
+        self._timer = threading.Timer(wait_s, self._context.copy().run, (self._woken,))
         self._timer.daemon = True
         try:
             self._timer.start()

@@ -60,7 +60,7 @@ def reply(body: dict[str, Any]) -> tuple[list[bytes], float]:
     message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
     made = [event({"type": "message_start", "message": message})]
     searches = done < plan["r"] and body.get("tool_choice", {}).get("type") != "none"
-    made += list(calls(question, plan, done) if searches else text(plan, done > 0))
+    made += list(calls(question, plan, done) if searches else text(plan, question.split()[0] if done else ""))
     stop = {"stop_reason": "tool_use" if searches else "end_turn", "stop_sequence": None}
     made.append(event({"type": "message_delta", "delta": stop, "usage": {**usage, "output_tokens": 60}}))
     made.append(event({"type": "message_stop"}))
@@ -79,11 +79,16 @@ def calls(question: str, plan: dict[str, int], done: int) -> Iterator[bytes]:
         yield event({"type": "content_block_stop", "index": n})
 
 
-def text(plan: dict[str, int], cited: bool) -> Iterator[bytes]:
-    """Yield the events of an answer that cites the first result."""
+def text(plan: dict[str, int], cited: str) -> Iterator[bytes]:
+    """Yield the events of an answer that cites the first result; `cited` is the page of it, "" without results."""
     yield event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
     if cited:
-        place = {"search_result_index": 0, "start_block_index": 0, "end_block_index": 1, "source": "https://site1.example/a"}
+        place = {
+            "search_result_index": 0,
+            "start_block_index": 0,
+            "end_block_index": 1,
+            "source": f"https://site1.example/{cited}",
+        }
         citation = {"type": "search_result_location", "cited_text": "Text 1", "title": "Result 1", **place}
         delta = {"type": "citations_delta", "citation": citation}
         yield event({"type": "content_block_delta", "index": 0, "delta": delta})
