@@ -1,4 +1,4 @@
-"""Plain text out of hostile text: tags, entities, control and invisible characters. Pure string work.
+"""Plain text out of hostile text: tags, entities, control and invisible characters; and amounts of money. Pure string work.
 
 Text from the web goes through `plain` or `visible` before it reaches a field, a prompt, a terminal or a notebook. They make
 it harmless as characters; `display` makes it harmless as HTML and Markdown.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from decimal import ROUND_HALF_UP, Decimal
 from math import isfinite
 from typing import Any, TypeVar, cast
 
@@ -136,3 +137,22 @@ def _sound(value: Any) -> Any:
         case float():
             return value if isfinite(value) else None
     return value
+
+
+_SMALLEST = Decimal("0.0001")
+
+
+def usd(amount: Decimal | float | None) -> str:
+    """Return US dollars as "0.0123 USD", "12.50 USD", "<0.0001 USD", or "unknown" for None and NaN.
+
+    There is never a dollar sign: two of them in one output become mathematics in Jupyter.
+    """
+    value = None if amount is None or amount != amount else Decimal(str(amount))
+    if value is None or not value.is_finite():
+        return "unknown"
+    if 0 < value < _SMALLEST:
+        return f"<{_SMALLEST} USD"
+    if value == 0 or abs(value) >= 1:
+        return "0 USD" if value == 0 else f"{value.quantize(Decimal('0.01'), ROUND_HALF_UP):,} USD"
+    whole, _, fraction = str(value.quantize(_SMALLEST, ROUND_HALF_UP)).partition(".")
+    return f"{whole}.{fraction.rstrip('0').ljust(2, '0')} USD"

@@ -30,11 +30,10 @@ from ipy_websearch.display.text import (
     seconds,
     short_address,
     site_of,
-    usd,
 )
 from ipy_websearch.results import Answer, Citation, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
-from ipy_websearch.text import shorten, visible
+from ipy_websearch.text import shorten, usd, visible
 from ipy_websearch.usage import LimitName
 
 GLYPHS = {"running": "⋯", "done": "✓", "failed": "✗"}

@@ -16,9 +16,9 @@ from itertools import accumulate
 from typing import Any
 
 from ipy_websearch.display.html import render
-from ipy_websearch.display.text import PLAIN, Terminal, count, one_line, usd
+from ipy_websearch.display.text import PLAIN, Terminal, count, one_line
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.text import shorten
+from ipy_websearch.text import shorten, usd
 
 MAX_NAMES = 5
 _ROWS = 60

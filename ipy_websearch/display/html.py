@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 from ipy_websearch.display import text as words
 from ipy_websearch.display.text import host_of, one_line, safe_href, site_of
 from ipy_websearch.results import Citation, Claim
-from ipy_websearch.text import fold, shorten, visible
+from ipy_websearch.text import fold, shorten, usd, visible
 
 NO_MATH = "tex2jax_ignore mathjax_ignore"
 """Classes that keep MathJax away: two amounts in dollars would otherwise become a formula."""
@@ -276,5 +276,5 @@ def _environment() -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else visible(str(value)),
     )
     environment.globals.update(STYLES, link=link, host_of=host_of)
-    environment.filters.update(iso=words.iso, usd=words.usd, place=words.place_of, inline=inline, one_line=one_line)
+    environment.filters.update(iso=words.iso, usd=usd, place=words.place_of, inline=inline, one_line=one_line)
     return environment

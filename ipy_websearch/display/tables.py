@@ -21,10 +21,9 @@ from ipy_websearch.display.text import (
     safe_href,
     seconds,
     short_address,
-    usd,
 )
 from ipy_websearch.results import Page, SearchResults
-from ipy_websearch.text import shorten
+from ipy_websearch.text import shorten, usd
 
 MAX_ROWS = 50
 ENRICHED_ROWS = 20

@@ -8,14 +8,13 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ipy_websearch.text import shorten, visible
+from ipy_websearch.text import shorten, usd, visible
 
-_SMALLEST = Decimal("0.0001")
 _AUTHORITY = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{0,5})?")
 _BREAKS = re.compile(r"[\t\n\u2028\u2029]")  # browsers and urlsplit drop the first two silently
 _MAILTO = re.compile(r"mailto:[^\s:@]+@[^\s:@]+", re.IGNORECASE)
@@ -30,22 +29,6 @@ def one_line(text: Any) -> str:
 
 
 # --- amounts and dates -------------------------------------------------------------------------------------------
-
-
-def usd(amount: Decimal | float | None) -> str:
-    """Return US dollars as "0.0123 USD", "12.50 USD", "<0.0001 USD", or "unknown" for None and NaN.
-
-    There is never a dollar sign: two of them in one output become mathematics in Jupyter.
-    """
-    value = None if amount is None or amount != amount else Decimal(str(amount))
-    if value is None or not value.is_finite():
-        return "unknown"
-    if 0 < value < _SMALLEST:
-        return f"<{_SMALLEST} USD"
-    if value == 0 or abs(value) >= 1:
-        return "0 USD" if value == 0 else f"{value.quantize(Decimal('0.01'), ROUND_HALF_UP):,} USD"
-    whole, _, fraction = str(value.quantize(_SMALLEST, ROUND_HALF_UP)).partition(".")
-    return f"{whole}.{fraction.rstrip('0').ljust(2, '0')} USD"
 
 
 def cost(amount: Decimal | float | None, *, cached: bool = False) -> str:

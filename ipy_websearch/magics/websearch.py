@@ -264,11 +264,11 @@ def cells_wait(shell: Any) -> bool:
 def status_lines(session: Any) -> list[str]:
     """Return what works now, and what is missing with the command that sets it; never a key's value."""
     import ipy_websearch
-    from ipy_websearch.display.text import usd
     from ipy_websearch.errors import ConfigError
     from ipy_websearch.keys import KEYS
     from ipy_websearch.model.platforms import model_id
     from ipy_websearch.settings import OFFLINE_MODEL, data_dir, settings_dir
+    from ipy_websearch.text import usd
 
     name, works = model_id(session.settings.model), False
     with suppress(ConfigError):  # a malformed key, which is named below

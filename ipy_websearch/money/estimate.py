@@ -14,6 +14,7 @@ from decimal import Decimal
 from ipy_websearch.events import Money
 from ipy_websearch.money.budget import GROWTH_TOKENS, RunBudget
 from ipy_websearch.money.prices import charges_cost, model_cost, worst_case
+from ipy_websearch.text import usd
 from ipy_websearch.usage import Charge, Limits, Usage
 
 USUAL_SEARCHES = 2
@@ -53,14 +54,14 @@ class Estimate:
     native_uses: int = 0
 
     def __repr__(self) -> str:
-        held = f", held by the budget of {_usd(self.ceiling_usd)}" if self.ceiling_usd is not None else ""
+        held = f", held by the budget of {usd(self.ceiling_usd)}" if self.ceiling_usd is not None else ""
         worst = [_plural(self.max_searches, "search")] if not self.native_uses else []
         worst.append(f"{_plural(self.max_requests, 'request')} of {self.max_tokens:,} tokens each{held}")
         lines = [
             f"first request   about {self.input_tokens:,} tokens (at most {self.most_input_tokens:,}) to {self.model}",
-            f"expected        {_usd(self.expected_usd)}   {_plural(self.searches, 'search')}, "
+            f"expected        {usd(self.expected_usd):<12} {_plural(self.searches, 'search')}, "
             f"{_plural(self.requests, 'request')}",
-            f"worst case      {_usd(self.worst_usd)}   {', '.join(worst)}",
+            f"worst case      {usd(self.worst_usd):<12} {', '.join(worst)}",
         ]
         if self.native_uses:
             lines.append(
@@ -147,10 +148,6 @@ def _worst(run: RunBudget, first: int, max_tokens: int, requests: int) -> Money:
 
 def _plus(model: Money, search: Money, searches: int) -> Money:
     return None if model is None or search is None else model + searches * search
-
-
-def _usd(amount: Money) -> str:
-    return "unknown    " if amount is None else f"{amount:.4f} USD"
 
 
 def _plural(number: int, noun: str) -> str:

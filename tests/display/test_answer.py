@@ -12,9 +12,10 @@ import pytest
 
 from ipy_websearch import events as ev
 from ipy_websearch.display.answer import AnswerView, answer_html, answer_markdown, answer_text, panel_html, panel_text
-from ipy_websearch.display.text import Terminal, cost, count, iso, seconds, usd
+from ipy_websearch.display.text import Terminal, cost, count, iso, seconds
 from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Citation, Claim, Panel
+from ipy_websearch.text import usd
 from tests.fakes.shown import ANSWER, NOW, RUN
 
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
