@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ipy_websearch.claims import check
-from ipy_websearch.results import Citation, Claim
+from ipy_websearch.results import Citation, Claim, Read
 from ipy_websearch.text import fold, plain, visible
 
 __all__ = ["CitationBook", "check", "marks", "same_page"]
@@ -23,6 +23,7 @@ _SENTENCES = re.compile(r"(?<=[.!?。！？])[\"”’')*_]*\s+(?=[^\sa-z])|\n+"
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _EMPHASIS = re.compile(r"[*_`]{1,3}")
 _FEWEST_WORDS = 4
+_DOCUMENTS = ("char_location", "page_location", "content_block_location")
 _TRACKERS = frozenset(("gclid", "fbclid", "msclkid", "dclid"))
 
 
@@ -40,6 +41,7 @@ class CitationBook:
         self._dates: dict[str, datetime | None] = {}
         self._given: dict[str, list[tuple[str, str]]] = {}
         self._titles: dict[str, list[str]] = {}
+        self._read: set[str] = set()
         self._spans: list[tuple[str, tuple[int, ...]]] = []
 
     @property
@@ -47,9 +49,17 @@ class CitationBook:
         """All distinct passages cited so far, in order of first citation."""
         return tuple(self._citations)
 
-    def know(self, url: str, title: str, published_date: datetime | None = None, texts: Iterable[str] = ()) -> None:
-        """Remember a source that the model was given, and its paragraphs."""
+    def know(
+        self,
+        url: str,
+        title: str,
+        published_date: datetime | None = None,
+        texts: Iterable[str] = (),
+        read: Read = "snippet",
+    ) -> None:
+        """Remember a source that the model was given, its paragraphs, and whether they are text of the page itself."""
         page = same_page(url)
+        self._read.update([page] if read == "page" else [])
         self._dates.setdefault(page, published_date)
         self._given.setdefault(page, []).extend((url, _flat(text)) for text in texts)
         pages = self._titles.setdefault(plain(title), [])
@@ -79,7 +89,8 @@ class CitationBook:
         if (n, text) in self._seen:
             return n, None
         self._seen.add((n, text))
-        citation = Citation(n, title or url, url, text, self._dates.get(key))
+        read: Read = "page" if key in self._read or str(raw.get("type")) in _DOCUMENTS else "snippet"
+        citation = Citation(n, title or url, url, text, self._dates.get(key), read)
         self._citations.append(citation)
         return n, citation
 

@@ -198,15 +198,23 @@ class Panels:
         return len(self._panels)
 
 
+Read = Literal["page", "snippet"]
+"""How much of a source the model was given: passages of the page itself, or what a search says about it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """One passage that the answer rests on: source number `n` (the `[n]` in the text), its page and the quoted words."""
+    """One passage that the answer rests on: source number `n` (the `[n]` in the text), its page and the quoted words.
+
+    `read` says whether the model was given text of the page itself, or only a search's snippet.
+    """
 
     n: int
     title: str
     url: str
     cited_text: str = ""
     published_date: datetime | None = None
+    read: Read = "snippet"
 
 
 Verdict = Literal["supported", "partly", "unsupported", "uncited"]
@@ -297,7 +305,8 @@ class Answer:
 
     @property
     def sources(self) -> pd.DataFrame:
-        """The cited sources: one row each, columns n, title, url, published_date (UTC) and cited_text (joined by …)."""
+        """The cited sources: one row each, columns n, title, url, published_date (UTC), read ("page" when the model was given
+        text of the page itself, else "snippet") and cited_text (joined by …)."""
         from ipy_websearch.frames import WebFrame, frame_of
 
         passages: dict[int, dict[str, None]] = {}
@@ -310,6 +319,7 @@ class Answer:
             "title": ("text", (first[n].title for n in numbers)),
             "url": ("text", (first[n].url for n in numbers)),
             "published_date": ("utc", (first[n].published_date for n in numbers)),
+            "read": ("str", (first[n].read for n in numbers)),
             "cited_text": ("text", (" … ".join(filter(None, passages[n])) for n in numbers)),
         }
         return frame_of(WebFrame, columns)

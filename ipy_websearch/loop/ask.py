@@ -124,6 +124,8 @@ class AnswerLoop:
 
     def follow(self, answer: Answer) -> None:
         """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back."""
+        for citation in answer.citations:
+            self.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
         earlier = [step.request for step in answer.trace if step.kind == "model"]
         whole = len(self.job.history) == len(answer.messages)
         if not (whole and same_frame(self.request(final=False), earlier[-1] if earlier else None)):
@@ -246,7 +248,7 @@ class AnswerLoop:
         """Put the results into one user message."""
         for output in runner.outputs.values():
             for passage in output.passages:
-                self.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs)
+                self.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
         self.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from ipy_websearch.errors import ProviderError, WebSearchError
-from ipy_websearch.results import Page, SearchResult, SearchResults
+from ipy_websearch.results import Page, Read, SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.usage import Charge, lost
 
@@ -36,12 +36,13 @@ _HEADING = re.compile(r"#{1,6} [^\n]*")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Text from one source, in paragraphs that can be cited one by one."""
+    """Text from one source, in paragraphs that can be cited one by one; `read` says whether it is text of the page itself."""
 
     url: str
     title: str
     paragraphs: tuple[str, ...]
     published_date: datetime | None = None
+    read: Read = "snippet"
 
 
 @dataclass(frozen=True, slots=True)

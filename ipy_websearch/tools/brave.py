@@ -108,7 +108,8 @@ def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest) -> To
             return refused(exc, price)
         tokens = sum(len(text) for result in results for text in (result.description, *result.extra_snippets)) // 4
         output = _output("brave_llm_context", results, f"{counted(len(results), 'URL')}, ~{tokens:,} tokens")
-        return replace(output, text=output.text or whole_text(output.passages))
+        passages = tuple(replace(passage, read="page") for passage in output.passages)  # Brave takes them from the pages
+        return replace(output, passages=passages, text=output.text or whole_text(passages))
 
     price = (Charge("brave", "context"),)
     return Tool(

@@ -212,7 +212,7 @@ def _page_output(page: ScrapedPage, asked: str) -> ToolOutput:
         paragraphs.append("Links:\n" + "\n".join(f"- {link}" for link in page.links[:MODEL_LINKS]) + more)
     if not paragraphs:
         return replace(output, text=f"content: empty; url: {page.url}")
-    return replace(output, passages=(Passage(page.url, page.title, tuple(paragraphs), page.published_date),))
+    return replace(output, passages=(Passage(page.url, page.title, tuple(paragraphs), page.published_date, "page"),))
 
 
 def _search_output(results: SearchResults, pages: Sequence[ScrapedPage]) -> ToolOutput:
@@ -225,7 +225,7 @@ def _search_output(results: SearchResults, pages: Sequence[ScrapedPage]) -> Tool
         passage, page = as_passage(result), read.get(result.url)
         if page is not None:
             date = page.published_date or result.published_date
-            passage = Passage(result.url, page.title or result.title, blocks(_cut(page.markdown, room)), date)
+            passage = Passage(result.url, page.title or result.title, blocks(_cut(page.markdown, room)), date, "page")
         passages += [passage] if passage.paragraphs else []
         body = _page_markdown(by_url[result.url]) if result.url in by_url else result.description
         panel.append(f"# {result.title or result.url}\n\n{result.url}\n\n{body}".rstrip())

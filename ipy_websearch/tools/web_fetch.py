@@ -187,7 +187,7 @@ def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
     if is_cut or part.lines_read < part.total_lines:
         cut = f"; line {last} is cut at {room:,} characters" if is_cut else ""
         paragraphs = (*paragraphs, lines + cut + (f"; next_offset: {last + 1}" if last < part.total_lines else ""))
-    return replace(output, passages=(Passage(page.final_url, page.title, paragraphs, page.published_date),))
+    return replace(output, passages=(Passage(page.final_url, page.title, paragraphs, page.published_date, "page"),))
 
 
 def _addresses(page: Page) -> tuple[str, ...]:

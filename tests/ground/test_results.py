@@ -57,9 +57,10 @@ def test_sources_are_one_row_each_with_their_passages_joined() -> None:
         Citation(1, "A", "https://a.example/", "one"),
     )
     frame = answer(citations=cited).sources
-    assert list(frame.columns) == ["n", "title", "url", "published_date", "cited_text"]
+    assert list(frame.columns) == ["n", "title", "url", "published_date", "read", "cited_text"]
     assert frame.values.tolist()[0][:3] == [1, "A", "https://a.example/"] and list(frame.cited_text) == ["one … two", "later"]
     assert frame.published_date[0] == DAY and len(answer().sources) == 0
+    assert set(frame.read) == {"snippet"}
 
 
 def test_steps_have_their_tokens_and_an_unknown_cost_is_missing() -> None:
