@@ -158,8 +158,11 @@ def ask(question: str, **options: Any) -> Answer:
 
 
 @with_signature_of(EnrichOptions)
-def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
+def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
     """Return the frame with columns filled from the web: n rows in, the same n rows, order and index out.
+
+    `frame` is a DataFrame of pandas, Polars (a lazy one is collected) or Dask, a PyArrow table or a DuckDB relation; the same
+    kind comes back, with that library's types and nulls.
 
     `columns` maps each new column to a question that names columns of the frame in braces, or to (question, type):
     `{"ceo": "Who is the CEO of {company}?", "founded": ("In what year was {company} founded?", int)}`. Types are str, int,
@@ -204,8 +207,7 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> pd.DataFra
             sent. MissingKeyError: there is no key for the model.
         EnrichmentError: the first rows all failed in the same way, so that it was given up with nothing done.
     """
-    enriched: pd.DataFrame = run_enrichment(session().enrichment(frame, columns, **options))[0]
-    return enriched
+    return run_enrichment(session().enrichment(frame, columns, **options))[0]
 
 
 def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
@@ -237,9 +239,7 @@ def _shown(frame: Any) -> Any:
     return enriched
 
 
-def estimate(
-    frame: pd.DataFrame, columns: Mapping[str, Any], *, sample: int = 5, progress: bool = False, **options: Any
-) -> Estimate:
+def estimate(frame: Any, columns: Mapping[str, Any], *, sample: int = 5, progress: bool = False, **options: Any) -> Estimate:
     """Return what an enrichment would cost and take, after trying `sample` rows (which are then in the store).
 
     The options are those of `enrich`. An interrupt is passed on: what was tried by then is in the store.

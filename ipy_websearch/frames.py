@@ -1,4 +1,5 @@
-"""The DataFrames that the package returns. Import this module inside functions: it imports pandas.
+"""The DataFrames that the package returns, and the way from them into frames of other kinds. Import this module inside
+functions: it imports pandas.
 
 `WebFrame` is a DataFrame of texts from the web, which shows itself so that JupyterLab makes no formulas of amounts in dollars.
 What pandas makes from one (`head`, filters, columns, `groupby`) is one as well; another library's DataFrame is not touched.
@@ -10,13 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.text import visible
 
 if TYPE_CHECKING:
+    import narwhals as nw
+
     from ipy_websearch.results import SearchResults
 
 Frame = TypeVar("Frame", bound="WebFrame")
@@ -96,3 +101,64 @@ def series(values: Iterable[Any], of: str | type) -> pd.Series[Any]:
     if of is date:
         return pd.Series(pd.to_datetime(items, errors="coerce")).astype("datetime64[s]")
     return pd.Series(items, dtype=NULLABLE.get(of, "object") if isinstance(of, type) else of)
+
+
+# --- frames of other kinds --------------------------------------------------------------------------------------------------
+
+BACKENDS = {"pandas": "pandas", "polars": "polars", "pyarrow": "pyarrow", "duckdb": "duckdb pyarrow", "dask": "dask[dataframe]"}
+"""The kinds of frames that `to_frame(backend=…)` gives, and what `pip install` takes for each."""
+
+
+def to_backend(frame: pd.DataFrame, backend: Any) -> Any:
+    """Return a frame as one of another kind: a pandas, Polars or Dask DataFrame, a PyArrow table, a DuckDB relation.
+
+    Raises:
+        ConfigError: there is no such kind, or its library is not installed.
+    """
+    if backend not in BACKENDS:
+        raise ConfigError(f"backend is {backend!r}; it must be one of {', '.join(BACKENDS)}")
+    try:
+        match backend:
+            case "pandas":
+                return frame
+            case "dask":
+                from dask import config, dataframe
+
+                with config.set({"dataframe.convert-string": False}):  # it makes texts of lists
+                    return dataframe.from_pandas(pd.DataFrame(frame), npartitions=1)
+            case "duckdb":
+                import duckdb
+
+                return duckdb.from_arrow(to_backend(frame, "pyarrow"))
+            case _:
+                import_module(backend)
+                import narwhals as nw
+
+                columns = {column.name: column for column in columns_for(frame, backend)}
+                return nw.from_dict(columns, backend=backend).to_native()
+    except ImportError as exc:
+        raise ConfigError(f"backend {backend!r} needs a package: pip install {BACKENDS[backend]}") from exc
+
+
+def columns_for(frame: pd.DataFrame, backend: Any) -> list[nw.Series[Any]]:
+    """Return the columns of a frame of ours as series of another library; what is missing becomes null."""
+    import narwhals as nw
+
+    found = []
+    for name, column in frame.items():
+        of: Any = nw.from_native(column, series_only=True).dtype
+        match of:
+            case nw.Datetime(time_zone=None):  # a date: pandas has no type for it
+                of, column = nw.Date(), column.dt.date
+            case nw.Datetime():
+                of = nw.Datetime("us", "UTC")
+            case nw.Categorical() if str(column.cat.categories.dtype) not in ("str", "string", "object"):
+                of = None  # numbers to choose from
+            case nw.Object():
+                of = nw.List(nw.String()) if any(isinstance(value, list | tuple) for value in column) else nw.String()
+            case _:
+                pass
+        values = [None if gone else value for value, gone in zip(column.tolist(), column.isna(), strict=True)]
+        values = [list(value) if isinstance(value, tuple) else value for value in values]
+        found.append(nw.new_series(str(name), values, of, backend=backend))
+    return found

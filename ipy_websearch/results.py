@@ -93,10 +93,20 @@ class SearchResults(Sequence[SearchResult]):
     def __getitem__(self, index: int | slice) -> SearchResult | tuple[SearchResult, ...]:
         return self.results[index]
 
-    def to_frame(self) -> SearchFrame:
+    @overload
+    def to_frame(self) -> SearchFrame: ...
+    @overload
+    def to_frame(self, backend: str) -> Any: ...
+    def to_frame(self, backend: str = "pandas") -> Any:
         """Return a DataFrame: n rows, RangeIndex, columns title, url, description, published_date (UTC
-        datetime64, missing is NaT), extra_snippets (tuples) and score (float, missing is NaN)."""
-        from ipy_websearch.frames import SearchFrame, frame_of
+        datetime64, missing is NaT), extra_snippets (tuples) and score (float, missing is NaN).
+
+        `backend` "polars", "pyarrow", "duckdb" or "dask" gives that library's frame instead, with its own types and nulls.
+
+        Raises:
+            ConfigError: there is no such backend, or its library is not installed.
+        """
+        from ipy_websearch.frames import SearchFrame, frame_of, to_backend
 
         columns: dict[str, tuple[str | type, Any]] = {
             "title": ("text", (r.title for r in self)),
@@ -108,7 +118,7 @@ class SearchResults(Sequence[SearchResult]):
         }
         frame = frame_of(SearchFrame, columns)
         frame.search = self
-        return frame
+        return to_backend(frame, backend)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,14 +361,19 @@ class Answer:
         }
         return frame_of(WebFrame, columns)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return the rows of an answer that was asked with `columns=`, with nullable dtypes.
+    @overload
+    def to_frame(self) -> pd.DataFrame: ...
+    @overload
+    def to_frame(self, backend: str) -> Any: ...
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """Return the rows of an answer that was asked with `columns=`, with nullable types; see `SearchResults.to_frame` for
+        `backend`.
 
         Raises:
             ConfigError: the question was asked without `columns=` (`%%ask --table "name, price: float"`), or the model gave no
-                rows.
+                rows; there is no such backend, or its library is not installed.
         """
-        from ipy_websearch.frames import WebFrame, frame_of
+        from ipy_websearch.frames import WebFrame, frame_of, to_backend
 
         if self.columns is None:
             raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
@@ -366,7 +381,7 @@ class Answer:
             raise ConfigError("this answer has no table: the model gave no rows (its words are in .text); ask again")
         rows = self.rows
         columns = {name: (kind, [_visible(row.get(name)) for row in rows]) for name, kind in self.columns.items()}
-        return frame_of(WebFrame, columns)
+        return to_backend(frame_of(WebFrame, columns), backend)
 
     def bibliography(self, style: str = "bibtex") -> str:
         """Return each cited page once as text: "bibtex", "ris", or "csl" (CSL JSON).

@@ -51,8 +51,6 @@ from ipy_websearch.tools.registry import ToolFactory
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ipy_websearch.cassette.recording import Recording
     from ipy_websearch.enrichment.run import Enrichment
     from ipy_websearch.enrichment.store import Store
@@ -406,7 +404,7 @@ class Session:
             self.recording.forget_miss()
         return start(self, options_of(EnrichOptions, frame, columns, **options))
 
-    async def enrich(self, frame: pd.DataFrame, columns: Mapping[str, Any], **options: Any) -> pd.DataFrame:
+    async def enrich(self, frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
         """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for the options and errors."""
         from ipy_websearch.enrichment.progress import Bar
         from ipy_websearch.enrichment.start import closing_text

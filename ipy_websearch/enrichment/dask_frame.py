@@ -13,10 +13,10 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.columns import NOTED, added_names, parse_columns
-from ipy_websearch.enrichment.frames import joined
+from ipy_websearch.enrichment.columns import NOTED
+from ipy_websearch.enrichment.frames import FrameWork, joined, wanted_columns
 from ipy_websearch.enrichment.lookup import COLUMNS, query_fields
-from ipy_websearch.enrichment.plan import check_names, inputs_of
+from ipy_websearch.enrichment.plan import inputs_of
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.options import EnrichOptions
 
@@ -37,9 +37,7 @@ def start_on_dask(start: Callable[[EnrichOptions], Enrichment], options: EnrichO
 
     frame, cluster = options.frame, options.cluster
     names = [str(name) for name in frame.columns]
-    wanted = parse_columns(options.columns, names)
-    check_names(wanted, names, frame._meta.attrs.get(NOTED), options.sources)
-    fields = list(dict.fromkeys(field for column in wanted for field in column.fields))
+    new, fields = wanted_columns(options, names, frame._meta.attrs.get(NOTED))
     default = _default_client()
     if cluster is None:
         cluster = default
@@ -54,7 +52,7 @@ def start_on_dask(start: Callable[[EnrichOptions], Enrichment], options: EnrichO
     work = start(replace(options, frame=rows, cluster=None if options.mode == "batch" else cluster))
     # Without a default client, what computes the result later need not be the cluster that would hold the answers.
     held_by = default if cluster is default else None
-    return DaskWork(work, frame, parts, added_names(wanted, options.sources), fields, held_by)
+    return FrameWork(work, Partitions(frame, parts, new, fields, held_by))
 
 
 def look_up_on_dask(start: Callable[[pd.DataFrame], Lookup], frame: Any, query: str) -> Any:
@@ -65,7 +63,7 @@ def look_up_on_dask(start: Callable[[pd.DataFrame], Lookup], frame: Any, query: 
     """
     fields, client = query_fields(query, [str(name) for name in frame.columns], frame._meta.attrs.get(NOTED)), _default_client()
     parts, rows = _computed(frame, fields, client)
-    return DaskWork(start(rows), frame, parts, COLUMNS, fields, client)
+    return FrameWork(start(rows), Partitions(frame, parts, COLUMNS, fields, client))
 
 
 def is_dask(frame: Any) -> bool:
@@ -73,32 +71,23 @@ def is_dask(frame: Any) -> bool:
     return type(frame).__module__.startswith("dask.")
 
 
-class DaskWork:
-    """Work on a Dask DataFrame, which `frame` returns; all else is that of the work on pandas rows that it drives."""
+class Partitions:
+    """Puts rows that were worked on into the partitions of a Dask DataFrame; `client` holds the answers (None: the graph)."""
 
     def __init__(
-        self,
-        work: Enrichment | Lookup,
-        frame: Any,
-        parts: Sequence[pd.DataFrame],
-        added: Sequence[str],
-        fields: Sequence[str],
-        client: Any,
+        self, frame: Any, parts: Sequence[pd.DataFrame], added: Sequence[str], fields: Sequence[str], client: Any
     ) -> None:
-        self._work, self._frame, self._client = work, frame, client
+        self._frame, self._client = frame, client
         self._added, self._fields = list(added), list(fields)
         self._sizes = [len(part) for part in parts]
         self._digests = [_digest(part, fields) for part in parts]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._work, name)
-
-    def frame(self) -> Any:
+    def __call__(self, filled: pd.DataFrame) -> Any:
         """Return the Dask DataFrame as far as it is filled."""
-        from dask import delayed
+        from dask import config, delayed
         from dask.dataframe import from_delayed
 
-        added = self._work.frame()[self._added]
+        added = filled[self._added]
         ends = list(accumulate(self._sizes, initial=0))
         parts = [added.iloc[a:b].reset_index(drop=True) for a, b in zip(ends, ends[1:], strict=False)]
         held = self._held([delayed(part) for part in parts])
@@ -107,7 +96,8 @@ class DaskWork:
             for own, new, digest in zip(self._frame.to_delayed(), held, self._digests, strict=True)
         ]
         meta = put_together(self._frame._meta, added.iloc[:0], (), "")
-        return from_delayed(pieces, meta=meta, divisions=self._frame.divisions, verify_meta=False)
+        with config.set({"dataframe.convert-string": False}):  # it makes texts of lists
+            return from_delayed(pieces, meta=meta, divisions=self._frame.divisions, verify_meta=False)
 
     def _held(self, parts: list[Any]) -> list[Any]:
         """Return the answers as values that the cluster holds, so that they are sent there once."""

@@ -72,8 +72,6 @@ def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None, s
     Raises:
         ConfigError: the columns are faulty, or the frame has a column of its own where one would go (`sources`: with theirs).
     """
-    if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
-        raise ConfigError(f"enrich needs a pandas DataFrame, not {type(frame).__name__}")
     names = names_of(frame)
     wanted = parse_columns(columns, names)
     sample = None if sample is None else at_least(1, "sample", sample, 1)

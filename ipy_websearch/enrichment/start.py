@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.batch import Batches, native_search
 from ipy_websearch.enrichment.dask_frame import is_dask, start_on_dask
+from ipy_websearch.enrichment.frames import is_pandas, start_on_other
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.plan import make_plan
 from ipy_websearch.enrichment.prompt import system_text
@@ -39,8 +40,9 @@ def start(session: Session, options: EnrichOptions) -> Any:
         raise ConfigError(f"mode is {options.mode!r}{hint}; it must be {' or '.join(map(repr, MODES))}")
     if options.mode == "batch" and options.cluster is not None:
         raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
-    if is_dask(options.frame):
-        return start_on_dask(partial(start, session), options)
+    if not is_pandas(options.frame):
+        start_on = start_on_dask if is_dask(options.frame) else start_on_other
+        return start_on(partial(start, session), options)
     batch = options.mode == "batch"
     if batch and options.provider:
         raise ConfigError(

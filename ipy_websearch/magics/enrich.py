@@ -53,7 +53,9 @@ class EnrichMagics(WebMagics):
         options = call.options
         if not call.text:
             raise UsageError(f"%%enrich needs the name of a DataFrame, and a line such as {EXAMPLE} (%enrich --help)")
-        frame = self._named(call.text, "DataFrame", lambda value: hasattr(value, "columns"))
+        from ipy_websearch.enrichment.frames import is_frame
+
+        frame = self._named(call.text, "DataFrame", is_frame)
         if "cluster" in options and not re.fullmatch(_ADDRESS, options["cluster"]):
             options["cluster"] = self._named(options["cluster"], "Dask client or cluster", is_cluster)
         options["resume"] = not options.pop("fresh", False)

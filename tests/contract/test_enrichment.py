@@ -210,7 +210,6 @@ def test_a_dry_interrupt_returns_the_frame_so_far(messages_api: Any, session: An
     assert set(out.enrich_status) == {"ok"} and len(messages_api.requests) - asked == 15
 
 
-@pytest.mark.xfail(strict=False, reason="second edition: any frame that narwhals knows")
 def test_frames_of_other_kinds_come_back_as_they_are(messages_api: Any) -> None:
     messages_api.behave(boss)
     table = pyarrow.table({"company": ["A", "B"]})

@@ -1,0 +1,130 @@
+"""Frames of every kind: the same kind comes back, with the same rows, nulls and values."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any
+
+import dask.dataframe as dd
+import duckdb
+import narwhals as nw
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import ipy_websearch as web
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.results import Answer, SearchResult, SearchResults
+from tests.contract.helpers import ROW, company_in, record
+
+ROWS: dict[str, list[Any]] = {"company": ["C", "A", None, "A"], "n": [9007199254740993, None, 3, 4]}
+COLUMNS = {
+    "ceo": "Who is the CEO of {company}?",
+    "founded": ("In what year was {company} founded?", int),
+    "share": ("What is the share of {company}?", float),
+    "listed": ("Is {company} listed?", bool),
+    "day": ("On which day was {company} founded?", date),
+    "size": ("How large is {company}?", ["small", "large"]),
+    "names": ("Which names has {company}?", list[str]),
+}
+FOUND = {"ceo": "Jo", "founded": 1999, "share": 0.5, "listed": True, "day": "1999-02-03", "size": "small", "names": ["C", "D"]}
+EXPECTED = {name: [value, None, None, None] for name, value in (FOUND | {"day": date(1999, 2, 3)}).items()}
+
+
+def pandas_frame() -> pd.DataFrame:
+    frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in ROWS.items()})
+    return frame.astype({"n": "Int64"}).set_index(pd.Index([7, 7, 3, 1], name="id"))
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "pandas": pandas_frame,
+    "polars": lambda: pl.DataFrame(ROWS),
+    "polars lazy": lambda: pl.LazyFrame(ROWS),
+    "pyarrow": lambda: pa.table(ROWS),
+    "duckdb": lambda: duckdb.connect().from_arrow(pa.table(ROWS)),
+    "dask": lambda: dd.from_pandas(pandas_frame().reset_index(), npartitions=2),
+}
+
+
+def columns_of(frame: Any) -> dict[str, list[Any]]:
+    """Return a frame's values as Python's own, None for what is missing."""
+    if isinstance(frame, dd.DataFrame | pd.DataFrame):
+        frame = frame.compute() if isinstance(frame, dd.DataFrame) else frame
+        cells = {name: zip(frame[name], frame[name].isna(), strict=True) for name in frame}
+        plain = {name: [None if gone else value for value, gone in pairs] for name, pairs in cells.items()}
+    else:
+        table = nw.from_native(frame).lazy().collect()
+        plain = {name: table[name].to_list() for name in table.columns}
+    return {name: [v.date() if isinstance(v, pd.Timestamp) else v for v in values] for name, values in plain.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_frame_comes_back_as_it_was_with_equal_values(kind: str, messages_api: Any) -> None:
+    messages_api.behave(lambda body: record(**(FOUND if company_in(body) == "C" else dict.fromkeys(COLUMNS))))
+    given = KINDS[kind]()
+    out = web.enrich(given, COLUMNS, **ROW)
+    assert isinstance(out, type(given)) and len(messages_api.requests) == 2
+    got = columns_of(out)
+    assert {name: got[name] for name in (*ROWS, *COLUMNS)} == ROWS | EXPECTED
+    assert got["enrich_status"] == ["ok", "ok", "skipped", "ok"]
+    if kind == "pandas":
+        assert out.index.equals(given.index)
+
+
+def test_other_kinds_have_their_own_types_and_are_enriched_again(messages_api: Any) -> None:
+    messages_api.behave(lambda body: record(**FOUND))
+    once = web.enrich(pl.DataFrame(ROWS), COLUMNS, **ROW)
+    types = [once.schema[name] for name in COLUMNS]
+    assert types == [pl.String, pl.Int64, pl.Float64, pl.Boolean, pl.Date, pl.Categorical, pl.List(pl.String)]
+    again = web.enrich(once, COLUMNS, **ROW)
+    assert again.columns == once.columns and again["ceo"].to_list() == once["ceo"].to_list()
+    own = pl.DataFrame({"company": ["C"], "ceo": ["mine"]})
+    with pytest.raises(ConfigError, match="already has a column 'ceo'"):
+        web.enrich(own, COLUMNS, **ROW)
+
+
+def test_a_relation_stays_with_its_connection(messages_api: Any) -> None:
+    messages_api.behave(lambda body: record(ceo="Jo"))
+    con = duckdb.connect()
+    con.execute("CREATE TABLE staff AS SELECT 'Jo' AS boss, 40 AS age")
+    out = web.enrich(con.sql("SELECT 'C' AS company"), {"ceo": COLUMNS["ceo"]}, **ROW)
+    assert out.join(con.table("staff"), "ceo = boss").fetchall()[0][-1] == 40
+
+
+def test_what_is_no_frame_gets_one_line_that_names_the_kinds(messages_api: Any, shell: Any) -> None:
+    for given in ([{"company": "C"}], pa.table(ROWS).to_batches()[0], None):
+        with pytest.raises(
+            ConfigError, match=r"DataFrame of pandas, Polars or Dask, a PyArrow table or a DuckDB relation"
+        ) as no:
+            web.enrich(given, COLUMNS, **ROW)
+        assert "\n" not in str(no.value) and type(given).__name__ in str(no.value)
+    messages_api.behave(lambda body: record(ceo="Jo"))
+    shell.ns["lazy"] = pl.LazyFrame(ROWS)
+    cell = "ceo: Who is the CEO of {company}?"
+    ran = shell.run(f"%%enrich lazy --max-searches 0 -o out\n{cell}")
+    assert ran.ok and shell.ns["out"].collect()["ceo"][0] == "Jo" and "3 of 3 cells filled" in ran.stdout
+
+
+def test_hits_and_tables_become_frames_of_every_kind() -> None:
+    hit = SearchResult("Mars", "https://example.org", "Red", datetime(2026, 1, 2, tzinfo=UTC), ("a", "b"))
+    hits = SearchResults((hit, SearchResult("Moon", "https://example.org/m")), "q", "local")
+    answer = Answer("q", "t", "m", rows=({"n": 1, "on": date(2026, 1, 2)}, {"n": None}), columns={"n": int, "on": date})
+    for backend, kind in {"polars": pl.DataFrame, "pyarrow": pa.Table, "duckdb": duckdb.DuckDBPyRelation}.items():
+        made, table = hits.to_frame(backend=backend), answer.to_frame(backend=backend)
+        assert isinstance(made, kind) and columns_of(table) == {"n": [1, None], "on": [date(2026, 1, 2), None]}
+        got = columns_of(made)
+        assert got["extra_snippets"] == [["a", "b"], []] and got["score"] == [None, None]
+        assert got["published_date"][0].isoformat() == "2026-01-02T00:00:00+00:00" and got["published_date"][1] is None
+    assert list(hits.to_frame(backend="dask").compute().extra_snippets) == [("a", "b"), ()]
+    with pytest.raises(ConfigError, match="one of pandas, polars"):
+        hits.to_frame(backend="spark")
+
+
+def test_a_missing_library_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ConfigError, match="pip install polars") as no:
+        SearchResults((), "q", "local").to_frame(backend="polars")
+    assert "\n" not in str(no.value)
