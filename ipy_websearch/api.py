@@ -172,7 +172,8 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
     list, which may mean as well that there are none: where that is an answer, ask for it in a column (bool or int) of its own.
 
     Added are each column and, with `sources`, `{column}_source` (the address of a search result that says so),
-    `{column}_quote` (its words) and `{column}_confidence` (0 to 1, as the model states it); then `enrich_status` ("ok",
+    `{column}_quote` (its words) and `{column}_confidence` (0 to 1, as the model states it, at most 0.4
+    where its quote lacks the value or was made up); then `enrich_status` ("ok",
     "error", "budget", "interrupted", "skipped" for rows whose inputs are missing), `enrich_error` (why, or which values of a
     filled row were left out because they fit no type: the next call asks for these again) and `enrich_cost_usd` (US dollars
     of this call; rows with equal inputs are asked once, and the first has the cost). `attrs["report"]` sums it up. A frame

@@ -573,7 +573,7 @@ def _evidence(blocks: Sequence[Mapping[str, Any]]) -> tuple[Evidence, list[tuple
     Raises:
         RowError: no search worked.
     """
-    evidence, cited, failed = Evidence(), list[tuple[str, str]](), ""
+    evidence, cited, failed = Evidence(whole=False), list[tuple[str, str]](), ""
     for block in blocks:
         content = block.get("content")
         if block.get("type") == "web_search_tool_result" and isinstance(content, list):

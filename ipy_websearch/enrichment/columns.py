@@ -33,6 +33,12 @@ ABSENT: Any = object()
 NOT_FOUND, NO_RESULTS = "not found", "the search found nothing"
 """Why a cell is empty: the model found no value in what it read, or no search gave a single result."""
 
+NOT_QUOTED, NO_QUOTE = "is not in its quote", "had a quote that no result has; the quote was left out"
+"""Why a value is less sure than the model said."""
+
+DOUBTED = 0.4
+"""The most confidence that such a value has; it is below what the display shades."""
+
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _KIND = rf"(?P<kind>(?:{'|'.join(TYPES)}|list\[str\]))"
@@ -47,7 +53,7 @@ class Cell(NamedTuple):
     """A value in its column's type, the address of its source, a passage of it, and how sure the model said it is (0 to 1).
 
     `missing` says why there is no value ("": there is one). Only `NOT_FOUND` and `NO_RESULTS` are kept in the store; a value
-    that does not fit its type is asked for again.
+    that does not fit its type is asked for again. `doubt` says why its confidence was lowered ("": it was not).
     """
 
     value: Any = None
@@ -55,6 +61,7 @@ class Cell(NamedTuple):
     quote: str | None = None
     confidence: float | None = None
     missing: str = ""
+    doubt: str = ""
 
     @property
     def fault(self) -> str:

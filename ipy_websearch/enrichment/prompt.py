@@ -11,7 +11,18 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from ipy_websearch.enrichment.columns import ABSENT, NO_RESULTS, NOT_FOUND, Cell, Column, closed_object
+from ipy_websearch.citations import quote_has
+from ipy_websearch.enrichment.columns import (
+    ABSENT,
+    DOUBTED,
+    NO_QUOTE,
+    NO_RESULTS,
+    NOT_FOUND,
+    NOT_QUOTED,
+    Cell,
+    Column,
+    closed_object,
+)
 from ipy_websearch.model.platforms import Platform, forces_tools
 from ipy_websearch.model.requests import CACHE_CONTROL
 from ipy_websearch.text import fold, shorten, visible
@@ -122,9 +133,13 @@ def check_stop_reason(reason: str | None, details: Mapping[str, Any] | None) -> 
 
 
 class Evidence:
-    """The results that a row's searches found. Sources and quotes that the model claims are checked against them."""
+    """The results that a row's searches found. Sources and quotes that the model claims are checked against them.
 
-    def __init__(self) -> None:
+    `whole`: it has all that the model read, so that a quote which is not in it was made up.
+    """
+
+    def __init__(self, *, whole: bool = True) -> None:
+        self.whole = whole
         self._texts: dict[str, tuple[str, str]] = {}
         self.searched = False
 
@@ -139,24 +154,19 @@ class Evidence:
         before = self._texts.get(key, (url, ""))[1]
         self._texts[key] = (url, f"{before} {fold(' '.join(texts))}")
 
-    def source(self, claimed: Any) -> str | None:
-        """Return the address of the result that was claimed as the source, None when no result has it."""
-        found = self._texts.get(address_of(claimed)) if isinstance(claimed, str) and claimed.strip() else None
-        return found[0] if found else None
+    def cited(self, source: Any, quote: Any) -> tuple[str | None, str | None]:
+        """Return the claimed source and quote as far as the results bear them out.
 
-    def quote(self, claimed: Any) -> str | None:
-        """Return a quote that stands in a result, word for word (pieces between "…" each), else None."""
-        return quoted(claimed, [text for _, text in self._texts.values()])
-
-
-def quoted(claimed: Any, texts: Sequence[str]) -> str | None:
-    """Return a quote when its pieces (between "…") all stand in one of the folded texts, else None."""
-    if not isinstance(claimed, str):
-        return None
-    pieces = [piece for part in re.split(r"…|\.\.\.", claimed) if (piece := fold(part).strip(" \"'“”‘’"))]
-    if pieces and any(all(piece in text for piece in pieces) for text in texts):
-        return " ".join(visible(claimed).split())
-    return None
+        The quote stands in a result word for word (pieces between "…" each), and the source is that result; without such
+        a quote it is the result with the claimed address. None stands for what is in no result.
+        """
+        own = self._texts.get(address_of(source)) if isinstance(source, str) and source.strip() else None
+        pieces = [fold(part).strip(" \"'“”‘’") for part in re.split(r"…|\.\.\.", quote)] if isinstance(quote, str) else []
+        wanted = [piece for piece in pieces if piece]
+        having = [result for result in self._texts.values() if wanted and all(piece in result[1] for piece in wanted)]
+        if not having:
+            return (own[0] if own else None), None
+        return (own if own in having else having[0])[0], " ".join(visible(str(quote)).split())
 
 
 def cells_of(record: Any, columns: Sequence[Column], evidence: Evidence) -> tuple[Cell, ...]:
@@ -181,7 +191,13 @@ def _cell(record: Mapping[str, Any], column: Column, evidence: Evidence) -> Cell
     confidence = entry.get("confidence")
     stated = isinstance(confidence, int | float) and not isinstance(confidence, bool) and 0 <= confidence <= 1
     sure = float(str(confidence)) if stated else None
-    return Cell(value, evidence.source(entry.get("source")), evidence.quote(entry.get("quote")), sure)
+    source, quote = evidence.cited(entry.get("source"), entry.get("quote"))
+    doubt = NO_QUOTE if evidence.whole and quote is None and _clean(entry.get("quote")) else ""
+    if quote and not column.choices and not quote_has(value, quote):  # a choice may be the model's own word
+        doubt = NOT_QUOTED
+    if doubt:
+        sure = min(DOUBTED, 1.0 if sure is None else sure)
+    return Cell(value, source, quote, sure, doubt=doubt)
 
 
 def _clean(value: Any) -> Any:

@@ -55,7 +55,8 @@ class Report(dict[str, Any]):
 
     Keys: rows, ok, error, budget, interrupted, skipped (rows by status); cells, filled, not_found (by the model), no_results
     (of the search), and the same by column in `columns`; asked and stored (distinct rows), requests, cost_usd (None: unknown),
-    seconds, failures (a list of {message, rows, example}), faults (of values that fit no type), warnings.
+    seconds, failures (a list of {message, rows, example}), faults (of values that fit no type), doubts (why values
+    have a lower confidence than the model said), warnings.
     """
 
     def __str__(self) -> str:
@@ -77,7 +78,9 @@ class Report(dict[str, Any]):
         faults = _group_lines(self["faults"])
         heading = ["values that fit no type are missing; the next call asks for them again:"] if faults else []
         lines = [head, *([f"  {by_column}"] if by_column else []), *_group_lines(self["failures"]), *heading, *faults]
-        return [*lines, *self["warnings"]]
+        doubts = _group_lines(self["doubts"])
+        heading = ["values of lower confidence, because"] if doubts else []
+        return [*lines, *heading, *doubts, *self["warnings"]]
 
 
 Group = dict[str, Any]
@@ -119,12 +122,16 @@ def make_report(
     by_status: Counter[str] = Counter()
     failures: dict[str, Group] = {}
     faults: dict[str, Group] = {}
+    doubts: dict[str, Group] = {}
     for outcome, count, name in known:
         by_status[outcome.status] += count
         if outcome.status == "error":
             _add(failures, alike(outcome.error), outcome.error, count, name)
         for fault in (cell.fault for cell in outcome.cells if cell.fault):
             _add(faults, fault.partition("“")[0], fault, count, name)
+        for column, cell in zip(columns, outcome.cells, strict=False):
+            if cell.doubt:
+                _add(doubts, f"{column.name} {cell.doubt}", f"{column.name} {cell.doubt}", count, name)
     by_column = {column.name: _cells(known, number) for number, column in enumerate(columns)}
     stored = sum(outcome.cached for outcome, _, _ in known)
     return Report(
@@ -136,6 +143,7 @@ def make_report(
         stored=stored,
         failures=_largest_first(failures),
         faults=_largest_first(faults),
+        doubts=_largest_first(doubts),
         **facts,
     )
 

@@ -206,10 +206,12 @@ def lookup_key(request: SearchRequest, provider: str, options: Mapping[str, Any]
 
 def _written(cell: Cell) -> str:
     value = cell.value.isoformat() if isinstance(cell.value, date) else cell.value
-    facts = [value, cell.source, cell.quote, cell.confidence, *([cell.missing] if cell.missing else [])]
+    facts = [value, *cell[1:]]
+    while not facts[-1] and len(facts) > 4:
+        facts.pop()
     return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
 
 
 def _read(text: str, column: Column) -> Cell:
-    value, source, quote, confidence, *missing = json.loads(text)
-    return Cell(column.fit(value), source, quote, confidence, *missing)
+    value, *facts = json.loads(text)
+    return Cell(column.fit(value), *facts)

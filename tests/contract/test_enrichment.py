@@ -65,6 +65,29 @@ def test_a_value_keeps_the_source_and_quote_that_the_search_bears_out(messages_a
     assert pd.isna(made_up.ceo_source) and pd.isna(made_up.ceo_quote)
 
 
+@pytest.mark.parametrize(
+    ("value", "quote", "kept", "said"),
+    [
+        ("Jo Doe", "the CEO of Acme is Jo Doe", True, ""),
+        ("Al Roe", "the CEO of Acme is Jo Doe", True, "ceo is not in its quote (such as Acme)"),
+        ("Jo Doe", "Jo Doe runs Acme with joy", False, "ceo had a quote that no result has; the quote was left out"),
+    ],
+)
+def test_a_value_without_its_quote_is_less_sure_and_the_report_says_so(
+    messages_api: Any, brave_api: Any, value: str, quote: str, kept: bool, said: str
+) -> None:
+    brave_api.reply(FOUND)
+    messages_api.reply(search("Acme CEO"))
+    cell = {"value": value, "source": "https://example.org/acme", "quote": quote, "confidence": 0.9}
+    messages_api.reply(record(ceo=cell))
+    out = web.enrich(companies("Acme"), CEO, provider="brave", progress=False)
+    row, report = out.iloc[0], str(out.attrs["report"])
+    assert (row.ceo, row.enrich_status, pd.notna(row.ceo_quote)) == (value, "ok", kept)
+    assert (row.ceo_confidence < 0.5) == bool(said) and said in report and ("lower confidence" in report) == bool(said)
+    again = web.enrich(companies("Acme"), CEO, provider="brave", progress=False)  # from the store
+    assert again.ceo_confidence[0] == row.ceo_confidence and said in str(again.attrs["report"])
+
+
 def test_rows_without_input_are_skipped_and_a_failed_row_says_why(messages_api: Any) -> None:
     messages_api.behave(lambda body: refusal("cyber") if company_in(body) == "B" else boss(body))
     out = web.enrich(companies("A", "B", None, "  "), CEO, **ROW)

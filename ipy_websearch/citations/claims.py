@@ -10,9 +10,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from functools import lru_cache
 
-from ipy_websearch.quantities import Number, Quantities, is_part_of_one, read
+from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
 from ipy_websearch.results import Claim
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -117,17 +119,17 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     passages = [passage for passage in passages if passage.strip()]
     if not passages:
         return Claim("uncited")
-    claim, texts = taken_apart(sentence), [taken_apart(passage) for passage in passages]
+    claim, texts = parse(sentence), [parse(passage) for passage in passages]
     known = frozenset().union(*(text.stems for text in texts))
     content = [word for part in claim.sentences for word in part if word not in _STOP]
-    foreign = _differ(claim, texts)
+    foreign = _languages_differ(claim, texts)
     near = _nearest(frozenset(map(stem, content)), texts)
     is_cut = any(text.is_cut for text in texts)
     wrong, absent = _lacking_quantities(claim, texts)
     facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
     score = 1.0 if foreign else _overlap(content, _covered(content, texts), facts, facts - len(wrong) - len(absent))
     if not foreign:
-        wrong += _turned(claim, near)
+        wrong += _reversed_words(claim, near)
         other = _lacking_names(sentence, claim, texts, known)
         (wrong if other and _names_differ(content, near) else absent).extend(other)
     if is_cut:
@@ -139,6 +141,33 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     return Claim("partly" if absent or score < ENOUGH else "supported", missing)
 
 
+def quote_has(value: object, quote: str) -> bool:
+    """Return whether a quote has a value: its words, its number in any spelling or magnitude, its date, all its items.
+
+    Of four words and more, three quarters are enough. True and False stand in no quote, and are not looked for.
+
+    >>> quote_has(5_000_000, "It has 5M people."), quote_has(date(1998, 3, 4), "born on 4 March 1998"), quote_has("Jo", "Al")
+    (True, True, False)
+    """
+    if isinstance(value, bool):
+        return True
+    if isinstance(value, list | tuple):
+        return all(quote_has(item, quote) for item in value)
+    given = read(quote)
+    if isinstance(value, date):
+        asked = Date("", ((value.year, value.month, value.day),))
+        return any(asked.agrees(other) for other in given.dates) or (not given.dates and quote_has(value.year, quote))
+    if isinstance(value, int | float | Decimal):
+        return any(number.is_about(float(value)) for number in given.numbers) or any(value in day.years for day in given.dates)
+    text, there = parse(str(value)), parse(quote)
+    wrong, absent = _lacking_quantities(text, [there])
+    words = [word for part in text.sentences for word in part if not is_part_of_one(word)]
+    words = [word for word in words if word not in _STOP] or words
+    found = sum(stem(word) in there.stems for word in words)
+    whole = found == len(words) if len(words) < 4 else found >= 0.75 * len(words)
+    return not wrong and not absent and (whole or _abbreviated(str(value), words, [there], there.stems))
+
+
 def folded(text: str) -> str:
     """Return lower case without accents."""
     if text.isascii():
@@ -146,7 +175,7 @@ def folded(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
 
 
-def words_of(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """Return the words in the form in which they are compared; scripts without blanks give pairs of characters."""
     found = []
     for word in _WORD.findall(folded(text)):
@@ -172,9 +201,9 @@ def stem(word: str) -> str:
 
 
 @lru_cache(1024)
-def taken_apart(text: str) -> Text:
+def parse(text: str) -> Text:
     """Return a text as it is compared."""
-    parts = tuple(tuple(words_of(part)) for part in _SENTENCE_END.split(text) if part and part.strip())
+    parts = tuple(tuple(tokenize(part)) for part in _SENTENCE_END.split(text) if part and part.strip())
     return Text(
         source=text,
         sentences=parts,
@@ -207,7 +236,7 @@ def _nearest(stems: frozenset[str], texts: Sequence[Text]) -> list[tuple[str, ..
     return [part for n, part in shared if n and n >= 0.6 * shared[0][0]]
 
 
-def _differ(claim: Text, texts: Sequence[Text]) -> bool:
+def _languages_differ(claim: Text, texts: Sequence[Text]) -> bool:
     """Return whether the sentence and all the passages are in different languages, as far as that shows."""
     one = _language(claim)
     others = {_language(text) for text in texts}
@@ -245,9 +274,9 @@ def _lacking_quantities(claim: Text, texts: Sequence[Text]) -> tuple[list[str], 
                 n for n in numbers if n.kinds & number.kinds and not any(n.agrees(m) or m.agrees(n) for m in asked.numbers)
             ]
             (wrong if rivals else absent).append(number.text)
-    for date in asked.dates:
-        if not any(date.agrees(other) for other in dates) or (date.years and not date.years & years):
-            (wrong if dates else absent).append(date.text)
+    for day in asked.dates:
+        if not any(day.agrees(other) for other in dates) or (day.years and not day.years & years):
+            (wrong if dates else absent).append(day.text)
     return wrong, absent
 
 
@@ -269,11 +298,11 @@ def _lacking_names(sentence: str, claim: Text, texts: Sequence[Text], known: fro
     """Return the names that do not stand in the passages, neither as words nor as initials."""
     lacking = []
     for name in _names(sentence):
-        words = words_of(name)
+        words = tokenize(name)
         absent = [word for word in words if stem(word) not in known and _root(word) not in known]
         if absent and not _abbreviated(name, words, texts, known):
             lacking.append(
-                name if len(absent) == len(words) else " ".join(w for w in name.split() if set(words_of(w)) & set(absent))
+                name if len(absent) == len(words) else " ".join(w for w in name.split() if set(tokenize(w)) & set(absent))
             )
     return lacking
 
@@ -297,7 +326,7 @@ def _root(word: str) -> str:
 
 def _names(sentence: str) -> list[str]:
     """Return the names: runs of capitalised words. A sentence's first word is one where a name or a verb follows."""
-    if _language(taken_apart(sentence)) == "de":
+    if _language(parse(sentence)) == "de":
         return []  # all nouns are capitalised
     found: list[str] = []
     last_end = -1
@@ -332,7 +361,7 @@ def _names_differ(content: Sequence[str], near: Sequence[Sequence[str]]) -> bool
 # --- negations and comparisons ----------------------------------------------------------------------------------------------
 
 
-def _turned(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
+def _reversed_words(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
     """Return the negations and comparisons in which the sentence and the nearest sentences of the passages differ."""
     words = [word for part in claim.sentences for word in part]
     present = set(words)

@@ -12,11 +12,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ipy_websearch.claims import check
+from ipy_websearch.citations.claims import check
 from ipy_websearch.results import Citation, Claim, Read
 from ipy_websearch.text import fold, plain, visible
-
-__all__ = ["CitationBook", "check", "marks", "same_page"]
 
 _MARKS = re.compile(r"(?<!\\)\[(\d{1,4})\]")
 _SENTENCES = re.compile(r"(?<=[.!?。！？])[\"”’')*_]*\s+(?=[^\sa-z])|\n+")

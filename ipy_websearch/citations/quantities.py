@@ -177,6 +177,14 @@ class Number:
         """Return whether a passage's number `other` is, or rounds to, this one."""
         return any(self._about(mine, theirs) for mine in self.readings for theirs in other.readings)
 
+    def is_about(self, value: float) -> bool:
+        """Return whether a bare value, in units or in thousands, millions and so on, or as a share of 1, is this number."""
+        return any(
+            abs(value * scale - own) <= max(half, 1e-6 * abs(own))
+            for kind, _, own, half, _, _ in self.readings
+            for scale in ((1.0, 1e2) if kind == "percent" else (1.0, 1e3, 1e6, 1e9, 1e12))
+        )
+
     @property
     def kinds(self) -> set[str]:
         """What its units may measure."""
