@@ -7,6 +7,7 @@ work runs. Its coroutines can be awaited on any event loop.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import queue
 import uuid
@@ -393,6 +394,29 @@ class Session:
         self.answers.append(answer)
         del self.answers[:-KEPT_ANSWERS]
         return answer
+
+    def export_trace(self, path: str | Path, *, answer: Answer | None = None, contents: bool = False) -> Path:
+        """Write the steps of an answer (None: the last one) as OpenTelemetry spans into a JSON file, which collectors and trace
+        viewers read, and return its path; a file of that name is replaced.
+
+        The spans have the names, times, tokens and costs of model requests and tool calls; with `contents` also questions,
+        answers, arguments, and the texts of results and pages. Keys are never in it.
+
+        Raises:
+            ConfigError: there is no answer yet, or the file cannot be written.
+        """
+        from ipy_websearch.otel import trace_of
+
+        if answer is None and not self.answers:
+            raise ConfigError("there is no answer to export yet; ask first, with %ask or Session.ask")
+        chosen = answer or self.answers[-1]
+        trace = trace_of(chosen, session=self.id, platform=self.claude.platform.name, contents=contents)
+        target = self.folder / path
+        try:
+            target.write_text(self.redact(json.dumps(trace, indent=1, ensure_ascii=False)), encoding="utf-8", errors="replace")
+        except OSError as exc:
+            raise ConfigError(f"the trace cannot be written to {target}: {exc.strerror or exc}") from exc
+        return target
 
     # --- enriching --------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ class TraceMagics(WebMagics):
     @argument("number", nargs="*", help="Number of the step to show whole (default: an overview of all).")
     @argument("--step", action="store_true", help="Show the next step each time; with a number, go on from there.")
     @argument("--widget", action="store_true", help="Walk through the steps on a timeline, with buttons and arrow keys.")
+    @argument("--otel", metavar="FILE", help="Write the steps as OpenTelemetry spans into this JSON file, without texts.")
     @OUTPUT
     @HELP
     def trace(self, line: str) -> Any:
@@ -34,6 +35,7 @@ class TraceMagics(WebMagics):
             %trace --step
             %trace --step 1
             %trace --widget
+            %trace --otel trace.json
         """
         call = parse(self.trace, line, anywhere=True)
         session = self.session
@@ -41,6 +43,9 @@ class TraceMagics(WebMagics):
             print("There are no steps to show yet; ask first, with %ask or %%ask.")
             return None
         answer = session.answers[-1]
+        if "otel" in call.options:
+            print(f"{len(answer.trace)} steps written to {session.export_trace(call.options['otel'])}")
+            return None
         steps = len(answer.trace)
         number = _number(call.text, steps)
         if call.options.get("widget"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -188,4 +188,5 @@ class Booking:
             )
 
     def _step(self, **facts: Any) -> None:
-        self.steps.append(Step(n=len(self.steps) + 1, **facts))
+        started = datetime.now(UTC) - timedelta(milliseconds=facts["milliseconds"])
+        self.steps.append(Step(n=len(self.steps) + 1, started=started, **facts))
