@@ -34,13 +34,13 @@ def trace_of(answer: Answer, *, session: str, platform: str, contents: bool = Fa
     trace_id = _digest(32, session, first.isoformat(), answer.question)
     root = _digest(16, trace_id, "0")
     spans = []
-    last = first
+    ends = [first]
     for step in answer.trace:
-        start = step.started or last
-        last = start + timedelta(milliseconds=step.milliseconds)
+        start = step.started or ends[-1]
+        ends.append(start + timedelta(milliseconds=step.milliseconds))
         spans.append(
             {
-                **_span(trace_id, _digest(16, trace_id, str(step.n)), _name(step), start, last),
+                **_span(trace_id, _digest(16, trace_id, str(step.n)), _name(step), start, ends[-1]),
                 "parentSpanId": root,
                 "kind": CLIENT if step.kind == "model" else INTERNAL,
                 "attributes": _attributes(common | _facts(step) | (_contents(step) if contents else {})),
@@ -48,7 +48,7 @@ def trace_of(answer: Answer, *, session: str, platform: str, contents: bool = Fa
             }
         )
     whole = {
-        **_span(trace_id, root, "invoke_agent ipy_websearch", first, max([last, first + timedelta(seconds=answer.seconds)])),
+        **_span(trace_id, root, "invoke_agent ipy_websearch", first, max(ends)),
         "kind": INTERNAL,
         "attributes": _attributes(common | _whole(answer) | (_asked(answer) if contents else {})),
         "status": {},
@@ -122,9 +122,7 @@ def _contents(step: Step) -> dict[str, Any]:
     written = {"role": "assistant", "parts": _parts(step.response or ()), "finish_reason": step.detail}
     return {
         "gen_ai.system_instructions": _json(_parts(request.get("system") or ())),
-        "gen_ai.input.messages": _json(
-            [{"role": m["role"], "parts": _parts(m["content"])} for m in request.get("messages", ())]
-        ),
+        "gen_ai.input.messages": _json(read),
         "gen_ai.output.messages": _json([written]),
     }
 
