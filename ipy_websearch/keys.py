@@ -107,8 +107,8 @@ class Keys:
         """
         spec = self.spec(name)
         for place, value in self._values(spec):
-            if key := _clean(value, spec, self._described(place, spec)):
-                return key, place
+            if _stripped(value):
+                return _clean(value, spec, self._described(place, spec)), place
         return None
 
     def get(self, name: str) -> str | None:
@@ -227,7 +227,7 @@ class Keys:
         return self.settings_dir / spec.file_name
 
     def _described(self, place: str, spec: KeySpec) -> str:
-        return {".env": f"{self.env_file}", "file": f"{self._file(spec)}"}.get(place, place)
+        return str({".env": self.env_file, "file": self._file(spec)}[place]) if place in (".env", "file") else place
 
     def _from_env_file(self, spec: KeySpec) -> str:
         text = _text_of(self.env_file, spec.variable) if self.env_file else ""

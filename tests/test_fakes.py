@@ -84,9 +84,6 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 SERVER_CALL = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
 
 
-CODE_CALL = SERVER_CALL | {"name": "code_execution", "input": {"code": "1"}}
-
-
 SERVER_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 
 

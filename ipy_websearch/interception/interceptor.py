@@ -226,8 +226,6 @@ class WebSearchInterceptor:
         provider, said = provider_to_ask(self._provider, settings.provider, settings.search_tools)
         for notice in said:
             self._tell(notice)
-        if not tool.gone:
-            router.check(provider)  # its key may be gone
         allowed, blocked = bare_domains(given)
         domains = {"allowed_domains": allowed, "blocked_domains": blocked}
         defaults = session.search_request("placeholder", country=given.country or None, place=given.place or None, **domains)

@@ -37,12 +37,12 @@ from ipy_websearch.model.tokens import estimate_tokens
 from ipy_websearch.money.booking import Booking
 from ipy_websearch.tools.base import ToolOutput
 
+if TYPE_CHECKING:
+    from ipy_websearch.cassette.recording import Recording
+
 MAX_ROUNDS, MOST_ROUNDS = 10, 48
 """Rounds of calls that one call of the caller may have: the API's own loop pauses after as many (platform.claude.com/docs, read
 2026-11). A tool's `max_uses` may ask for more, up to the second. Two requests follow: a call too many, and the answer."""
-
-if TYPE_CHECKING:
-    from ipy_websearch.cassette.recording import Recording
 
 MAX_BREAKPOINTS = 4
 

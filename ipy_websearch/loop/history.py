@@ -42,14 +42,6 @@ def assistant_message(content: Sequence[Mapping[str, Any]]) -> Message | None:
     return {"role": "assistant", "content": blocks} if blocks else None
 
 
-def open_calls(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the `tool_use` blocks of a message that the client has to answer."""
-    content = message.get("content")
-    if message.get("role") != "assistant" or isinstance(content, str) or not content:
-        return []
-    return [block for block in content if block.get("type") == "tool_use"]
-
-
 def closed(messages: Sequence[Message]) -> list[Message]:
     """Return a history to which a next question can be added.
 

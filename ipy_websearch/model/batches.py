@@ -19,8 +19,6 @@ from ipy_websearch.model.client import ModelClient, request_timeout
 from ipy_websearch.model.stream import NO_MESSAGE, excerpt, parse_body
 from ipy_websearch.text import plain, shorten
 
-MAX_REQUESTS = 100_000
-MAX_BYTES = 256_000_000
 PATH = "/v1/messages/batches"
 BROKEN = "broken_lines"
 _LISTED = 100

@@ -222,7 +222,7 @@ class Exchange:
         """
         response = await self._answered(body)
         http, kind = response.http_response, response.headers.get("content-type", "")
-        pieces = self.side.pieces(http)
+        pieces = _whole(http.content) if http.is_closed else self.side.pieces(http)  # the SDK reads what is no stream
         try:
             if "vnd.amazon.eventstream" in kind:
                 async for event in response._client._make_sse_decoder().aiter_bytes(pieces):
@@ -300,6 +300,10 @@ class Exchange:
             options=self.first._options,
             retries_taken=request.retries_taken,
         )
+
+
+async def _whole(content: bytes) -> AsyncIterator[bytes]:
+    yield content
 
 
 async def frames(

@@ -168,26 +168,6 @@ def web_citation(url: str, title: str, cited_text: str) -> JSON:
     }
 
 
-def server_fetch(url: str, page: str = "", *, title: str | None = None, error: str | None = None) -> Content:
-    """A page fetched by the API: its text, or an error code."""
-
-    def make(_: JSON) -> list[Block]:
-        call = {"type": "server_tool_use", "id": new_id("srvtoolu"), "name": "web_fetch", "input": {"url": url}}
-        source = {"type": "text", "media_type": "text/plain", "data": page}
-        document = {"type": "document", "source": source, "title": title, "citations": None}
-        content: Block = {
-            "type": "web_fetch_result",
-            "url": url,
-            "content": document,
-            "retrieved_at": "2026-11-20T10:00:00.000000+00:00",
-        }
-        if error:
-            content = {"type": "web_fetch_tool_result_error", "error_code": error}
-        return [call, {"type": "web_fetch_tool_result", "tool_use_id": call["id"], "content": content}]
-
-    return Content(make)
-
-
 def block(content: Block, *, stop_reason: str | None = None) -> Content:
     """Any block, as it is: for shapes that no constructor here makes."""
     return Content(lambda _: [json.loads(json.dumps(content))], stop_reason)

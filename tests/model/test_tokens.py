@@ -21,14 +21,6 @@ from ipy_websearch.usage import Terms, Usage
 from tests.fakes.replies import WIRE
 
 OPUS, SONNET = "claude-opus-5", "claude-sonnet-5-5"
-MILLION = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
-US_SONNET = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
-ASKED: dict[str, Any] = {
-    "model": OPUS,
-    "max_tokens": 500,
-    "messages": [{"role": "user", "content": "Who wrote Ruby?"}],
-    "tools": [{"type": "web_search_20250305", "name": "web_search"}],
-}
 BY_ADDRESS = {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}
 BY_ID = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K" * 60_000}}
