@@ -30,6 +30,7 @@ from ipy_websearch.loop.ask import AnswerLoop, Job
 from ipy_websearch.loop.history import trimmed
 from ipy_websearch.loop.offer import offered
 from ipy_websearch.loop.prompts import system_prompt
+from ipy_websearch.loop.retrieve import MARK, READING
 from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import context_window, model_id, unknown_note
@@ -321,11 +322,14 @@ class Session:
         factory = self._tool_factory(self.search_request("placeholder", **domains), wanted, asked.fresh, booking.budget.bounded)
         tools = asked.tools if asked.tools is not None else settings.tools
         offer = offered(factory, tools, self.keys, client.platform, name, limits, booking.budget.left())
-        extra = filter(None, (TABLE_PROMPT if table else "", asked.system))
+        marked = "" if client.platform_for(name).search_results else f"- {MARK}"
+        extra = "\n\n".join(filter(None, (TABLE_PROMPT if table else "", marked if offer.names else "", asked.system)))
         job = Job(
             question=asked.question,
             model=name,
-            system=system_prompt(date.today(), "\n\n".join(extra), offer.names),
+            system=system_prompt(date.today(), extra, offer.names),
+            reading_system=system_prompt(date.today(), asked.system or "", (), work=READING),
+            retrieve_first=settings.retrieve_first,
             tools=offer.tools,
             server_tools=offer.server_tools,
             history=history,

@@ -46,6 +46,11 @@ class WebSearch(Configurable):
     enrich_model = Unicode(ENRICH_MODEL, help="Model that fills DataFrame columns.").tag(config=True)
     provider = Unicode("", help="Search provider; empty: those with a key, then Wikipedia, then local.").tag(config=True)
     tools = Unicode("standard", help="Tools or tool sets offered to the model, separated by commas.").tag(config=True)
+    retrieve_first = Enum(
+        ("auto", "always", "never"),
+        "auto",
+        help="Search before the model is asked; auto: where a server or a model turns out to call no tools.",
+    ).tag(config=True)
     count = Int(5, min=1, max=50, help="Search results to ask for.").tag(config=True)
     max_searches = Int(5, min=0, help="Searches that one question may make.").tag(config=True)
     max_steps = Int(8, min=1, help="Model requests with tools that a question may make; then it is answered.").tag(config=True)

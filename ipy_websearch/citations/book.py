@@ -17,6 +17,7 @@ from ipy_websearch.results import Citation, Claim, Read
 from ipy_websearch.text import fold, plain, visible
 
 _MARKS = re.compile(r"(?<!\\)\[(\d{1,4})\]")
+_WRITTEN = re.compile(r"\\\[\d{1,4}\]")  # a number that the model wrote itself: no mark, and no fact either
 _SENTENCES = re.compile(r"(?<=[.!?。！？])[\"”’')*_]*\s+(?=[^\sa-z])|\n+")
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _EMPHASIS = re.compile(r"[*_`]{1,3}")
@@ -101,7 +102,7 @@ class CitationBook:
         found = []
         moved = re.sub(r"([.!?。！？][\"”’')*_]*)((?:\[\d{1,4}\])+)", r"\2\1", _FENCED.sub("", text))
         for part in _SENTENCES.split(moved):
-            sentence = _EMPHASIS.sub("", re.sub(r"^[#>*+\s-]+|^\d+[.)]\s+", "", _MARKS.sub("", part))).strip()
+            sentence = _EMPHASIS.sub("", re.sub(r"^[#>*+\s-]+|^\d+[.)]\s+", "", _MARKS.sub("", _WRITTEN.sub("", part)))).strip()
             numbers = tuple(dict.fromkeys(int(n) for n in _MARKS.findall(part))) or self._numbers_of(sentence)
             heading = part.lstrip().startswith(("#", "|", ">")) or sentence.endswith(":")
             if not sentence or (not numbers and (heading or len(sentence.split()) < _FEWEST_WORDS)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ipy_websearch.citations import CitationBook, marks
@@ -21,6 +21,7 @@ from ipy_websearch.events import (
     ModelRequested,
     ModelResponded,
     Notice,
+    Retracted,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -39,9 +40,10 @@ from ipy_websearch.loop.history import (
     without_thinking,
 )
 from ipy_websearch.loop.prompts import FINAL_NUDGE
+from ipy_websearch.loop.retrieve import RETRIEVED, Numbered, answers_unsearched, refuses_tools, search_call
 from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.platforms import forces_tools
+from ipy_websearch.model.platforms import Platform, forces_tools
 from ipy_websearch.model.requests import build_request, tool_result
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
@@ -52,7 +54,9 @@ from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import LimitName, Limits
 
 _OWN_MARK = re.compile(r"(?<!\\)\[(\d{1,4})\](?![(:])")
-_MARK_BEGUN = re.compile(r"\[\d{0,4}$")
+_MARK_BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}$")
+LOOK_BACK = 1_000
+"""Characters of the answer in which the sentence before a mark is looked for."""
 MAX_PAUSES = 5
 """How often a turn that the API paused is resumed; each pause already stands for ten searches of its own."""
 
@@ -62,7 +66,8 @@ class Job:
     """A question with all that it takes to answer it.
 
     `history` is a legal list of earlier messages, `known_urls` what may be fetched from the start, `columns` the table that is
-    wanted in place of prose (None: prose).
+    wanted in place of prose (None: prose). `retrieve_first` is the setting of that name; `reading_system` takes the place of
+    `system` when the question comes with its results ("": it does not).
     """
 
     question: str
@@ -76,6 +81,8 @@ class Job:
     known_urls: frozenset[str] = frozenset()
     columns: Mapping[str, type] | None = None
     check: bool = True
+    retrieve_first: str = "auto"
+    reading_system: str = ""
 
 
 @dataclass(slots=True)
@@ -91,6 +98,8 @@ class AnswerLoop:
     loop: Loop = field(init=False)
     messages: list[Message] = field(init=False)
     text: AnswerText = field(init=False)
+    platform: Platform = field(init=False)
+    numbered: Numbered = field(init=False)
     book: CitationBook = field(default_factory=CitationBook)
     own_panels: list[Panel] = field(default_factory=list)
     rows: tuple[dict[str, Any], ...] | None = None
@@ -100,10 +109,14 @@ class AnswerLoop:
     _late: list[str] = field(default_factory=list)
     _pauses: int = 0
     _asked_again: bool = False
+    _reading: bool = False
+    _retrieves: bool = False
 
     def __post_init__(self) -> None:
         job = self.job
-        self.text = AnswerText()
+        self.platform = self.client.platform_for(job.model)
+        self.numbered = Numbered(self.book)
+        self.text = AnswerText(None if self.platform.search_results else self.numbered.bind)
         self.messages = [*job.history, user_message(job.question)]
         self.book.know_history(job.history)
         self._tools = {tool.name: tool for tool in job.tools}
@@ -139,16 +152,16 @@ class AnswerLoop:
                 `ModelResponded` events.
             BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
         """
-        signals = self.loop.run()
-        try:
-            async for signal in signals:
-                for event in self._written(signal) if isinstance(signal, list) else self._noted(signal):
+        refused = self.client.calls_no_tools(self.job.model) and self.job.retrieve_first == "auto"
+        self._retrieves = self._has_search and (refused or self.job.retrieve_first == "always")
+        while True:
+            if self._retrieves:
+                async for event in self._retrieve():
                     yield event
-        except ModelError as exc:
-            exc.partial = self.partial(self.loop.meter.reached) if self.text else None
-            raise
-        finally:
-            await signals.aclose()
+            async for event in self._converse():
+                yield event
+            if not self._retrieves:
+                break
         if self.loop.meter.steps == 0:
             body = self.request(final=True)
             raise BudgetExceededError(self.budget.refusal(estimate_tokens(body)))
@@ -157,6 +170,43 @@ class AnswerLoop:
         for text in self._late:
             yield self._noted(Notice(text))[0]
         yield Finished(self.partial(self.loop.meter.reached))
+
+    async def _converse(self) -> AsyncGenerator[Event, None]:
+        """Run the loop until it is done, or until `_retrieves` says that the question must be searched for first."""
+        self._retrieves = False
+        signals = self.loop.run()
+        try:
+            async for signal in signals:
+                for event in self._written(signal) if isinstance(signal, list) else self._noted(signal):
+                    yield event
+        except ModelError as exc:
+            if self._reading or self.job.retrieve_first == "never" or not refuses_tools(exc):
+                exc.partial = self.partial(self.loop.meter.reached) if self.text else None
+                raise
+            self.client.note_no_tools(self.job.model)
+            self._retrieves = True
+        finally:
+            await signals.aclose()
+
+    async def _retrieve(self) -> AsyncGenerator[Event, None]:
+        """Search with the question and put what is found into its message; text that was shown before is void."""
+        self._retrieves, self._reading, self.loop.shown = False, True, False
+        if self.loop.meter.steps:
+            self.text.retract()
+            yield Retracted(self.loop.meter.steps)
+            yield self._noted(Notice(RETRIEVED))[0]
+        call, found = search_call(self._tools, self.job.question), list[dict[str, Any]]()
+        if call is not None and self.job.limits.max_searches:
+            yield ToolStarted(call.id, call.name, call.input)
+            async for event in self.loop.runner.run([call]):
+                yield self._noted(event)[0]
+            self._know(self.loop.runner)
+            found = self.loop.runner.blocks[call.id]["content"]
+        self.messages = [*self.job.history, {"role": "user", "content": [*found, *user_message(self.job.question)["content"]]}]
+
+    @property
+    def _has_search(self) -> bool:
+        return self.job.limits.max_searches > 0 and search_call(self._tools, self.job.question) is not None
 
     def partial(self, limit: LimitName | None) -> Answer:
         """Return the answer as far as it is, with a legal history."""
@@ -197,8 +247,8 @@ class AnswerLoop:
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
-        platform, job = self.client.platform, self.job
-        tools = [*(tool.definition() for tool in self._tools.values()), *job.server_tools]
+        platform, job = self.platform, self.job
+        tools = [*(tool.definition() for tool in self._tools.values()), *job.server_tools] if not self._reading else []
         last: dict[str, str] | None = {"type": "none"}
         messages = self.messages
         if job.columns:
@@ -207,7 +257,7 @@ class AnswerLoop:
             messages = with_nudge(messages, TABLE_NUDGE) if final and not forced else messages
         body = build_request(
             model=job.model,
-            system=job.system,
+            system=job.reading_system if self._reading and job.reading_system else job.system,
             messages=messages,
             tools=tools,
             max_tokens=job.max_tokens,
@@ -229,6 +279,9 @@ class AnswerLoop:
 
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Decide by the reply's calls and its stop reason."""
+        if self._unsearched(reply, final):
+            self._retrieves = True
+            return Then.DONE
         self._keep_reply(reply)
         calls = Call.of(reply)
         if not reply.complete:
@@ -244,16 +297,25 @@ class AnswerLoop:
             self._late.append(note)
         return self._ask_for_text(reply)
 
-    def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Put the results into one user message."""
+    def _unsearched(self, reply: Reply, final: bool) -> bool:
+        first = self.loop.meter.steps == 1 and not final and not self._reading and self._has_search
+        return first and self.job.retrieve_first == "auto" and answers_unsearched(reply, self.job.model, self.job.question)
+
+    def _know(self, runner: CallRunner) -> None:
         for output in runner.outputs.values():
             for passage in output.passages:
                 self.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
+
+    def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
+        """Put the results into one user message."""
+        self._know(runner)
         self.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
 
     def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
-        return tool_result(call_id, output, self.client.platform)
+        if output.passages and not output.is_error and not self.platform.search_results:
+            output = replace(output, text=self.numbered.text(output.passages))
+        return tool_result(call_id, output, self.platform)
 
     def _keep_reply(self, reply: Reply) -> None:
         """Take a reply into the history; of one that broke off, only its text."""
@@ -322,7 +384,8 @@ class AnswerLoop:
 
     def _show(self, text: str) -> list[Event]:
         self.loop.shown = self.loop.shown or bool(text)
-        return [TextDelta(text)] if text else []
+        cited, self.numbered.new = self.numbered.new, []
+        return [*cited, TextDelta(text)] if text else [*cited]
 
     def _block_began(self, block: Mapping[str, Any]) -> list[Event]:
         kind = str(block.get("type", ""))
@@ -372,10 +435,13 @@ class AnswerText:
     """The Markdown so far. Each method returns what a reader should see next ("" for nothing yet).
 
     Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
-    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is no mark: outside code it is escaped.
+    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is no mark: outside code it is escaped, or
+    replaced by what `bind` makes of the text before it and of what was written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bind: Callable[[str, str], str] | None = None) -> None:
+        self._bind = bind
+        self._step = (0, 0)
         self._parts: list[str] = []
         self._held = ""
         self._begins = False
@@ -389,6 +455,13 @@ class AnswerText:
 
     def step(self) -> None:
         """Say that a new step begins."""
+        self._begins, self._held = True, ""
+        self._step = (len(self._parts), self._backticks)
+
+    def retract(self) -> None:
+        """Take back the text of this step."""
+        kept, self._backticks = self._step
+        del self._parts[kept:]
         self._begins, self._held = True, ""
 
     def write(self, text: str) -> str:
@@ -411,11 +484,21 @@ class AnswerText:
     def _escaped(self, text: str) -> str:
         """Return the text with `[n]` as `\\[n]`, except in code; an odd number of backticks so far is code."""
         pieces = text.split("`")
+        before = "".join(self._parts)[-LOOK_BACK:] if self._bind else ""
         for i, piece in enumerate(pieces):
             if (self._backticks + i) % 2 == 0:
-                pieces[i] = _OWN_MARK.sub(r"\\[\1]", piece)
+                pieces[i] = self._bound(before, piece) if self._bind else _OWN_MARK.sub(r"\\[\1]", piece)
+            before += pieces[i]
         self._backticks += len(pieces) - 1
         return "`".join(pieces)
+
+    def _bound(self, before: str, text: str) -> str:
+        """Return the text with what `bind` makes of each number in brackets."""
+        assert self._bind is not None
+        done = ""
+        for written in re.split(r"(\[\d{1,3}(?:, ?\d{1,3})*\](?![(:]))", text):
+            done += self._bind(before + done, written) if written.startswith("[") and written[1:2].isdigit() else written
+        return done
 
     def mark(self, marks: str) -> str:
         """Put citation marks behind the last word; the space after it stays after the marks."""

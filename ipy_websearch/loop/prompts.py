@@ -76,13 +76,13 @@ STANDARD = ("web_search", "web_fetch")
 _SEARCHES = {"web_search", "web_search_brave", "web_search_google", "brave_search", "brave_llm_context", "firecrawl_search"}
 
 
-def system_prompt(today: date, extra: str = "", tools: Collection[str] = STANDARD) -> str:
+def system_prompt(today: date, extra: str = "", tools: Collection[str] = STANDARD, *, work: str = "") -> str:
     """Return the system prompt for the tools that are offered, by their names; `extra` (the user's own instructions) is put
-    at its end."""
+    at its end. `work` says how to work in place of what is said about the tools."""
     text = _BASE.format(
         helped=" with the help of web tools" if tools else "",
         today=today.isoformat(),
-        work="\n".join(_work(tools)),
+        work=work or "\n".join(_work(tools)),
         guides=_guides(tools),
     )
     return text + (f"\n{extra.strip()}\n" if extra.strip() else "")

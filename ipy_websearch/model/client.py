@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from ipy_websearch.background import close_with
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.failures import connection_error, status_error
 from ipy_websearch.model.opening import CLOUDS, open_client
-from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at
+from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at, settled
 from ipy_websearch.model.stream import Event, Reply, reply_events
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class ModelClient:
         self._api_key = api_key
         self._request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
         self._clients: dict[tuple[Any, ...], anthropic.AsyncAnthropic] = {}
+        self._without_tools: set[tuple[str | None, str]] = set()
         close_with(self, partial(_close_all, self._clients))
 
     @property
@@ -62,6 +64,20 @@ class ModelClient:
         if self.offline:
             return OFFLINE
         return PLATFORMS[self._platform()] if self._platform() else platform_at(os.environ.get("ANTHROPIC_BASE_URL"))
+
+    def platform_for(self, model: str) -> Platform:
+        """Return what the platform in force can take with a model: a server at an address may serve any."""
+        address = os.environ.get("ANTHROPIC_BASE_URL")
+        assumed = bool(address) and not self.offline and not self._platform()
+        return replace(settled(replace(self.platform, assumed=assumed), "", model), assumed=False)
+
+    def calls_no_tools(self, model: str) -> bool:
+        """Say whether the server has refused tools for a model before."""
+        return (os.environ.get("ANTHROPIC_BASE_URL"), model) in self._without_tools
+
+    def note_no_tools(self, model: str) -> None:
+        """Remember that the server refuses tools for a model."""
+        self._without_tools.add((os.environ.get("ANTHROPIC_BASE_URL"), model))
 
     async def prepare(self) -> None:
         """Import the SDK, which takes a second the first time: before the clock of any request starts."""

@@ -1,0 +1,139 @@
+"""Models that call no tools: the question is searched for first, and the marks of the answer are held to what was found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ipy_websearch.errors import ModelError
+from ipy_websearch.events import Retracted, TextDelta, ToolFinished
+from ipy_websearch.session import Session
+from tests.fakes.engines import hit
+from tests.fakes.local_models import LocalModels, words_of
+
+RUBY = "Who wrote the Ruby language?"
+HITS = [
+    hit("https://example.org/ruby", "Ruby", "Ruby was written by Yukihiro Matsumoto in 1995."),
+    hit("https://example.org/gem", "Gems", "A ruby is a red gemstone, a variety of corundum."),
+]
+
+
+@pytest.fixture
+def local(brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LocalModels]]:
+    """A function that starts a server of an open model, to which ANTHROPIC_BASE_URL leads."""
+    started: list[LocalModels] = []
+
+    def start(*args: Any, **options: Any) -> LocalModels:
+        started.append(LocalModels(*args, **options).start())
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", started[-1].url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+        server.check()
+
+
+def asked(session: Session, question: str = RUBY, **options: Any) -> tuple[Any, list[Any]]:
+    """Return the answer of a local model and the events on the way."""
+
+    async def main() -> tuple[Any, list[Any]]:
+        run = session.start(question, model="llama3.2", provider="brave", **options)
+        events = [event async for event in run]
+        return run.answer, events
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("platform", ["", "ollama", "lmstudio", "llamacpp", "vllm"])
+def test_a_server_that_refuses_tools_is_asked_with_what_a_search_found(local: Any, brave_api: Any, platform: str) -> None:
+    server = local("refused")
+    brave_api.reply(HITS)
+    server.replies.append("Ruby was written by Yukihiro Matsumoto [1]. It is red [2].")
+    session = Session()
+    session.settings.platform = platform
+    answer, _ = asked(session)
+    assert answer.text == "Ruby was written by Yukihiro Matsumoto [1]. It is red \\[2]."
+    assert list(answer.sources.url) == ["https://example.org/ruby"] and answer.searches == 1
+    assert answer.citations[0].cited_text == "Ruby was written by Yukihiro Matsumoto in 1995."
+    (body,) = server.bodies
+    assert "tools" not in body and words_of(body).endswith(RUBY) and "1. Ruby\n   https://example.org/ruby" in words_of(body)
+    brave_api.reply(HITS)
+    server.replies.append("Again Yukihiro Matsumoto wrote Ruby [1].")
+    asked(session, "Who wrote Ruby in 1995?")
+    assert len(server.requests) == 3, "what the server said of the model is remembered"
+
+
+def test_a_first_answer_without_a_call_is_taken_back_and_asked_again(local: Any, brave_api: Any) -> None:
+    server = local("ignored")
+    brave_api.reply(HITS)
+    server.replies += ["Guido wrote Ruby.", "Ruby was written by Yukihiro Matsumoto in 1995 [1, 2]."]
+    answer, events = asked(Session())
+    assert answer.text == "Ruby was written by Yukihiro Matsumoto in 1995 [1]\\[2]." and "tools" in server.bodies[0]
+    assert any("called no tool" in notice for notice in answer.notices)
+    void = next(n for n, event in enumerate(events) if isinstance(event, Retracted))
+    shown = "".join(event.text for event in events[void:] if isinstance(event, TextDelta))
+    assert "Guido" not in shown and "Guido" not in str(answer.messages) and answer.claims.verdict[0] == "supported"
+
+
+@pytest.mark.parametrize("question", ["12 * 31?", "Write a limerick about rain.", "Thanks, that will do."])
+def test_what_needs_no_search_is_answered_at_once(local: Any, brave_api: Any, question: str) -> None:
+    server = local("ignored")
+    server.replies.append("Here it is [1].")
+    answer, _ = asked(Session(), question)
+    assert answer.text == "Here it is \\[1]." and not answer.searches and len(server.requests) == 1
+
+
+def test_a_call_written_as_text_is_no_answer(local: Any, brave_api: Any) -> None:
+    server = local("ignored")
+    brave_api.reply(HITS)
+    server.replies += ['{"name": "web_search", "parameters": {"query": "ruby"}}', "Yukihiro Matsumoto wrote Ruby [1]."]
+    answer, _ = asked(Session(), "Tell me about the ruby language")
+    assert answer.text.endswith("[1].") and answer.searches == 1
+
+
+def test_a_local_model_that_calls_tools_has_sources_too(local: Any, brave_api: Any) -> None:
+    server = local("called")
+    brave_api.reply(HITS)
+    call = {"type": "tool_use", "id": "toolu_1", "name": "web_search", "input": {"query": "ruby author"}}
+    server.replies += [call, "Ruby was written by Yukihiro Matsumoto [1], not by Guido van Rossum [2][7]."]
+    answer, _ = asked(Session())
+    assert answer.text == "Ruby was written by Yukihiro Matsumoto [1], not by Guido van Rossum \\[2]\\[7]."
+    assert answer.sources.n.tolist() == [1] and "square brackets" in server.bodies[0]["system"][0]["text"]
+
+
+def test_a_failed_search_is_told_to_the_model_in_the_seeds_words(local: Any, brave_api: Any) -> None:
+    server = local("refused")
+    brave_api.allow_refusals = True
+    brave_api.fail(403)
+    server.replies.append("I think it was Matz [1].")
+    answer, events = asked(Session())
+    assert "Search unavailable. Please answer from your knowledge." in words_of(server.bodies[0])
+    assert answer.text == "I think it was Matz \\[1]." and any(e.is_error for e in events if isinstance(e, ToolFinished))
+
+
+def test_the_setting_has_the_first_word(local: Any, brave_api: Any, messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session()
+    session.settings.retrieve_first = "always"
+    brave_api.reply(HITS)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", messages_api.url)
+    messages_api.reply("Matz.")
+    answer = asyncio.run(session.ask(RUBY, provider="brave"))
+    content = messages_api.bodies[0]["messages"][-1]["content"]
+    assert [block["type"] for block in content] == ["search_result", "search_result", "text"] and answer.searches == 1
+    server = local("refused")
+    session.settings.retrieve_first = "never"
+    with pytest.raises(ModelError, match="does not support tools"):
+        asked(session)
+    assert len(server.requests) == 1
+
+
+def test_without_searches_a_refused_tool_is_no_obstacle(local: Any) -> None:
+    server = local("refused")
+    server.replies.append("Matz.")
+    answer, _ = asked(Session(), max_searches=0)
+    assert answer.text == "Matz." and not answer.searches and answer.limit is None
