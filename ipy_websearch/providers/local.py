@@ -16,28 +16,24 @@ import re
 import sqlite3
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import unquote_to_bytes, urlsplit
 
 from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError
 from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest, clean_domain
+from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.usage import Charge
 
 APPLICATION_ID = 0x69777369  # "iwsi"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """To be raised with every change of the tables or of `_index_form`: an index of another version is made anew."""
 
 BATCH = 500
@@ -49,8 +45,6 @@ SUFFIXES = ("", ".md", ".markdown", ".txt", ".text", ".rst", ".ipynb", ".py", *P
 MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
 DESCRIPTION_CHARS, PARAGRAPH_CHARS, EXTRA_SNIPPETS = 300, 1_500, 4
 MAX_TERMS, CANDIDATES = 32, 40
-RANKED = 5_000
-"""Documents with some of the words that are ranked at most; 50,000 would take 0.3 s."""
 LEAST_COVERAGE = 0.34
 """The share of a query's words that a document must hold, unless one stands in its title."""
 
@@ -59,10 +53,11 @@ _SCHEMA = (
     "CREATE TABLE corpus (stamp TEXT NOT NULL)",
     """CREATE TABLE documents (
         id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, title TEXT NOT NULL, body TEXT NOT NULL, date TEXT NOT NULL,
-        site TEXT NOT NULL, changed INTEGER NOT NULL, size INTEGER NOT NULL)""",
+        changed INTEGER NOT NULL, size INTEGER NOT NULL)""",
     "CREATE VIRTUAL TABLE words USING fts5(title, body, content='', tokenize='porter unicode61 remove_diacritics 2')",
 )
 _BELOW = "substr(url, 1, length(:folder) + 1) = :folder || '/'"
+_SITE = "instr(lower(replace(url, '%20', '-')), ?) > 0"
 _ARTICLE = re.compile(r"^# +(.+)\n+id: *(\S+) *\n(?:date: *(\S+) *\n)?", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.DOTALL)
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f"
@@ -80,16 +75,12 @@ T = TypeVar("T")
 
 
 class Document(NamedTuple):
-    """A document as it is indexed: `body` is Markdown, `date` is "YYYY-MM-DD" or "" when unknown.
-
-    `site` lists what a domain filter matches, between slashes: "/planets/", "/notes/2026/".
-    """
+    """A document as it is indexed: `body` is Markdown, `date` is "YYYY-MM-DD" or "" when unknown."""
 
     url: str
     title: str
     body: str
     date: str
-    site: str
 
 
 @dataclass(slots=True)
@@ -192,7 +183,7 @@ class LocalIndex:
             raise ConfigError(
                 f"{str(folder)!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files"
             )
-        self._use(lambda c: _claim(c, folder.as_uri()), write=True)
+        self._use(lambda c: _claim(c, str(folder)), write=True)
         known = self._use(lambda c: _known_files(c, folder.as_uri()))
         report, rows, seen = IndexReport(), list[tuple[Any, ...]](), set[str]()
         for path in _files(folder):
@@ -226,7 +217,7 @@ class LocalIndex:
             raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
         urls = self._use(lambda c: list(_known_files(c, folder.as_uri())))
         self._use(lambda c: _put(c, (), urls), write=True)
-        self._use(lambda c: c.execute("DELETE FROM folders WHERE name = ?", (folder.as_uri(),)), write=True)
+        self._use(lambda c: c.execute("DELETE FROM folders WHERE name = ?", (str(folder),)), write=True)
         self._keep_list()
         return len(urls)
 
@@ -235,7 +226,7 @@ class LocalIndex:
 
         def count(connection: sqlite3.Connection) -> list[tuple[Path, int]]:
             names = connection.execute("SELECT name FROM folders ORDER BY name").fetchall()
-            return [(_path_of(name), len(_known_files(connection, name))) for (name,) in names]
+            return [(Path(name), len(_known_files(connection, Path(name).as_uri()))) for (name,) in names]
 
         return self._use(count)
 
@@ -290,7 +281,7 @@ class LocalIndex:
 def _put(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], gone: Iterable[str] = ()) -> None:
     """Store documents, each with the time (ns) and size of its file, in place of those of the same address; drop `gone`."""
     _drop(connection, gone)
-    insert = "INSERT INTO documents (url, title, body, date, site, changed, size) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    insert = "INSERT INTO documents (url, title, body, date, changed, size) VALUES (?, ?, ?, ?, ?, ?)"
     for row in rows:
         _drop(connection, row[:1])
         at = connection.execute(insert, row).lastrowid
@@ -309,8 +300,8 @@ def _drop(connection: sqlite3.Connection, urls: Iterable[str]) -> None:
 def _claim(connection: sqlite3.Connection, folder: str) -> None:
     """Put a folder into the list, in place of those inside it; one inside another of the list is there already."""
     names = [str(name) for (name,) in connection.execute("SELECT name FROM folders")]
-    if not any(f"{folder}/".startswith(f"{name}/") for name in names):
-        inside = [(name,) for name in names if name.startswith(f"{folder}/")]
+    if not any(Path(folder).is_relative_to(name) for name in names):
+        inside = [(name,) for name in names if Path(name).is_relative_to(folder)]
         connection.executemany("DELETE FROM folders WHERE name = ?", inside)
         connection.execute("INSERT INTO folders VALUES (?)", (folder,))
 
@@ -329,7 +320,7 @@ def _condition(request: SearchRequest) -> tuple[str, list[str]]:
         values += [day.isoformat() for day in days]
     for names, sense in ((request.allowed_domains, ""), (request.blocked_domains, "NOT ")):
         if names:
-            parts.append(f"{sense}({' OR '.join(['instr(site, ?) > 0'] * len(names))})")
+            parts.append(f"{sense}({' OR '.join([_SITE] * len(names))})")
             values += [f"/{name}/" for name in names]
     return f"AND rowid IN (SELECT id FROM documents WHERE {' AND '.join(parts)})" if parts else "", values
 
@@ -349,25 +340,13 @@ def _find(
 
     found = ranked(" AND ".join(quoted), count)
     if len(found) < count and len(terms) > 1:
-        some = ranked(_rarest(connection, quoted), max(CANDIDATES, 2 * count))
+        some = ranked(" OR ".join(quoted), max(CANDIDATES, 2 * count))
         covered = _coverage(connection, terms, [at for at, _ in some])
         found = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE][:count]
     elif not found:
         found = ranked(" OR ".join(f"{term}*" for term in quoted if len(term) > 4), count)
-    select = "SELECT url, title, body, date, site FROM documents WHERE id = ?"
+    select = "SELECT url, title, body, date FROM documents WHERE id = ?"
     return [(Document(*connection.execute(select, (at,)).fetchone()), score) for at, score in found]
-
-
-def _rarest(connection: sqlite3.Connection, quoted: Sequence[str]) -> str:
-    """Return a search for documents with some of the words, one of the rarest among them: to rank half the index takes long."""
-    count = "SELECT count(*) FROM words WHERE words MATCH ?"
-    held = sorted((connection.execute(count, (term,)).fetchone()[0], term) for term in quoted)
-    held = [(documents, term) for documents, term in held if documents]
-    few = [
-        term for (_, term), total in zip(held, accumulate(documents for documents, _ in held), strict=True) if total <= RANKED
-    ]
-    least = " OR ".join(few) or " AND ".join(term for _, term in held[:2])
-    return least if len(few) == len(held) else f"({least}) AND ({' OR '.join(term for _, term in held)})"
 
 
 def _coverage(connection: sqlite3.Connection, terms: Sequence[str], numbers: Sequence[int]) -> dict[int, float]:
@@ -476,7 +455,7 @@ def read_corpus(folder: Traversable) -> tuple[str, list[Document]]:
         for head, end in zip(heads, [*(later.start() for later in heads[1:]), len(text)], strict=True):
             title, url, day = head.groups()
             body = text[head.end() : end].strip()
-            documents.append(Document(url, title.strip(), body, day or "", f"/{urlsplit(url).netloc}/"))
+            documents.append(Document(url, title.strip(), body, day or ""))
     return digest.hexdigest(), documents
 
 
@@ -516,23 +495,7 @@ def _read_file(path: Path) -> Document:
         raise _UnreadableError("there is no text in it")
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
     title = plain(title) or plain(path.stem) or "untitled"
-    return Document(path.as_uri(), title, body.strip(), stated or changed, _site(path.parent))
-
-
-@lru_cache(maxsize=64)
-def _site(folder: Path) -> str:
-    """Return the names of a folder and of those around it, in the form that domain filters have."""
-    names = []
-    for name in folder.parts:
-        with suppress(ConfigError):
-            names.append(clean_domain(re.sub(r"\s+", "-", name.strip())))
-    return f"/{'/'.join(names)}/"
-
-
-def _path_of(uri: str) -> Path:
-    """Return the path of a `file:` address that `Path.as_uri` made."""
-    path = os.fsdecode(unquote_to_bytes(uri.removeprefix("file://")))
-    return Path(path.removeprefix("/") if os.name == "nt" else path)
+    return Document(path.as_uri(), title, body.strip(), stated or changed)
 
 
 def _decoded(data: bytes) -> str:
