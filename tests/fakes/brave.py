@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from tests.fakes.engine import JSON, Answer, Engine, Hit, Refusal, whole_number
+from tests.fakes.engine import JSON, Answer, Engine, Hit, Refusal, parameters
 from tests.fakes.server import Handler, Received
-from tests.fakes.shapes import words
+
+_TOO_MANY = r"\s*(?:\S+\s+){{{}}}\S"
 
 
 class Brave(Engine):
@@ -16,28 +16,31 @@ class Brave(Engine):
 
     key_name, url_name = "BRAVE_API_KEY", "BRAVE_BASE_URL"
 
-    WEB = set(
-        words(
-            "q country search_lang ui_lang count offset safesearch freshness text_decorations spellcheck "
-            "result_filter goggles goggles_id units extra_snippets summary enable_rich_callback "
-            "include_fetch_metadata operators"
-        )
+    query, count = "q", ("count", 20)
+    BOTH = parameters(
+        "search_lang spellcheck goggles",
+        country="ALL|[A-Za-z]{2}",
+        safesearch="off|moderate|strict",
+        freshness=r"|p[dwmy]|\d{4}-\d\d-\d\dto\d{4}-\d\d-\d\d",
     )
-    CONTEXT = set(
-        words(
-            "q country search_lang count maximum_number_of_urls maximum_number_of_tokens "
-            "maximum_number_of_snippets maximum_number_of_tokens_per_url maximum_number_of_snippets_per_url "
-            "context_threshold_mode enable_local enable_source_metadata goggles freshness spellcheck "
-            "safesearch"
-        )
+    fields = BOTH | parameters(
+        "ui_lang text_decorations result_filter goggles_id units extra_snippets summary enable_rich_callback "
+        "include_fetch_metadata operators",
+        q=f"(?s)(?!{_TOO_MANY.format(50)}).{{1,400}}",
+        count=range(1, 21),
+        offset=range(10),
     )
-    LIMITS = {
-        "maximum_number_of_urls": (1, 50),
-        "maximum_number_of_tokens": (1024, 32768),
-        "maximum_number_of_snippets": (1, 256),
-        "maximum_number_of_tokens_per_url": (512, 8192),
-        "maximum_number_of_snippets_per_url": (1, 100),
-    }
+    CONTEXT = BOTH | parameters(
+        "enable_local enable_source_metadata",
+        q=f"(?s)(?!{_TOO_MANY.format(75)}).{{1,600}}",
+        count=range(1, 51),
+        maximum_number_of_urls=range(1, 51),
+        maximum_number_of_tokens=range(1024, 32769),
+        maximum_number_of_snippets=range(1, 257),
+        maximum_number_of_tokens_per_url=range(512, 8193),
+        maximum_number_of_snippets_per_url=range(1, 101),
+        context_threshold_mode="disabled|strict|lenient|balanced",
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +48,7 @@ class Brave(Engine):
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve the three paths, to GET and POST."""
-        web_search = self.serve(self._look_web, self._shape_web)
+        web_search = self.serve(self.look, self._shape_web)
         context = self.serve(self._look_context, self._shape_context)
         return [
             ("GET", "/res/v1/web/search", web_search),
@@ -87,66 +90,34 @@ class Brave(Engine):
         }
         return {"type": "ErrorResponse", "error": error, "time": int(time.time())}
 
-    def _invalid(self, name: str, message: str, kind: str = "value_error") -> Refusal:
-        problem = {"type": kind, "loc": ["query", name], "msg": message, "input": None}
-        body = self.error_body(422, "VALIDATION", "Unable to validate request parameter(s)", {"errors": [problem]})
-        return Refusal(422, body, f"{name}: {message}")
-
-    def _check(self, received: Received, known: Iterable[str]) -> JSON:
-        """Check key, field names and what both searches share; return the parameters."""
+    def has_key(self, received: Received) -> bool:
+        """Return True when the key is there; a wrong one is answered with 422."""
         if received.headers.get("x-subscription-token") != self.key:
             body = self.error_body(422, "SUBSCRIPTION_TOKEN_INVALID", "The provided subscription token is invalid.")
             raise Refusal(422, body, "the subscription token is missing or wrong")
-        values = received.values()
-        for name in values:
-            if name not in set(known):
-                raise self._invalid(name, "Extra inputs are not permitted", "extra_forbidden")
-        if not str(values.get("q") or "").strip():
-            raise self._invalid("q", "Field required", "missing")
-        country = str(values.get("country", "US"))
-        if country != "ALL" and not re.fullmatch("[A-Za-z]{2}", country):
-            raise self._invalid("country", "Input should be a 2 character country code or 'ALL'", "enum")
-        if values.get("safesearch", "moderate") not in ("off", "moderate", "strict"):
-            raise self._invalid("safesearch", "Input should be 'off', 'moderate' or 'strict'", "enum")
-        if not re.fullmatch(r"|p[dwmy]|\d{4}-\d\d-\d\dto\d{4}-\d\d-\d\d", str(values.get("freshness", ""))):
-            raise self._invalid("freshness", "Input should be pd, pw, pm, py or YYYY-MM-DDtoYYYY-MM-DD")
-        return values
+        return True
 
-    def _length(self, query: str, characters: int, word_count: int) -> None:
-        if len(query) > characters or len(query.split()) > word_count:
-            raise self._invalid("q", f"Value should have at most {characters} characters and {word_count} words")
+    def invalid(self, name: str, why: str) -> Refusal:
+        """Return the refusal of a parameter, as the validation of the API writes it."""
+        problem = {"type": "value_error", "loc": ["query", name], "msg": why, "input": None}
+        body = self.error_body(422, "VALIDATION", "Unable to validate request parameter(s)", {"errors": [problem]})
+        return Refusal(422, body, f"{name}: {why}")
 
-    def _look_web(self, received: Received) -> tuple[str, int, int]:
-        values = self._check(received, self.WEB)
-        self._length(values["q"], 400, 50)
-        count = whole_number(values.get("count", 20), 1, 20)
-        if count is None:
-            raise self._invalid("count", "Input should be between 1 and 20", "less_than_equal")
-        page = whole_number(values.get("offset", 0), 0, 9)
-        if page is None:
-            raise self._invalid("offset", "Input should be between 0 and 9", "less_than_equal")
-        if len(str(values.get("goggles", ""))) > 50_000:
-            raise self._invalid("goggles", "the goggle is too long")
-        return str(values["q"]), count, page * count
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Return the web search with its start."""
+        query, count, _ = super().look(received)
+        if len(str(received.values().get("goggles", ""))) > 50_000:
+            raise self.invalid("goggles", "the goggle is too long")
+        return query, count, count * int(received.values().get("offset", 0))
 
     def _look_context(self, received: Received) -> tuple[str, int, int]:
-        values = self._check(received, self.CONTEXT)
-        self._length(values["q"], 600, 75)
+        values = self.checked(received, self.CONTEXT)
         if "api-version" in received.headers:
-            raise self._invalid("Api-Version", "the header is not accepted here")
-        count = whole_number(values.get("count", 20), 1, 50)
-        if count is None:
-            raise self._invalid("count", "Input should be between 1 and 50", "less_than_equal")
-        for name, (least, most) in self.LIMITS.items():
-            if name in values and whole_number(values[name], least, most) is None:
-                raise self._invalid(name, f"Input should be between {least} and {most}", "less_than_equal")
-        if values.get("context_threshold_mode", "balanced") not in ("disabled", "strict", "lenient", "balanced"):
-            raise self._invalid("context_threshold_mode", "Input should be 'strict', 'balanced' or 'lenient'", "enum")
-        return str(values["q"]), min(count, int(values.get("maximum_number_of_urls", 20))), 0
+            raise self.invalid("Api-Version", "the header is not accepted here")
+        return str(values["q"]), min(int(values.get(name, 20)) for name in ("count", "maximum_number_of_urls")), 0
 
     def _look_rich(self, received: Received) -> Answer:
-        if received.headers.get("x-subscription-token") != self.key:
-            raise Refusal(422, self.error_body(422, "SUBSCRIPTION_TOKEN_INVALID"), "the subscription token is wrong")
+        self.has_key(received)
         key = received.params.get("callback_key", "")
         if key not in self.rich:
             raise Refusal(404, self.error_body(404, detail="No results for this callback key."), f"no callback key {key!r}")

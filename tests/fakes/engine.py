@@ -92,6 +92,10 @@ class Engine(Server):
     """Environment variable of the key; "" for engines without one."""
     url_name = ""
     """Environment variable of the base address."""
+    fields: Mapping[str, Form] = {}
+    """The parameters of a search; `query` and `count` (with its default) name two of them."""
+    query = "query"
+    count: tuple[str, int] = ("limit", 10)
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,9 +149,9 @@ class Engine(Server):
         """Return the variables that send the package here."""
         return {self.url_name: self.url} | ({self.key_name: self.key} if self.key_name else {})
 
-    def error_body(self, status: int) -> Any:
+    def error_body(self, status: int, message: str = "") -> Any:
         """Return an error body in the engine's own shape."""
-        return {"error": {"code": status, "message": f"Error {status}"}}
+        return {"error": {"code": status, "message": message or f"Error {status}"}}
 
     def serve(self, look: Callable[[Received], Any], shape: Callable[[Sequence[Hit], JSON], JSON], start: int = 0) -> Handler:
         """Return the handler of one path.
@@ -182,6 +186,38 @@ class Engine(Server):
         """Return the headers that the engine puts on its answers."""
         return {}
 
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Refuse what the engine does not take; return (query, count, start)."""
+        values = self.checked(received, self.fields)
+        name, usual = self.count
+        return values[self.query], int(values.get(name, usual)), 0
+
+    def checked(self, received: Received, fields: Mapping[str, Form], required: str = "") -> JSON:
+        """Check the key and every parameter; return the parameters."""
+        values = received.values()
+        if self.key_name and not self.has_key(received):
+            raise Refusal(401, self.error_body(401), "the key is missing or wrong")
+        for name, value in values.items():
+            if name not in fields:
+                raise self.invalid(name, "the parameter is not known")
+            if not fits(value, fields[name]):
+                raise self.invalid(name, f"{value!r} is not {fields[name]}")
+        if not values.get(required or self.query):
+            raise self.invalid(required or self.query, "the parameter is required")
+        return values
+
+    def has_key(self, received: Received) -> bool:
+        """Return True when the key is there."""
+        return received.headers.get("authorization") == f"Bearer {self.key}"
+
+    def invalid(self, name: str, why: str) -> Refusal:
+        """Return the refusal of a parameter."""
+        return Refusal(400, self.error_body(400, f"{name}: {why}"), f"{name}: {why}")
+
+    def scripted(self, body: JSON) -> Answer:
+        """Return the next scripted answer, or else this body."""
+        return self._queue.popleft() if self._queue else Answer(body=body)
+
     def _next(self, values: JSON, query: str, count: int, first: int) -> Answer:
         if self._queue:
             return self._queue.popleft()
@@ -201,52 +237,19 @@ def _respond(status: int, body: Any, headers: Mapping[str, str]) -> web.Response
     return web.json_response(body, status=status, headers=headers)
 
 
-def whole_number(value: Any, least: int, most: int) -> int | None:
-    """Return the number that a parameter holds when it lies in these bounds, else None."""
-    try:
-        number = int(str(value))
-    except ValueError:
-        return None
-    return number if least <= number <= most else None
+Form = str | range | type
+"""What a parameter may be: a regular expression, whole numbers, or a JSON type; "" is anything."""
 
 
-class PostEngine(Engine):
-    """An engine that is asked by POST with JSON and a key in a header."""
+def parameters(names: str, **forms: Form) -> dict[str, Form]:
+    """Return the parameters that an engine takes: those that may be anything, and those of a form."""
+    return dict.fromkeys(names.split(), "") | forms
 
-    def check_request(self, received: Received, known: Sequence[str], required: str) -> JSON:
-        """Check key, JSON and field names; return the body."""
-        if not self.has_key(received.headers):
-            raise Refusal(401, self.error_body(401), "the key is missing or wrong")
-        if not isinstance(received.body, dict):
-            raise Refusal(400, self.error_body(400), "the body is no JSON object")
-        for name in received.body:
-            if name not in known:
-                raise self.invalid(name, "the field is not known")
-        if not received.body.get(required):
-            raise self.invalid(required, "the field is required")
-        return received.body
 
-    def has_key(self, headers: Mapping[str, str]) -> bool:
-        """Return True when the key is there."""
-        return headers.get("authorization") == f"Bearer {self.key}"
-
-    def invalid(self, name: str, why: str) -> Refusal:
-        """Return the refusal of a field."""
-        return Refusal(400, self.error_body(400, f"{name}: {why}"), f"{name}: {why}")
-
-    def number(self, body: JSON, name: str, usual: int, least: int, most: int) -> int:
-        """Return a number within its bounds, or refuse."""
-        value = body.get(name, usual)
-        number = whole_number(value, least, most) if isinstance(value, int) else None
-        if number is None:
-            raise self.invalid(name, f"{value!r} is not a number from {least} to {most}")
-        return number
-
-    def one_of(self, body: JSON, name: str, choices: str) -> None:
-        """Refuse a value that is not among the choices."""
-        if body.get(name) is not None and body[name] not in choices.split():
-            raise self.invalid(name, f"{body[name]!r} is not one of {choices}")
-
-    def error_body(self, status: int, message: str = "") -> Any:
-        """Return an error in the engine's shape."""
-        raise NotImplementedError
+def fits(value: Any, form: Form) -> bool:
+    """Return whether a parameter has its form; numbers in a query string are text."""
+    if isinstance(form, type):
+        return isinstance(value, form)
+    if isinstance(form, range):
+        return str(value).isdigit() and int(value) in form
+    return not form or (isinstance(value, str) and re.fullmatch(form, value) is not None)

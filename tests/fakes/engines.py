@@ -5,15 +5,17 @@ What each takes is from its documents as of November 2026.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from tests.fakes.brave import Brave
-from tests.fakes.engine import JSON, Answer, Engine, Hit, PostEngine, Refusal, hit, made_up, whole_number
+from tests.fakes.engine import JSON, Answer, Engine, Hit, Refusal, hit, made_up, parameters
 from tests.fakes.server import Handler, Received
-from tests.fakes.shapes import words
 from tests.fakes.wikipedia import Wikipedia
+
+ID = "00000000-0000-4000-8000-000000000000"
+DAY = r"\d{4}-\d\d-\d\d"
 
 
 class Google(Engine):
@@ -21,15 +23,20 @@ class Google(Engine):
 
     key_name, url_name = "GOOGLE_SEARCH_API_KEY", "GOOGLE_SEARCH_BASE_URL"
     engine_id = "0123456789abcdef0"
-    KNOWN = words(
-        "key cx q num start lr safe sort filter gl cr googlehost c2coff hq hl siteSearch siteSearchFilter exactTerms "
-        "excludeTerms linkSite orTerms relatedSite dateRestrict lowRange highRange searchType fileType rights imgSize imgType "
-        "imgColorType imgDominantColor fields alt prettyPrint"
+    query, count = "q", ("num", 10)
+    fields = parameters(
+        "key cx q lr sort filter gl cr googlehost c2coff hq hl siteSearch siteSearchFilter exactTerms excludeTerms linkSite "
+        "orTerms relatedSite lowRange highRange searchType fileType rights imgSize imgType imgColorType imgDominantColor "
+        "fields alt prettyPrint",
+        num=range(1, 11),
+        start=range(1, 92),
+        dateRestrict=r"[dwmy]\d*",
+        safe="off|active",
     )
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve /customsearch/v1."""
-        return [("GET", "/customsearch/v1", self.serve(self._look, self._shape))]
+        return [("GET", "/customsearch/v1", self.serve(self.look, self._shape))]
 
     def environment(self) -> dict[str, str]:
         """Return the variables that send the package here, the engine's id among them."""
@@ -43,95 +50,71 @@ class Google(Engine):
         detail = {"message": text, "domain": "global", "reason": reason or reasons.get(status, "backendError")}
         return {"error": {"code": status, "message": text, "errors": [detail], "status": names.get(status, "INTERNAL")}}
 
-    def _invalid(self, why: str) -> Refusal:
-        return Refusal(400, self.error_body(400, why), why)
+    def has_key(self, received: Received) -> bool:
+        """Return True when key and engine id are right; a wrong key is answered with 400, as a wrong id is."""
+        if received.params.get("key") != self.key:
+            raise self.invalid("key", "API key not valid. Please pass a valid API key.")
+        if received.params.get("cx") != self.engine_id:
+            raise self.invalid("cx", "Request contains an invalid argument: cx.")
+        return True
 
-    def _look(self, received: Received) -> tuple[str, int, int]:
-        values = received.values()
-        if values.get("key") != self.key:
-            raise self._invalid("API key not valid. Please pass a valid API key.")
-        if values.get("cx") != self.engine_id:
-            raise self._invalid("Request contains an invalid argument: cx.")
-        for name in values:
-            if name not in self.KNOWN:
-                raise self._invalid(f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query parameter.')
-        if not values.get("q"):
-            raise self._invalid("Request contains an invalid argument: q.")
-        count, start = whole_number(values.get("num", 10), 1, 10), whole_number(values.get("start", 1), 1, 100)
-        if count is None or start is None or start + count > 101:
-            raise self._invalid("Request contains an invalid argument: num or start.")
-        if not re.fullmatch(r"|[dwmy]\d*", values.get("dateRestrict", "")):
-            raise self._invalid("Request contains an invalid argument: dateRestrict.")
-        if values.get("safe", "off") not in ("off", "active"):
-            raise self._invalid("Request contains an invalid argument: safe.")
-        return values["q"], count, start - 1
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Return the search with its start, which counts from 1."""
+        query, count, _ = super().look(received)
+        return query, count, int(received.params.get("start", 1)) - 1
 
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        request = {"totalResults": str(len(hits)), "count": len(hits), "startIndex": int(values.get("start", 1))}
-        items = [_google_item(entry) for entry in hits]
+        total = str(len(hits))
+        request = {"totalResults": total, "searchTerms": values["q"], "count": len(hits), "cx": values["cx"]}
         body: JSON = {
             "kind": "customsearch#search",
-            "url": {"type": "application/json"},
-            "queries": {"request": [request | {"searchTerms": values["q"], "cx": values["cx"]}]},
-            "context": {"title": "The web"},
-            "searchInformation": {"searchTime": 0.2, "totalResults": str(len(hits))},
+            "queries": {"request": [request | {"startIndex": int(values.get("start", 1))}]},
+            "searchInformation": {"searchTime": 0.2, "totalResults": total},
         }
-        return body | ({"items": items} if items else {})
+        return body | ({"items": [_google_item(entry) for entry in hits]} if hits else {})
 
 
 def _google_item(entry: Hit) -> JSON:
-    item: dict[str, Any] = {
+    item: JSON = {
         "kind": "customsearch#result",
         "title": entry["title"],
         "htmlTitle": f"<b>{entry['title']}</b>",
         "link": entry["url"],
         "displayLink": entry["url"].split("/")[2],
         "snippet": entry["description"],
-        "htmlSnippet": entry["description"],
-        "formattedUrl": entry["url"],
     }
-    if entry["date"]:
-        item["pagemap"] = {"metatags": [{"article:published_time": f"{entry['date'][:10]}T00:00:00+00:00"}]}
-    return item
+    tags = [{"article:published_time": f"{entry['date'][:10]}T00:00:00+00:00"}] if entry["date"] else []
+    return item | ({"pagemap": {"metatags": tags}} if tags else {})
 
 
 class SearXNG(Engine):
-    """A SearXNG instance. `json_enabled = False` makes it answer as instances do whose settings lack the JSON format."""
+    """A SearXNG instance, whose settings have the JSON format."""
 
     url_name = "SEARXNG_BASE_URL"
-    KNOWN = words("q format categories engines language pageno time_range safesearch theme enabled_engines disabled_engines")
-    CHOICES = {"time_range": ("", "day", "week", "month", "year"), "safesearch": ("0", "1", "2")}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.json_enabled = True
-        self.page_size = 10
+    query = "q"
+    fields = parameters(
+        "q categories engines language theme enabled_engines disabled_engines",
+        format="json",
+        pageno=range(1, 1000),
+        time_range="day|week|month|year",
+        safesearch="[012]",
+    )
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve /search, to GET and POST."""
-        handler = self.serve(self._look, self._shape)
+        handler = self.serve(self.look, self._shape)
         return [("GET", "/search", handler), ("POST", "/search", handler)]
 
-    def error_body(self, status: int) -> Any:
+    def error_body(self, status: int, message: str = "") -> Any:
         """Return an error: JSON for 400, a page otherwise."""
-        return {"error": "No query"} if status == 400 else f"<!doctype html><title>{status}</title>"
+        return {"error": message or "No query"} if status == 400 else f"<!doctype html><title>{status}</title>"
 
-    def _look(self, received: Received) -> tuple[str, int, int]:
-        values = received.values()
-        if values.get("format") != "json" or not self.json_enabled:
-            raise Refusal(403, "<!doctype html><title>403 Forbidden</title>", "format=json is not enabled")
-        if not values.get("q"):
-            raise Refusal(400, {"error": "No query"}, "no query")
-        for name, value in values.items():
-            if name not in self.KNOWN:
-                raise Refusal(400, {"error": f"Unknown parameter {name}"}, f"unknown parameter {name}")
-            if name in self.CHOICES and str(value) not in self.CHOICES[name]:
-                message = f"Invalid value {value} for parameter {name}"
-                raise Refusal(400, {"error": message}, message)
-        page = whole_number(values.get("pageno", 1), 1, 1000)
-        if page is None:
-            raise Refusal(400, {"error": "Invalid value for parameter pageno"}, "pageno")
-        return values["q"], self.page_size, (page - 1) * self.page_size
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Return the search: ten results a page."""
+        if received.values().get("format") != "json":
+            raise Refusal(403, self.error_body(403), "format=json was not asked for")
+        query, count, _ = super().look(received)
+        return query, count, 10 * (int(received.values().get("pageno", 1)) - 1)
 
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
         results = [
@@ -140,35 +123,41 @@ class SearXNG(Engine):
                 "title": entry["title"],
                 "content": entry["description"],
                 "engine": "brave",
-                "engines": ["brave"],
-                "positions": [number],
                 "score": entry["score"] if entry["score"] is not None else round(4.0 / number, 3),
-                "category": "general",
-                "template": "default.html",
-                "parsed_url": ["https", entry["url"].split("/")[2], "/", "", "", ""],
                 "publishedDate": entry["date"],
             }
             for number, entry in enumerate(hits, 1)
         ]
-        rest: JSON = {"answers": [], "corrections": [], "infoboxes": [], "suggestions": [], "unresponsive_engines": []}
-        return {"query": values["q"], "results": results} | rest
+        return {"query": values["q"], "results": results, "answers": [], "unresponsive_engines": []}
 
 
-class Firecrawl(PostEngine):
+class Firecrawl(Engine):
     """Firecrawl v2: search, scrape and map. `pages` maps addresses to Markdown; other pages are made up."""
 
     key_name, url_name = "FIRECRAWL_API_KEY", "FIRECRAWL_BASE_URL"
-    SEARCH = words(
-        "query limit sources categories includeDomains excludeDomains tbs location country safe timeout ignoreInvalidURLs "
-        "highlights enterprise scrapeOptions origin integration"
+    fields = parameters(
+        "categories includeDomains excludeDomains tbs country safe ignoreInvalidURLs highlights enterprise scrapeOptions "
+        "origin integration",
+        query="(?s).{1,500}",
+        limit=range(1, 101),
+        sources=list,
+        location=str,
+        timeout=range(1_000, 300_001),
     )
-    SCRAPE = words(
-        "url formats onlyMainContent onlyCleanContent includeTags excludeTags maxAge minAge headers waitFor mobile "
-        "skipTlsVerification timeout parsers actions location removeBase64Images blockAds proxy storeInCache lockdown "
-        "redactPII zeroDataRetention origin integration"
+    SCRAPE = parameters(
+        "formats onlyMainContent onlyCleanContent includeTags excludeTags maxAge minAge headers waitFor mobile "
+        "skipTlsVerification parsers actions removeBase64Images blockAds storeInCache lockdown redactPII zeroDataRetention "
+        "origin integration",
+        url=r"https?://[^/\s]+\.[^/\s]+.*",
+        timeout=range(1_000, 300_001),
+        proxy="basic|enhanced|stealth|auto",
+        location=dict,
     )
-    MAP = words(
-        "url search sitemap includeSubdomains ignoreQueryParameters ignoreCache limit timeout location origin integration"
+    MAP = parameters(
+        "url search includeSubdomains ignoreQueryParameters ignoreCache location origin integration",
+        limit=range(1, 100_001),
+        timeout=range(1_000, 300_001),
+        sitemap="skip|include|only",
     )
 
     def __init__(self) -> None:
@@ -179,9 +168,9 @@ class Firecrawl(PostEngine):
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve the three paths."""
         return [
-            ("POST", "/v2/search", self.serve(self._look_search, self._shape_search)),
-            ("POST", "/v2/scrape", self.serve(self._look_scrape, self._shape_scrape)),
-            ("POST", "/v2/map", self.serve(self._look_map, self._shape_map)),
+            ("POST", "/v2/search", self.serve(self.look, self._shape)),
+            ("POST", "/v2/scrape", self.serve(self._scrape, lambda hits, values: {})),
+            ("POST", "/v2/map", self.serve(self._map, lambda hits, values: {})),
         ]
 
     def error_body(self, status: int, message: str = "") -> JSON:
@@ -196,82 +185,62 @@ class Firecrawl(PostEngine):
         body = {"success": False, "error": message or usual.get(status, "Internal server error")}
         return body | ({"code": codes[status]} if status in codes else {})
 
-    def _look_search(self, received: Received) -> tuple[str, int, int]:
-        body = self.check_request(received, self.SEARCH, "query")
-        if len(body["query"]) > 500:
-            raise self.invalid("query", "too long, at most 500 characters")
-        if body.get("includeDomains") and body.get("excludeDomains"):
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Return the search; only one list of domains may be given."""
+        values = received.values()
+        if values.get("includeDomains") and values.get("excludeDomains"):
             raise self.invalid("includeDomains", "cannot be used together with excludeDomains")
-        for source in body.get("sources", []):
-            if (source if isinstance(source, str) else source.get("type")) not in ("web", "news", "images"):
-                raise self.invalid("sources", f"{source!r} is not a source")
-        if "location" in body and not isinstance(body["location"], str):
-            raise self.invalid("location", "is a string here")
-        return body["query"], self.number(body, "limit", 10, 1, 100), 0
+        if not {"web", "news", "images"}.issuperset(values.get("sources", [])):
+            raise self.invalid("sources", "one of them is no source")
+        return super().look(received)
 
-    def _shape_search(self, hits: Sequence[Hit], values: JSON) -> JSON:
+    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
         scrape = bool((values.get("scrapeOptions") or {}).get("formats"))
-        web: list[JSON] = []
-        for position, entry in enumerate(hits, 1):
-            found = {
-                "url": entry["url"],
-                "title": entry["title"],
-                "description": entry["description"],
-                "position": position,
-            }
-            web.append(found | ({"markdown": self._page(entry["url"])} if scrape else {}))
+        web = [
+            {name: entry[name] for name in ("url", "title", "description")}
+            | {"position": position}
+            | ({"markdown": self._page(entry["url"])} if scrape else {})
+            for position, entry in enumerate(hits, 1)
+        ]
         credits = 2 * -(-len(web) // 10) + (len(web) if scrape else 0)
-        return {"success": True, "data": {"web": web}, "creditsUsed": credits, "id": "0199a000-0000-7000-8000-000000000000"}
+        return {"success": True, "data": {"web": web}, "creditsUsed": credits, "id": ID}
 
-    def _look_scrape(self, received: Received) -> tuple[str, int, int]:
-        body = self.check_request(received, self.SCRAPE, "url")
-        if not re.match(r"https?://[^/\s]+\.[^/\s]+", body["url"]):
-            raise self.invalid("url", "Invalid URL")
-        self.number(body, "timeout", 60000, 1000, 300000)
-        self.one_of(body, "proxy", "basic enhanced stealth auto")
-        if "location" in body and not isinstance(body["location"], dict):
-            raise self.invalid("location", "is an object here")
-        return body["url"], 0, 0
+    def _scrape(self, received: Received) -> tuple[str, int, int] | Answer:
+        url = self.checked(received, self.SCRAPE, "url")["url"]
+        metadata = {"title": url, "sourceURL": url, "url": url, "statusCode": 200, "creditsUsed": 1, "proxyUsed": "basic"}
+        return self.scripted({"success": True, "data": {"markdown": self._page(url), "metadata": metadata}})
 
-    def _shape_scrape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        metadata = {
-            "title": values["url"],
-            "sourceURL": values["url"],
-            "url": values["url"],
-            "statusCode": 200,
-            "contentType": "text/html",
-            "creditsUsed": 1,
-            "proxyUsed": "basic",
-        }
-        return {"success": True, "data": {"markdown": self._page(values["url"]), "metadata": metadata}}
-
-    def _look_map(self, received: Received) -> tuple[str, int, int]:
-        body = self.check_request(received, self.MAP, "url")
-        self.one_of(body, "sitemap", "skip include only")
-        return body["url"], self.number(body, "limit", 5000, 1, 100_000), 0
-
-    def _shape_map(self, hits: Sequence[Hit], values: JSON) -> JSON:
+    def _map(self, received: Received) -> Answer:
+        values = self.checked(received, self.MAP, "url")
         links = self.links or [{"url": f"{values['url'].rstrip('/')}/{name}", "title": name} for name in ("about", "docs")]
-        return {"success": True, "links": links[: values.get("limit", 5000)]}
+        return self.scripted({"success": True, "links": links[: values.get("limit", 5000)]})
 
     def _page(self, url: str) -> str:
         return self.pages.get(url, f"# {url}\n\nThis is the text of the page.\n")
 
 
-class Tavily(PostEngine):
-    """Tavily search and extract."""
+class Tavily(Engine):
+    """Tavily's search."""
 
     key_name, url_name = "TAVILY_API_KEY", "TAVILY_BASE_URL"
-    SEARCH = words(
-        "query search_depth topic time_range start_date end_date days max_age_hours max_results chunks_per_source "
-        "include_domains exclude_domains include_domains_mode include_answer include_raw_content include_images "
-        "include_image_descriptions include_favicon include_usage country auto_parameters exact_match language "
-        "filter_by_language fetch_timeout cache_fallback"
+    count = ("max_results", 5)
+    fields = parameters(
+        "days max_age_hours chunks_per_source include_domains exclude_domains include_domains_mode include_answer "
+        "include_raw_content include_images include_image_descriptions include_favicon include_usage auto_parameters "
+        "exact_match language filter_by_language fetch_timeout cache_fallback",
+        query="(?s).{1,400}",
+        max_results=range(21),
+        search_depth="basic|advanced|fast|ultra-fast",
+        topic="general|news|finance",
+        time_range="day|week|month|year|[dwmy]",
+        start_date=DAY,
+        end_date=DAY,
+        country="[a-z][a-z ]{3,}",
     )
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve /search."""
-        return [("POST", "/search", self.serve(self._look, self._shape))]
+        return [("POST", "/search", self.serve(self.look, self._shape))]
 
     def error_body(self, status: int, message: str = "") -> JSON:
         """Return an error as Tavily writes it."""
@@ -283,24 +252,15 @@ class Tavily(PostEngine):
         }
         return {"detail": {"error": message or usual.get(status, "Internal server error")}}
 
-    def _look(self, received: Received) -> tuple[str, int, int]:
-        body = self.check_request(received, self.SEARCH, "query")
-        if len(body["query"]) > 400:
-            raise self.invalid("query", "Query is too long. Max query length is 400 characters.")
-        self.one_of(body, "search_depth", "basic advanced fast ultra-fast")
-        self.one_of(body, "topic", "general news finance")
-        self.one_of(body, "time_range", "day week month year d w m y")
-        for name in ("start_date", "end_date"):
-            if body.get(name) and not re.fullmatch(r"\d{4}-\d\d-\d\d", body[name]):
-                raise self.invalid(name, "is not YYYY-MM-DD")
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Return the search; the lists of domains have a length each."""
         for name, most in (("include_domains", 300), ("exclude_domains", 150)):
-            if len(body.get(name) or []) > most:
+            if len(received.values().get(name) or []) > most:
                 raise self.invalid(name, f"more than {most} domains")
-        if body.get("country") and not re.fullmatch("[a-z][a-z ]{3,}", body["country"]):
-            raise self.invalid("country", f"{body['country']!r} is not the lower-case name of a country")
-        return body["query"], self.number(body, "max_results", 5, 0, 20), 0
+        return super().look(received)
 
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        news = values.get("topic") == "news"
         results = [
             {
                 "url": entry["url"],
@@ -309,34 +269,43 @@ class Tavily(PostEngine):
                 "score": entry["score"] if entry["score"] is not None else round(0.9 - 0.05 * number, 2),
                 "raw_content": None,
             }
-            | ({"published_date": _rfc1123(entry["date"])} if values.get("topic") == "news" and entry["date"] else {})
+            | ({"published_date": _rfc1123(entry["date"])} if news and entry["date"] else {})
             for number, entry in enumerate(hits)
         ]
-        body = {"query": values["query"], "answer": None, "follow_up_questions": None, "images": [], "results": results}
-        credits = 2 if values.get("search_depth") == "advanced" else 1
-        body |= {"response_time": 0.5, "request_id": "00000000-0000-4000-8000-000000000000"}
-        return body | ({"usage": {"credits": credits}} if values.get("include_usage") else {})
+        usage = {"usage": {"credits": 2 if values.get("search_depth") == "advanced" else 1}}
+        body = {"query": values["query"], "answer": None, "results": results, "response_time": 0.5, "request_id": ID}
+        return body | (usage if values.get("include_usage") else {})
 
 
 def _rfc1123(date: str) -> str:
-    from datetime import datetime
-
     return datetime.fromisoformat(date).strftime("%a, %d %b %Y %H:%M:%S GMT")
 
 
-class Perplexity(PostEngine):
+class Perplexity(Engine):
     """Perplexity's search API."""
 
     key_name, url_name = "PERPLEXITY_API_KEY", "PERPLEXITY_BASE_URL"
-    SEARCH = words(
-        "query max_results max_tokens max_tokens_per_page search_context_size search_type search_mode search_domain_filter "
-        "search_language_filter search_recency_filter search_after_date_filter search_before_date_filter "
-        "last_updated_after_filter last_updated_before_filter country display_server_time"
+    count = ("max_results", 10)
+    fields = parameters(
+        "query max_tokens max_tokens_per_page search_context_size search_type search_domain_filter search_language_filter "
+        "country display_server_time",
+        max_results=range(1, 21),
+        search_mode="web|academic|sec",
+        search_recency_filter="hour|day|week|month|year",
+        **dict.fromkeys(
+            (
+                "search_after_date_filter",
+                "search_before_date_filter",
+                "last_updated_after_filter",
+                "last_updated_before_filter",
+            ),
+            r"\d{1,2}/\d{1,2}/\d{4}",
+        ),
     )
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve /search."""
-        return [("POST", "/search", self.serve(self._look, self._shape))]
+        return [("POST", "/search", self.serve(self.look, self._shape))]
 
     def error_body(self, status: int, message: str = "") -> JSON:
         """Return an error as Perplexity writes it."""
@@ -344,21 +313,16 @@ class Perplexity(PostEngine):
         return {"error": {"message": message or "Error", "type": kinds.get(status, "api_error"), "code": status}}
 
     def invalid(self, name: str, why: str) -> Refusal:
-        """Return the refusal of a field, as the validation of the API writes it."""
+        """Return the refusal of a parameter, as the validation of the API writes it."""
         body = {"detail": [{"loc": ["body", name], "msg": why, "type": "value_error"}]}
         return Refusal(422, body, f"{name}: {why}")
 
-    def _look(self, received: Received) -> tuple[str, int, int]:
-        body = self.check_request(received, self.SEARCH, "query")
-        self.one_of(body, "search_recency_filter", "hour day week month year")
-        self.one_of(body, "search_mode", "web academic sec")
-        domains = body.get("search_domain_filter") or []
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Return the search; domains are all allowed or all denied."""
+        domains = received.values().get("search_domain_filter") or []
         if len(domains) > 20 or len({domain.startswith("-") for domain in domains}) > 1:
             raise self.invalid("search_domain_filter", "at most 20 domains, all allowed or all denied")
-        for name in (name for name in body if name.endswith("_date_filter") or name.startswith("last_updated")):
-            if not re.fullmatch(r"\d{1,2}/\d{1,2}/\d{4}", body[name]):
-                raise self.invalid(name, "is not MM/DD/YYYY")
-        return str(body["query"]), self.number(body, "max_results", 10, 1, 20), 0
+        return super().look(received)
 
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
         results = [
@@ -371,63 +335,48 @@ class Perplexity(PostEngine):
             }
             for entry in hits
         ]
-        return {"id": "00000000-0000-4000-8000-000000000000", "results": results}
+        return {"id": ID, "results": results}
 
 
-class Exa(PostEngine):
+class Exa(Engine):
     """Exa's search API."""
 
     key_name, url_name = "EXA_API_KEY", "EXA_BASE_URL"
-    SEARCH = words(
-        "query type numResults includeDomains excludeDomains startPublishedDate endPublishedDate startCrawlDate endCrawlDate "
-        "includeText excludeText category userLocation moderation contents systemPrompt outputSchema additionalQueries "
-        "objective"
+    count = ("numResults", 10)
+    fields = parameters(
+        "query includeDomains excludeDomains startCrawlDate endCrawlDate includeText excludeText category moderation contents "
+        "systemPrompt outputSchema additionalQueries objective",
+        type="auto|fast|instant|neural|keyword|deep-lite|deep|deep-reasoning|lite",
+        numResults=range(1, 101),
+        startPublishedDate=f"{DAY}.*",
+        endPublishedDate=f"{DAY}.*",
+        userLocation="[A-Za-z]{2}",
     )
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve /search."""
-        return [("POST", "/search", self.serve(self._look, self._shape))]
+        return [("POST", "/search", self.serve(self.look, self._shape))]
 
-    def has_key(self, headers: Mapping[str, str]) -> bool:
+    def has_key(self, received: Received) -> bool:
         """Return True when the key is there, in Exa's own header or as a bearer token."""
-        return headers.get("x-api-key") == self.key or super().has_key(headers)
+        return received.headers.get("x-api-key") == self.key or super().has_key(received)
 
     def error_body(self, status: int, message: str = "") -> JSON:
         """Return an error as Exa writes it."""
         tags = {400: "INVALID_REQUEST_BODY", 401: "INVALID_API_KEY", 402: "NO_MORE_CREDITS", 429: "RATE_LIMIT_EXCEEDED"}
         return {"requestId": "0" * 32, "error": message or "Error", "tag": tags.get(status, "INTERNAL_ERROR")}
 
-    def _look(self, received: Received) -> tuple[str, int, int]:
-        body = self.check_request(received, self.SEARCH, "query")
-        self.one_of(body, "type", "auto fast instant neural keyword deep-lite deep deep-reasoning lite")
-        for name in ("startPublishedDate", "endPublishedDate"):
-            if name in body and not re.match(r"\d{4}-\d\d-\d\d", body[name]):
-                raise self.invalid(name, "is not an ISO 8601 date")
-        location = body.get("userLocation")
-        if location is not None and not re.fullmatch("[A-Za-z]{2}", location):
-            raise self.invalid("userLocation", "is not a two-letter country")
-        return body["query"], self.number(body, "numResults", 10, 1, 100), 0
-
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
         contents = values.get("contents") or {}
-        results = []
-        for entry in hits:
-            found = {"id": entry["url"], "title": entry["title"], "url": entry["url"], "author": ""}
-            if entry["date"]:
-                found["publishedDate"] = f"{entry['date'][:10]}T00:00:00.000Z"
-            if contents.get("text"):
-                found["text"] = entry["description"]
-            if contents.get("highlights"):
-                found |= {"highlights": [entry["description"], *entry["extra"]], "highlightScores": [0.5]}
-            results.append(found)
+        results = [
+            {"id": entry["url"], "title": entry["title"], "url": entry["url"], "author": ""}
+            | ({"publishedDate": f"{entry['date'][:10]}T00:00:00.000Z"} if entry["date"] else {})
+            | ({"text": entry["description"]} if contents.get("text") else {})
+            | ({"highlights": [entry["description"], *entry["extra"]]} if contents.get("highlights") else {})
+            for entry in hits
+        ]
         cost = 0.007 + 0.001 * max(0, len(results) - 10)
-        return {
-            "requestId": "0" * 32,
-            "resolvedSearchType": "neural",
-            "results": results,
-            "searchTime": 500.0,
-            "costDollars": {"total": cost, "search": {"neural": cost}},
-        }
+        return {"requestId": "0" * 32, "results": results, "costDollars": {"total": cost, "search": {"neural": cost}}}
 
 
 ENGINES: dict[str, type[Engine]] = {
@@ -441,20 +390,4 @@ ENGINES: dict[str, type[Engine]] = {
     "wikipedia": Wikipedia,
 }
 
-__all__ = [
-    "Answer",
-    "Brave",
-    "ENGINES",
-    "Engine",
-    "Exa",
-    "Firecrawl",
-    "Google",
-    "Hit",
-    "Perplexity",
-    "Refusal",
-    "SearXNG",
-    "Tavily",
-    "Wikipedia",
-    "hit",
-    "made_up",
-]
+__all__ = ["Brave", "ENGINES", "Firecrawl", "Wikipedia", "hit", "made_up"]

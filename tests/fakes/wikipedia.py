@@ -10,9 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tests.fakes.engine import JSON, Answer, Engine, Hit, Refusal, whole_number
+from tests.fakes.engine import JSON, Answer, Engine, Hit, Refusal, parameters
 from tests.fakes.server import Handler, Received
-from tests.fakes.shapes import words
 
 FIRST_PAGE_ID = 1000
 
@@ -22,12 +21,13 @@ class Wikipedia(Engine):
 
     url_name = "WIKIPEDIA_BASE_URL"
 
-    KNOWN = set(
-        words(
-            "action list format formatversion srsearch srlimit sroffset srnamespace srprop srinfo srsort "
-            "srwhat srinterwiki srenablerewrites redirects utf8 maxlag origin errorformat uselang prop "
-            "titles pageids exintro explaintext exchars exlimit exsentences inprop"
-        )
+    query, count = "srsearch", ("srlimit", 10)
+    fields = parameters(
+        "list formatversion srsearch sroffset srnamespace srprop srinfo srsort srwhat srinterwiki srenablerewrites redirects "
+        "utf8 maxlag origin errorformat uselang prop titles pageids exintro explaintext exchars exlimit exsentences inprop",
+        action="query",
+        format="json",
+        srlimit=range(1, 501),
     )
 
     def __init__(self) -> None:
@@ -39,28 +39,17 @@ class Wikipedia(Engine):
         handler = self.serve(self._look, self._shape)
         return [("GET", "/w/api.php", handler), ("POST", "/w/api.php", handler)]
 
-    def _error(self, code: str, info: str) -> Refusal:
-        return Refusal(200, {"error": {"code": code, "info": info, "*": "See the API's page for usage."}}, f"{code}: {info}")
+    def invalid(self, name: str, why: str) -> Refusal:
+        """Return the refusal of a parameter: an error with status 200."""
+        return Refusal(200, {"error": {"code": f"bad_{name}", "info": why}}, f"{name}: {why}")
 
     def _look(self, received: Received) -> tuple[str, int, int] | Answer:
         agent = received.headers.get("user-agent", "")
         if not re.search(r"\(.*(@|https?://|\+|contact).*\)", agent):
             raise Refusal(403, "Please set a user-agent and respect our robot policy", f"user agent {agent!r}")
-        values = received.values()
-        if values.get("format") != "json":
-            raise self._error("badformat", "only format=json is served here")
-        if unknown := [name for name in values if name not in self.KNOWN]:
-            raise self._error("unknown_param", f"Unrecognized parameter: {', '.join(unknown)}.")
-        if values.get("action") != "query":
-            raise self._error("badvalue", f'Unrecognized value for parameter "action": {values.get("action")}.')
-        if values.get("list") != "search":
-            return Answer(body=self._pages(values))
-        if not values.get("srsearch"):
-            raise self._error("missingparam", 'The "srsearch" parameter must be set.')
-        count = whole_number(values.get("srlimit", 10), 1, 500)
-        if count is None:
-            raise self._error("outofrange", 'The value of "srlimit" must be between 1 and 500.')
-        return values["srsearch"], count, int(values.get("sroffset", 0))
+        if received.values().get("list") == "search":
+            return self.look(received)
+        return Answer(body=self._pages(self.checked(received, self.fields, "action")))
 
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
         search = [
