@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pandas as pd
 import pytest
 
+import ipy_websearch as web
 from ipy_websearch.errors import ModelError
 from ipy_websearch.events import Retracted, TextDelta, ToolFinished
 from ipy_websearch.session import Session
@@ -137,3 +140,50 @@ def test_without_searches_a_refused_tool_is_no_obstacle(local: Any) -> None:
     server.replies.append("Matz.")
     answer, _ = asked(Session(), max_searches=0)
     assert answer.text == "Matz." and not answer.searches and answer.limit is None
+
+
+# --- columns ------------------------------------------------------------------------------------------------------------
+
+CEO: dict[str, Any] = {"ceo": "Who is the CEO of {company}?"}
+ACME = [hit("https://example.org/acme", "Acme", "The CEO of Acme is Jo Doe since 2019.")]
+CELL = {"value": "Jo Doe", "source": "https://example.org/acme", "quote": "CEO of Acme is Jo Doe", "confidence": 0.9}
+RECORD = json.dumps({"ceo": CELL})
+
+
+def enriched(*names: str) -> pd.DataFrame:
+    frame = pd.DataFrame({"company": list(names)})
+    out: pd.DataFrame = web.enrich(frame, CEO, model="llama3.2", provider="brave", progress=False, concurrency=1)
+    return out
+
+
+@pytest.mark.parametrize("formats", [True, False])
+@pytest.mark.parametrize("tools", ["refused", "ignored"])
+def test_a_row_is_read_from_a_search_and_written_as_json(local: Any, brave_api: Any, tools: Any, formats: bool) -> None:
+    server = local(tools, formats=formats)
+    brave_api.behave(lambda values: ACME)
+    server.behave = lambda body: "It may be Jo." if "tools" in body else RECORD
+    row = enriched("Acme").iloc[0]
+    assert (row.ceo, row.ceo_source, row.ceo_quote, row.enrich_status) == ("Jo Doe", CELL["source"], CELL["quote"], "ok")
+    body = server.bodies[-1]
+    assert "The CEO of Acme is Jo Doe" in words_of(body) and "tools" not in body
+    assert ("output_config" in body) is formats
+    if formats:
+        assert body["output_config"]["format"]["schema"]["required"] == ["ceo"]
+    requests = len(server.requests)
+    assert enriched("Bolt").enrich_status[0] == "ok" and len(server.requests) == requests + 1, "it is remembered"
+
+
+def test_json_that_is_none_is_asked_for_once_more(local: Any, brave_api: Any) -> None:
+    server = local("refused")
+    brave_api.behave(lambda values: ACME)
+    server.replies += ["Sure! The CEO is Jo.", f"```json\n{RECORD}\n```", "Jo Doe.", "Jo Doe, as I said."]
+    out = enriched("Acme", "Bolt")
+    assert list(out.enrich_status) == ["ok", "error"] and out.ceo[0] == "Jo Doe" and "no JSON object" in out.enrich_error[1]
+    assert len(server.bodies) == 4 and len(server.requests) == 5
+
+
+def test_a_failed_search_is_the_rows_error_there_too(local: Any, brave_api: Any) -> None:
+    server = local("refused")
+    brave_api.fail(403)
+    out = enriched("Acme")
+    assert out.enrich_status[0] == "error" and "search failed" in out.enrich_error[0] and not server.bodies

@@ -11,18 +11,21 @@ import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.enrichment.columns import Cell, Column
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.prompt import (
+    JSON_NUDGE,
     NUDGE,
     RECORD,
     Evidence,
     RowError,
     cells_of,
     check_stop_reason,
+    reading_text,
     request_body,
     row_text,
 )
@@ -33,6 +36,7 @@ from ipy_websearch.events import Money, ToolFinished
 from ipy_websearch.loop.calls import Call, CallRunner, Meter
 from ipy_websearch.loop.core import Loop, Then
 from ipy_websearch.loop.history import assistant_message, user_message
+from ipy_websearch.loop.retrieve import call_free, json_record, listed, refuses_formats, refuses_tools, search_call
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.failures import is_transient
 from ipy_websearch.model.requests import tool_result
@@ -65,6 +69,7 @@ class RowConfig:
     max_searches: int = 0
     fetch: Tool | None = None
     max_fetches: int = 0
+    retrieve_first: str = "auto"
 
 
 @dataclass(slots=True)
@@ -105,10 +110,12 @@ class Row:
         self._columns = columns
         self._record = record
         self._booking = booking
-        self._messages = [user_message(row_text(columns, values))]
         self._evidence = Evidence()
         self._failure: ProviderError | None = None
-        self._nudged = False
+        self._nudged = self._reading = self._retrieves = self._formatted = False
+        self._values = values
+        self._messages = [user_message(row_text(columns, values))]
+        self._platform = config.client.platform_for(config.model)
         self._pages = 0
         tools = [self._search_tool(config.searches)] if config.searches is not None else []
         tools += [self._fetch_tool(config.fetch)] if config.fetch is not None else []
@@ -135,6 +142,25 @@ class Row:
             result.cost_usd = self._booking.cost_usd
 
     async def _converse(self) -> None:
+        """Ask with tools; where the model calls none, with what a search found."""
+        mode, lacking = self._config.retrieve_first, self._config.client.lacks(self._config.model, "tools")
+        self._retrieves = mode == "always" or (mode == "auto" and lacking)
+        try:
+            while True:
+                if self._retrieves:
+                    await self._retrieve()
+                try:
+                    await self._exchange()
+                except ModelError as exc:
+                    if not self._does_without(exc):
+                        raise
+                else:
+                    if not self._retrieves:
+                        return
+        finally:
+            self._booking.close(self.loop.cut_off())
+
+    async def _exchange(self) -> None:
         signals = self.loop.run()
         try:
             async for signal in signals:
@@ -145,22 +171,82 @@ class Row:
                     self.result.seconds += signal.seconds
         finally:
             await signals.aclose()
-            self._booking.close(self.loop.cut_off())
+
+    # --- models that call no tools (see `loop.retrieve`) -------------------------------------------------------------
+
+    def _does_without(self, error: ModelError) -> bool:
+        """Note what a server refused, and say whether the row can be asked without it."""
+        client, model = self._config.client, self._config.model
+        if self._formatted and refuses_formats(error):
+            client.note_lack(model, "output_config")
+            return True
+        if self._reading or self._config.retrieve_first == "never" or not refuses_tools(error):
+            return False
+        client.note_lack(model, "tools")
+        self._retrieves = True
+        return True
+
+    def _calls_nothing(self, reply: Reply) -> bool:
+        """Say whether the first reply is that of a model which should have called a tool, and note it."""
+        config = self._config
+        if self._reading or config.retrieve_first != "auto" or not call_free(reply, config.model):
+            return False
+        config.client.note_lack(config.model, "tools")
+        return True
+
+    async def _retrieve(self) -> None:
+        """Search for the row and put what is found behind it; the record is then asked for as JSON."""
+        self._retrieves, self._reading, self.loop.final = False, True, True
+        text, call = row_text(self._columns, self._values), search_call(self._tools, self._query())
+        if call is not None and self._config.max_searches:
+            async for event in self.loop.runner.run([call]):
+                self._booking.take(event)
+            output = self.loop.runner.outputs[call.id]
+            if self._failure is not None or output.is_error:
+                raise RowError(f"the search failed: {self._failure or output.summary}")
+            self._know(self.loop.runner)
+            text = f"{text}\n\n{listed(output.passages) if output.passages else output.text}"
+        self._messages = [user_message(text)]
+
+    def _query(self) -> str:
+        """Return the question of a single column, else the row's values and what is asked of it."""
+        if len(self._columns) == 1:
+            return self._columns[0].question(self._values)
+        return " ".join([*filter(None, self._values.values()), *(column.name for column in self._columns)])
+
+    def _read_record(self, reply: Reply) -> Then:
+        """Take the JSON object that a reply is, or ask for it once more."""
+        record = json_record(reply.text)
+        if record is not None and any(column.key in record for column in self._columns):
+            self._record_found(record)
+            return Then.DONE
+        if self._nudged:
+            raise RowError("the model wrote no JSON object with the columns")
+        self._nudged = True
+        turn = assistant_message(reply.content)
+        self._messages += [turn, user_message(JSON_NUDGE)] if turn is not None else []
+        return Then.AGAIN
 
     # --- what the loop asks (see `loop.core.Face`) -------------------------------------------------------------------
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one may only call `record`."""
-        config = self._config
-        return request_body(
+        config, client = self._config, self._config.client
+        body = request_body(
             model=config.model,
-            system=config.system,
+            system=reading_text(date.today(), searches=config.max_searches > 0) if self._reading else config.system,
             messages=self._messages,
             tools=[*(tool.definition() for tool in self._tools.values()), self._record],
-            platform=config.client.platform,
+            platform=self._platform,
             columns=len(self._columns),
             final=final,
         )
+        self._formatted = self._reading and not client.lacks(config.model, "output_config")
+        if self._reading:
+            body = {name: value for name, value in body.items() if name not in ("tools", "tool_choice")}
+        if self._formatted:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": self._record["input_schema"]}}
+        return body
 
     def make_smaller(self) -> bool:
         """Say that nothing can be left out: a row's results are what its values rest on."""
@@ -171,8 +257,12 @@ class Row:
         check_stop_reason(reply.stop_reason, reply.stop_details)
         calls = Call.of(reply)
         if (record := next((call for call in calls if call.name == RECORD), None)) is not None:
-            self.result.cells = cells_of(record.input, self._columns, self._evidence)
-            self.result.status, self.result.error = "ok", ""
+            self._record_found(record.input)
+            return Then.DONE
+        if self._reading:
+            return self._read_record(reply)
+        if self._calls_nothing(reply):
+            self._retrieves = True
             return Then.DONE
         turn = assistant_message(reply.content)
         if turn is not None:
@@ -190,13 +280,20 @@ class Row:
         """Hand the results on, unless a search failed."""
         if self._failure is not None:
             raise RowError(f"the search failed: {self._failure}")
-        for output in runner.outputs.values():
-            for passage in output.passages:
-                self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
+        self._know(runner)
         self._messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         if runner.meter.searches >= self._config.max_searches and self._pages >= self._config.max_fetches:
             self.loop.final = True
         return Then.AGAIN
+
+    def _record_found(self, record: Mapping[str, Any]) -> None:
+        self.result.cells = cells_of(record, self._columns, self._evidence)
+        self.result.status, self.result.error = "ok", ""
+
+    def _know(self, runner: CallRunner) -> None:
+        for output in runner.outputs.values():
+            for passage in output.passages:
+                self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 
     # --- requests, searches, pages -----------------------------------------------------------------------------------
 
@@ -253,7 +350,7 @@ class Row:
         return replace(fetch, call=call, timeout_s=TOOL_TIMEOUT_S)
 
     def _rendered(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
-        return tool_result(call_id, output, self._config.client.platform)
+        return tool_result(call_id, output, self._platform)
 
 
 def overload_s(error: Exception) -> float | None:

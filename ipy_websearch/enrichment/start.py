@@ -87,6 +87,7 @@ def start(session: Session, options: EnrichOptions) -> Any:
         max_searches=options.max_searches,
         fetch=web_fetch_tool(session.reader, robots=True) if options.max_fetches else None,
         max_fetches=options.max_fetches,
+        retrieve_first=settings.retrieve_first,
     )
     key = (NATIVE, {}) if batch else (first.name, first.options) if first is not None else ("", {})
     run = Enrichment(options.frame, plan, options, config, accounts, Batches() if batch else Rows(), key)

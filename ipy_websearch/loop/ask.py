@@ -152,7 +152,7 @@ class AnswerLoop:
                 `ModelResponded` events.
             BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
         """
-        refused = self.client.calls_no_tools(self.job.model) and self.job.retrieve_first == "auto"
+        refused = self.client.lacks(self.job.model, "tools") and self.job.retrieve_first == "auto"
         self._retrieves = self._has_search and (refused or self.job.retrieve_first == "always")
         while True:
             if self._retrieves:
@@ -183,7 +183,7 @@ class AnswerLoop:
             if self._reading or self.job.retrieve_first == "never" or not refuses_tools(exc):
                 exc.partial = self.partial(self.loop.meter.reached) if self.text else None
                 raise
-            self.client.note_no_tools(self.job.model)
+            self.client.note_lack(self.job.model, "tools")
             self._retrieves = True
         finally:
             await signals.aclose()

@@ -41,6 +41,7 @@ _REFUSALS = re.compile(
 """How servers refuse tools: Ollama ("… does not support tools"), vLLM (its two command line options) and llama.cpp ("tools
 param requires --jinja flag"); from their issues, read 2026-11."""
 
+_FORMATS = re.compile(r"output_(?:config|format)|extra inputs", re.IGNORECASE)
 _WRITTEN_CALL = re.compile(r"[{\[<][^{}]{0,80}\b(?:web_search|brave_search|firecrawl_search|tool_call|function)\b")
 _ASKS = re.compile(
     r"\?|\b(?:who|whom|whose|when|where|which|what|how (?:many|much|old|long|far|tall|high|big|large)|latest|newest|current"
@@ -59,12 +60,20 @@ def refuses_tools(error: ModelError) -> bool:
     return error.status in (400, 422, 500, 501) and _REFUSALS.search(str(error)) is not None
 
 
+def refuses_formats(error: ModelError) -> bool:
+    """Return whether a server says that it knows no `output_config`."""
+    return (
+        error.status in (400, 422)
+        and re.search(r"output_(?:config|format)|extra inputs", str(error), re.IGNORECASE) is not None
+    )
+
+
 def answers_unsearched(reply: Reply, model: str, question: str) -> bool:
     """Return whether a first reply is that of a model which should have searched, and seems not to know how.
 
     A model of Anthropic's that does not call a tool has decided so.
     """
-    if is_known(model) or model == OFFLINE_MODEL or not reply.complete or Call.of(reply):
+    if not call_free(reply, model):
         return False
     return reply.stop_reason in ("end_turn", "stop_sequence", "tool_use") and (needs_search(question) or wrote_call(reply.text))
 
@@ -79,6 +88,11 @@ def needs_search(question: str) -> bool:
 def wrote_call(text: str) -> bool:
     """Return whether a reply is a call written as text, which models do that were not made for calling."""
     return _WRITTEN_CALL.search(text.lstrip("` \n").removeprefix("json")[:200]) is not None
+
+
+def call_free(reply: Reply, model: str) -> bool:
+    """Return whether a whole reply has no call, of a model that may not know how."""
+    return not is_known(model) and model != OFFLINE_MODEL and reply.complete and not Call.of(reply)
 
 
 def search_call(tools: Mapping[str, Tool], question: str) -> Call | None:
@@ -144,6 +158,13 @@ class Numbered:
         if cited[1] is not None:
             self.new.append(Cited(cited[1]))
         return cited[0]
+
+
+def listed(passages: Sequence[Passage], first: int = 1) -> str:
+    """Return passages as a numbered list of at most `READ_CHARACTERS`."""
+    room = READ_CHARACTERS // max(1, len(passages))
+    hits = (f"{n}. {p.title}\n   {p.url}\n   {shorten(' '.join(p.paragraphs), room)}" for n, p in enumerate(passages, first))
+    return "Search Results:\n\n" + "\n\n".join(hits)
 
 
 def supporting(sentence: str, passage: Passage) -> str:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.background import close_with
 from ipy_websearch.errors import ModelError
@@ -27,6 +27,8 @@ from ipy_websearch.model.stream import Event, Reply, reply_events
 if TYPE_CHECKING:
     import anthropic
     import httpx2
+
+Lack = Literal["tools", "output_config"]
 
 MESSAGES = "/v1/messages"
 CONNECT_TIMEOUT_S = 10.0
@@ -55,7 +57,7 @@ class ModelClient:
         self._api_key = api_key
         self._request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
         self._clients: dict[tuple[Any, ...], anthropic.AsyncAnthropic] = {}
-        self._without_tools: set[tuple[str | None, str]] = set()
+        self._lacks: set[tuple[str | None, str, Lack]] = set()
         close_with(self, partial(_close_all, self._clients))
 
     @property
@@ -71,13 +73,13 @@ class ModelClient:
         assumed = bool(address) and not self.offline and not self._platform()
         return replace(settled(replace(self.platform, assumed=assumed), "", model), assumed=False)
 
-    def calls_no_tools(self, model: str) -> bool:
-        """Say whether the server has refused tools for a model before."""
-        return (os.environ.get("ANTHROPIC_BASE_URL"), model) in self._without_tools
+    def lacks(self, model: str, what: Lack) -> bool:
+        """Say whether the server has refused something of a request to a model before."""
+        return (os.environ.get("ANTHROPIC_BASE_URL"), model, what) in self._lacks
 
-    def note_no_tools(self, model: str) -> None:
-        """Remember that the server refuses tools for a model."""
-        self._without_tools.add((os.environ.get("ANTHROPIC_BASE_URL"), model))
+    def note_lack(self, model: str, what: Lack) -> None:
+        """Remember that the server refuses something for a model, or that the model does not use it."""
+        self._lacks.add((os.environ.get("ANTHROPIC_BASE_URL"), model, what))
 
     async def prepare(self) -> None:
         """Import the SDK, which takes a second the first time: before the clock of any request starts."""
