@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -23,8 +23,11 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
+from pydantic import ValidationError
 
 from ipy_websearch import __version__
+from ipy_websearch.enrichment.columns import NOTED
+from ipy_websearch.enrichment.progress import Progress
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.events import Finished, Money, ToolFinished
 from ipy_websearch.session import Session
@@ -120,7 +123,7 @@ def server(session: Session) -> MCPServer:
         finally:
             await session.aclose()
 
-    made = MCPServer("ipy_websearch", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan)
+    made = _Server("ipy_websearch", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan)
 
     @made.tool(annotations=READS)
     @_one_line_errors
@@ -181,6 +184,7 @@ def server(session: Session) -> MCPServer:
     async def enrich(
         rows: list[dict[str, Any]],
         columns: dict[str, str],
+        context: Context,
         max_searches: int = 1,
         budget_usd: float | None = None,
         provider: str | None = None,
@@ -190,12 +194,12 @@ def server(session: Session) -> MCPServer:
         with its source, the quoted words and a confidence; what was not found is null."""
         import pandas as pd
 
-        frame = await session.enrich(
-            pd.DataFrame(rows), columns, max_searches=max_searches, budget_usd=budget_usd, provider=provider, progress=False
-        )
-        cost = frame["enrich_cost_usd"].sum() if frame["enrich_cost_usd"].notna().all() else None
-        filled = json.loads(frame.to_json(orient="records", date_format="iso"))
-        return Filled(filled, int((frame["enrich_status"] == "error").sum()), None if cost is None else float(cost))
+        limits = {"max_searches": max_searches, "budget_usd": budget_usd}
+        frame = pd.DataFrame(rows, dtype=object)
+        work = session.enrichment(frame, columns, provider=provider, progress=False, **limits)
+        async with aclosing(session.filling(work)) as ticks:
+            await _tell_progress(work.progress, ticks, context)
+        return _filled(rows, work.frame())
 
     @made.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
     @_one_line_errors
@@ -205,6 +209,41 @@ def server(session: Session) -> MCPServer:
         return Spent(_usd(session.spent_usd), json.loads(frame.to_json(orient="records")))
 
     return made
+
+
+async def _tell_progress(progress: Progress, ticks: AsyncIterator[None], context: Context) -> None:
+    """Tell the agent of rows that have ended; its number may only grow."""
+    told = 0
+    async for _ in ticks:
+        if progress.finished > told:
+            told = progress.finished
+            await context.report_progress(told, progress.total, f"{told} of {progress.total} rows")
+
+
+def _filled(rows: list[dict[str, Any]], frame: Any) -> Filled:
+    """Return the rows as they were given, with what a frame has beside them."""
+    added = json.loads(frame[frame.attrs[NOTED]].to_json(orient="records", date_format="iso"))
+    cost = float(frame["enrich_cost_usd"].sum()) if frame["enrich_cost_usd"].notna().all() else None
+    errors = int((frame["enrich_status"] == "error").sum())
+    return Filled([{**row, **new} for row, new in zip(rows, added, strict=True)], errors, cost)
+
+
+class _Server(MCPServer):
+    """The SDK's server, which says in one line what is wrong with a call's arguments."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool.
+
+        Raises:
+            ToolError: why not, for the agent to read.
+        """
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as exc:
+            if not isinstance(exc.__cause__, ValidationError):
+                raise
+            wrong = (f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in exc.__cause__.errors()[:5])
+            raise ToolError(f"Invalid arguments for {name}: {'; '.join(wrong)}") from exc.__cause__
 
 
 def _one_line_errors(work: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:

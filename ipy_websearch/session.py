@@ -11,7 +11,8 @@ import json
 import os
 import queue
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -438,22 +439,32 @@ class Session:
         from ipy_websearch.enrichment.start import closing_text
 
         work = self.enrichment(frame, columns, **options)
-        task, bar = background.Task(work.run), Bar(work.progress, work.options.progress)
-
-        async def tick() -> None:
-            await asyncio.wait([asyncio.wrap_future(task.future)], timeout=TICK_S)
-
+        bar = Bar(work.progress, work.options.progress)
         try:  # the bar is drawn by the caller: what another thread prints goes to another cell
-            while not task.future.done():
-                bar.update()
-                await background.awaited(tick)
-            task.future.result()
+            async with aclosing(self.filling(work)) as ticks:
+                async for _ in ticks:
+                    bar.update()
         finally:
-            task.cancel()
             bar.close()
         if work.options.progress:
             print(closing_text(work))
         return work.frame()
+
+    async def filling(self, work: Enrichment) -> AsyncGenerator[None, None]:
+        """Run an enrichment, and yield every `TICK_S` seconds and at its end; to leave it stops the run."""
+        task = background.Task(work.run)
+
+        async def tick() -> None:
+            await asyncio.wait([asyncio.wrap_future(task.future)], timeout=TICK_S)
+
+        try:
+            while not task.future.done():
+                yield
+                await background.awaited(tick)
+            task.future.result()
+            yield
+        finally:
+            task.cancel()
 
     # --- money ------------------------------------------------------------------------------------------------------
 

@@ -17,9 +17,8 @@ from ipy_websearch.citations import CitationBook, check
 from ipy_websearch.errors import ModelError
 from ipy_websearch.events import Cited
 from ipy_websearch.loop.calls import Call
-from ipy_websearch.model.platforms import is_known
+from ipy_websearch.model.platforms import cites
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Passage, Tool
 
@@ -92,7 +91,7 @@ def wrote_call(text: str) -> bool:
 
 def call_free(reply: Reply, model: str) -> bool:
     """Return whether a whole reply has no call, of a model that may not know how."""
-    return not is_known(model) and model != OFFLINE_MODEL and reply.complete and not Call.of(reply)
+    return not cites(model) and reply.complete and not Call.of(reply)
 
 
 def search_call(tools: Mapping[str, Tool], question: str) -> Call | None:

@@ -80,7 +80,7 @@ def settled(found: Platform, setting: str, model: object) -> Platform:
         return found
     if setting:
         return replace(PLATFORMS[setting], assumed=True)
-    return found if not found.search_results or _CITING.search(str(model)) else replace(found, search_results=False)
+    return found if not found.search_results or cites(str(model)) else replace(found, search_results=False)
 
 
 ALIASES = {
@@ -104,6 +104,11 @@ def model_id(name: str) -> str:
 def is_known(name: str) -> bool:
     """Say whether a model's id looks like one of Anthropic's; others are passed on all the same."""
     return bool(_CLAUDE.search(name))
+
+
+def cites(name: str) -> bool:
+    """Say whether a model may be one that calls tools and cites: Anthropic's, under whatever name, and the offline one."""
+    return bool(_CITING.search(name))
 
 
 def forces_tools(name: str) -> bool:

@@ -11,7 +11,7 @@ from mcp import Client
 from ipy_websearch.mcp import server
 from ipy_websearch.session import Session
 from tests.contract.helpers import boss
-from tests.fakes.replies import text, tool_use
+from tests.fakes.replies import delay, text, tool_use
 
 
 def calls(session: Session, *asked: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -67,28 +67,37 @@ def test_an_answer_comes_with_its_sources_and_progress(messages_api: Any, brave_
     assert len(seen) == 2 and seen[-1] == "answered"
 
 
-def test_rows_go_in_and_filled_rows_come_out(messages_api: Any, session: Session) -> None:
-    messages_api.behave(boss)
-    rows = [{"company": "C01", "n": 1}, {"company": "C02", "n": None}]
-    asked = {"rows": rows, "columns": {"ceo": "Who is the CEO of {company}?"}, "max_searches": 0}
-    (filled,) = calls(session, ("enrich", asked))
-    table = filled.structured_content["rows"]
-    assert (
-        [row["company"] for row in table] == ["C01", "C02"]
-        and table[1]["n"] is None
-        and filled.structured_content["errors"] == 0
-    )
-    assert all(row["ceo"] for row in table)
+def test_rows_go_in_and_filled_rows_come_out_with_progress(messages_api: Any, session: Session) -> None:
+    messages_api.behave(lambda body: (boss(body), delay(0.3)))
+    rows = [{"company": "C01", "n": 2**53 + 1, "tags": ["a"]}, {"company": "C02", "n": None}]
+    asked = {"rows": rows, "columns": {"ceo": "Who is the CEO of {company}?", "n_ok: bool": "Is {company} fine?"}}
+    seen: list[float] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        assert total == 2
+        seen.append(done)
+
+    async def main() -> Any:
+        async with Client(server(session)) as client:
+            return await client.call_tool("enrich", asked | {"max_searches": 0}, progress_callback=progress)
+
+    filled = asyncio.run(main()).structured_content
+    assert [{name: row[name] for name in given} for row, given in zip(filled["rows"], rows, strict=True)] == rows
+    assert [row["ceo"] for row in filled["rows"]] == ["Boss of C01", "Boss of C02"] and filled["errors"] == 0
+    assert filled["rows"][0]["enrich_status"] == "ok" and filled["cost_usd"] > 0 and seen[-1] == 2
 
 
 def test_a_failure_is_a_tool_error_of_one_line(brave_api: Any, session: Session) -> None:
     session.settings.session_budget_usd = 0.001
-    wrong, blocked, over = calls(
+    empty, typed, wrong, blocked, over = calls(
         session,
+        ("search", {}),
+        ("fetch", {"url": "https://example.org", "offset": "first"}),
         ("search", {"query": "ruby", "provider": "brve"}),
         ("fetch", {"url": "http://127.0.0.1:1/"}),
         ("search", {"query": "who wrote Ruby", "provider": "brave"}),
     )
-    for failed, words in ((wrong, "brave"), (blocked, "refused"), (over, "budget")):
+    told = [(empty, "query: Field required"), (typed, "offset: ")]
+    for failed, words in (*told, (wrong, "brave"), (blocked, "refused"), (over, "budget")):
         (said,) = failed.content
         assert failed.is_error and words in said.text and "\n" not in said.text
