@@ -224,7 +224,7 @@ class BatchRun:
         self._known: set[str] = set()
         self._read_lines = 0
         self._refusal = ""
-        self._booking = run.accounts.booking(run.question, RunBudget())
+        self._booking = run.booking(RunBudget())
 
     async def work(self) -> None:
         """Find what is at the API already, send the rest, and wait until all of it has been collected."""

@@ -122,7 +122,8 @@ class Row:
         self._tools = {tool.name: tool for tool in tools}
         limits = Limits(config.max_searches, config.max_searches + config.max_fetches + 1, timeout_s=math.inf)
         meter = Meter(limits)
-        context = ToolContext(known_urls=set(addresses_in(" ".join(filter(None, values.values())))))
+        named = addresses_in(" ".join(filter(None, values.values()))) if config.fetch is not None else ()
+        context = ToolContext(known_urls=set(named))
         runner = CallRunner(self._tools, context, Panels(), booking.budget, meter, self._rendered)
         self.loop = Loop(self, self._send, runner, meter, booking.budget, final=not tools)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ipy_websearch.enrichment.columns import NOT_ASKED, Cell
 from ipy_websearch.enrichment.frames import assemble
@@ -22,12 +22,12 @@ from ipy_websearch.enrichment.progress import Progress
 from ipy_websearch.enrichment.prompt import max_tokens, record_tool
 from ipy_websearch.enrichment.report import Estimate, Outcome, Report, Status, alike, answered, make_estimate, make_report
 from ipy_websearch.enrichment.row import Row, RowConfig, RowResult
-from ipy_websearch.enrichment.store import Store, Stored, StoreView, lookup_key
+from ipy_websearch.enrichment.store import Record, Store, Stored, StoreView, lookup_key
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.events import Money
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import Budget, RunBudget
-from ipy_websearch.money.ledger import Ledger
+from ipy_websearch.money.ledger import Ledger, LedgerRow
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.options import EnrichOptions
 from ipy_websearch.usage import Usage
@@ -69,11 +69,6 @@ class Accounts:
         whose = {"session": self.session_id, "question_id": self.budget.question_id, "question": question}
         return {**whose, "notebook": self.notebook}
 
-    def booking(self, question: str, budget: RunBudget) -> Booking:
-        """Return the booking of one row: all rows of a run are one question of the ledger."""
-        whose = (self.ledger, self.session_id, self.budget.question_id, question, self.notebook, self.replayed_from)
-        return Booking(*whose, traces=False, budget=budget)
-
 
 class Enrichment:
     """One run over one plan; `run` it once, then `frame()` gives the result, also after `stop()` or an error.
@@ -105,6 +100,9 @@ class Enrichment:
         self.asker = asker
         self._frame = frame
         self._stored: dict[int, dict[int, Stored]] = {}
+        self._ended: list[tuple[int, RowResult]] = []
+        self._unbooked: list[LedgerRow] = []
+        self._flush_due = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._same_failures = ("", 0)
         self._seconds = 0.0
@@ -164,7 +162,7 @@ class Enrichment:
             (", ".join(value or "–" for value in inputs) for inputs in self.plan.inputs),
             self.plan.columns,
             requests=self.requests,
-            cost_usd=None if self.cost_usd is None else float(self.cost_usd),
+            cost_usd=_float(self.cost_usd),
             seconds=round(self._seconds, 3),
             warnings=[*self._view.warnings, *self.notices],
         )
@@ -222,24 +220,61 @@ class Enrichment:
         keys = self._view.keys(self.plan.inputs[n])
         return {c: keys[c] for c in self.numbers(n)}
 
+    def book(self, rows: Sequence[LedgerRow]) -> None:
+        """Take ledger rows; see `flush`."""
+        self._unbooked += rows
+        self._flush_soon()
+
     def finish(self, n: int, result: RowResult) -> None:
-        """Take what came of a row. Its values are on disk when this returns; its cost is in the ledger already."""
+        """Take what came of a row; see `flush`. A failure is looked at now: it may keep the next row from being sent."""
+        self._ended.append((n, result))
+        if result.status == "ok":
+            self._flush_soon()
+        else:
+            self.flush()
+
+    def booking(self, budget: RunBudget) -> Booking:
+        """Return the booking of one row: all rows of a run are one question of the ledger."""
+        accounts, ledger = self.accounts, cast(Ledger, self)
+        whose = (accounts.session_id, accounts.budget.question_id, self.question, accounts.notebook, accounts.replayed_from)
+        return Booking(ledger, *whose, traces=False, budget=budget)
+
+    def _flush_soon(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what was taken in this turn of the event loop into ledger and store, and only then show it.
+
+        A hundred rows under way end in groups; a transaction for each row would take as long as its request's own work.
+        """
+        (rows, self._unbooked), (ended, self._ended), self._flush_due = (self._unbooked, []), (self._ended, []), False
+        self.accounts.ledger.book(rows)
+        self._view.keep([record for n, result in ended for record in self._records(n, result)])
+        for n, result in ended:
+            self._show(n, result)
+
+    def _records(self, n: int, result: RowResult) -> list[Record]:
+        if result.status != "ok" or result.provider == "":  # several providers answered: no later call can expect the same
+            return []
+        lookup = "" if result.provider is None else self._lookup(result.provider)
+        cells = dict(zip(result.numbers, result.cells, strict=True))
+        return self._view.record(self.plan.inputs[n], cells, _float(result.cost_usd), result.seconds, lookup)
+
+    def _show(self, n: int, result: RowResult) -> None:
         self.requests += result.requests
         self.cost_usd = add_money(self.cost_usd, result.cost_usd)
-        cost = None if result.cost_usd is None else float(result.cost_usd)
         self.notices.update(dict.fromkeys(result.notices))
         inputs, stored = self.plan.inputs[n], self._stored.pop(n, {})
         if result.status == "ok":
-            if result.provider != "":  # several providers answered: no later call can expect the same
-                lookup = "" if result.provider is None else self._lookup(result.provider)
-                self._view.keep(inputs, result.numbers, result.cells, cost, result.seconds, lookup)
             cells = {c: s.cell for c, s in stored.items()} | dict(zip(result.numbers, result.cells, strict=True))
             outcome = answered(self._ordered(cells), [*result.notices, *self._gap(inputs)])
         else:
             cut_off = self.stopped is not None and result.error == "interrupted"
             status, error = self.stopped if cut_off and self.stopped else (result.status, result.error)
             outcome = Outcome(status, error=error)
-        outcome.cost_usd = outcome.worth_usd = cost
+        outcome.cost_usd = outcome.worth_usd = _float(result.cost_usd)
         outcome.seconds = result.seconds
         self.outcomes[n] = outcome
         self.progress.cost_usd = float(self.cost_usd or 0)
@@ -272,6 +307,7 @@ class Enrichment:
 
     def _settle(self) -> int:
         """Give the rows that were never asked their status; return how many there were."""
+        self.flush()
         status, error = self.stopped or ("interrupted", "interrupted")
         left = [n for n, outcome in enumerate(self.outcomes) if outcome is None]
         for n in left:
@@ -279,6 +315,10 @@ class Enrichment:
         self.notices.update(dict.fromkeys([*self.progress.end(), *self.accounts.ledger.news()]))
         self.accounts.spent(self.cost_usd)
         return len(left)
+
+
+def _float(usd: Money) -> float | None:
+    return None if usd is None else float(usd)
 
 
 class Rows:
@@ -349,5 +389,4 @@ class Rows:
         planned = config.searches.charges * config.max_searches if config.searches is not None else ()
         least = max_tokens(len(columns))
         budget = RunBudget(config.model, run.accounts.budget, least=least, timeout_s=config.timeout_s, planned=planned)
-        booking = run.accounts.booking(run.question, budget)
-        return Row(config, columns, self._tools[numbers], run.plan.values(run.plan.inputs[n]), booking, result)
+        return Row(config, columns, self._tools[numbers], run.plan.values(run.plan.inputs[n]), run.booking(budget), result)

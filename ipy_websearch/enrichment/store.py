@@ -1,6 +1,6 @@
 """The enrichment store: one SQLite file, shared by all kernels, so that nothing that was paid for is asked again.
 
-The invariant: `put` returns when a row's cells are on disk. A cell's key is a digest of everything that its value depends on:
+The invariant: `keep` returns when the cells are on disk. A cell's key is a digest of everything that its value depends on:
 version, model, search (see `lookup_key`), question, type and the row's inputs. Only answers are kept, "not found" among them;
 a failed search and a value that does not fit its type are asked again.
 """
@@ -42,6 +42,7 @@ _TABLES = (
     "CREATE TABLE batch_rows (row TEXT NOT NULL, token TEXT NOT NULL, turns TEXT NOT NULL, PRIMARY KEY (row, token)) "
     "WITHOUT ROWID",
 )
+Record = tuple[Any, ...]
 _PUT = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -82,21 +83,6 @@ class Store:
             for key, text, usd, seconds in self.read(lambda c, q=query, p=part: c.execute(q, p).fetchall()):  # type: ignore[misc]
                 found[key] = Stored(_read(text, kinds[key]), usd, seconds)
         return found
-
-    def put(self, model: str, cells: Sequence[tuple[bytes, Column, Cell]], usd: float | None, seconds: float) -> None:
-        """Keep the cells of one row but for faulty ones, in one transaction; `usd` and `seconds` are shared out among them.
-
-        Raises:
-            sqlite3.Error: they could not be written.
-        """
-        kept = [entry for entry in cells if not entry[2].fault]
-        parts, now = max(len(kept), 1), time.time()
-        share = None if usd is None else usd / parts
-        rows = [
-            (key, model, column.name, column.template, column.type_name, _written(cell), share, seconds / parts, now)
-            for key, column, cell in kept
-        ]
-        self.write(lambda connection: connection.executemany(_PUT, rows))
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `work` reads; `sqlite3.Error` when it cannot."""
@@ -173,14 +159,34 @@ class StoreView:
             for n, row in enumerate(keys, start):
                 yield n, {c: found[key] for c, key in row.items() if key in found}
 
-    def keep(
-        self, inputs: Inputs, numbers: Sequence[int], cells: Sequence[Cell], usd: float | None, seconds: float, lookup: str = ""
-    ) -> None:
-        """Keep the cells of the columns `numbers` of a row; `lookup` when it is not the one planned."""
-        keys = self.keys(inputs, lookup)
-        kept = [(keys[c], self._plan.columns[c], cell) for c, cell in zip(numbers, cells, strict=True)]
+    def record(self, inputs: Inputs, cells: Mapping[int, Cell], usd: float | None, seconds: float, lookup: str) -> list[Record]:
+        """Return what to `keep` of a row: its cells but for faulty ones, among which `usd` and `seconds` are shared out.
+
+        `lookup` is "" for the one planned.
+        """
+        keys, kept = self.keys(inputs, lookup), {c: cell for c, cell in cells.items() if not cell.fault}
+        parts, now, columns = max(len(kept), 1), time.time(), self._plan.columns
+        share = None if usd is None else usd / parts
+        return [
+            (
+                keys[c],
+                self._model,
+                columns[c].name,
+                columns[c].template,
+                columns[c].type_name,
+                _written(cell),
+                share,
+                seconds / parts,
+                now,
+            )
+            for c, cell in kept.items()
+        ]
+
+    def keep(self, records: Sequence[Record]) -> None:
+        """Write records in one transaction."""
         try:
-            self._store.put(self._model, kept, usd, seconds)
+            if records:
+                self._store.write(lambda connection: connection.executemany(_PUT, records))
         except sqlite3.Error as exc:
             self._failures[f"the store could not be written ({exc}); the values are in the frame only"] = None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 from urllib.parse import urlsplit
 
 
@@ -58,6 +59,7 @@ _PORTS = {11434: "ollama", 1234: "lmstudio"}
 _CITING = re.compile(r"claude|sonnet|opus|haiku|fable|mythos|^offline$", re.IGNORECASE)
 
 
+@cache
 def platform_at(base_url: str | None) -> Platform:
     """Return the platform behind a base address; an unknown server is taken to speak the whole Messages API.
 

@@ -19,16 +19,17 @@ from ipy_websearch.testing import FakeWeb
 CEO = {"ceo": "Who is the CEO of {company}?"}
 WRITER = """
 import sys
+import pandas
 from ipy_websearch.settings import data_dir
-from ipy_websearch.enrichment.columns import parse_columns
 from ipy_websearch.enrichment.columns import Cell
-from ipy_websearch.enrichment.store import Store
-column = parse_columns({"ceo": "Who leads {company}?"}, ["company"])[0]
-store = Store(data_dir() / "enrich.sqlite")
+from ipy_websearch.enrichment.plan import make_plan
+from ipy_websearch.enrichment.store import Store, StoreView
+plan = make_plan(pandas.DataFrame({"company": ["A"]}), {"ceo": "Who leads {company}?"})
+view = StoreView(Store(data_dir() / "enrich.sqlite"), plan, "model", "")
 for n in range(1_000_000):
-    key = f"{sys.argv[1]}-{n}"
-    store.put("model", [(key.encode(), column, Cell("value"))], 0.1, 0.1)
-    print(key, flush=True)
+    records = view.record((f"{sys.argv[1]}-{n}",), {0: Cell("value")}, 0.1, 0.1, "")
+    view.keep(records)
+    print(records[0][0].hex(), flush=True)
 """
 
 
@@ -48,7 +49,7 @@ def test_what_a_killed_kernel_said_was_kept_is_there(tmp_path: Path) -> None:
         said += rest[: rest.rfind("\n") + 1].split()
     connection = sqlite3.connect(tmp_path / "websearch/enrich.sqlite")
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    kept = {key.decode() for (key,) in connection.execute("SELECT key FROM answers")}
+    kept = {key.hex() for (key,) in connection.execute("SELECT key FROM answers")}
     connection.close()
     assert len(said) >= 450 and not set(said) - kept
 
