@@ -224,20 +224,7 @@ def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
         print(told)
     if work.options.progress:
         print(closing_text(work))
-    return _shown(work.frame()), interrupted
-
-
-def _shown(frame: Any) -> Any:
-    """Return a pandas frame as one that shows its sources; other kinds as they are."""
-    import pandas as pd
-
-    from ipy_websearch.frames import EnrichedFrame
-
-    if type(frame) is not pd.DataFrame:
-        return frame
-    enriched = EnrichedFrame(frame)
-    enriched.attrs = frame.attrs
-    return enriched
+    return work.frame(), interrupted
 
 
 def estimate(frame: Any, columns: Mapping[str, Any], *, sample: int = 5, progress: bool = False, **options: Any) -> Estimate:

@@ -11,7 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ipy_websearch.enrichment.report import duration, money
+from ipy_websearch.enrichment.report import duration
+from ipy_websearch.text import usd
 
 SHOWN_FROM_S = 1.0
 """A `retry-after` of less than these seconds is not worth a word."""
@@ -116,7 +117,7 @@ class Bar:
     def _facts(self) -> str:
         progress = self._progress
         counts = f"{progress.cells} cells, {progress.failed} failed, {progress.cached} from {progress.kept_in}"
-        return f"{counts}, {money(progress.cost_usd)}"
+        return f"{counts}, {usd(progress.cost_usd)}"
 
     def _draw(self, text: str) -> None:
         """Write the bar once: by moving it, so that tqdm reckons its rate, or as it stands."""

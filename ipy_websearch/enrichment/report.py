@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_ASKED, Cell, Column
-from ipy_websearch.text import shorten
+from ipy_websearch.text import shorten, usd
 
 Status = Literal["ok", "error", "budget", "interrupted", "skipped"]
 
@@ -72,7 +72,7 @@ class Report(dict[str, Any]):
         parts += [f"{self['no_results']:,} without a search result"] if self["no_results"] else []
         counts = [(self[name], words) for name, words in _ROWS.items() if self[name]]
         parts += [f"{count:,} row{'s' * (count != 1)} {words}" for count, words in counts]
-        head = f"{', '.join(parts)}; {money(self['cost_usd'])}, {duration(self['seconds'])}"
+        head = f"{', '.join(parts)}; {_cost(self['cost_usd'])}, {duration(self['seconds'])}"
         columns = self["columns"].items() if len(self["columns"]) > 1 else ()
         by_column = ", ".join(f"{name} {column['filled']:,} of {column['cells']:,}" for name, column in columns)
         faults = _group_lines(self["faults"])
@@ -187,7 +187,7 @@ class Estimate:
         notes = [f"{self.distinct:,} distinct"] if self.distinct < self.rows else []
         notes += [f"{self.stored:,} already in the store"] if self.stored else []
         notes += [f"{self.failed} of the {self.sample} rows tried failed"] if self.failed else []
-        text = f"looks like {self.rows:,} row{'s' * (self.rows != 1)} ≈ {money(self.cost_usd)}, {duration(self.seconds)}"
+        text = f"looks like {self.rows:,} row{'s' * (self.rows != 1)} ≈ {_cost(self.cost_usd)}, {duration(self.seconds)}"
         return text + (f" ({', '.join(notes)})" if notes else "")
 
     def __repr__(self) -> str:
@@ -225,11 +225,8 @@ def why_no_estimate(outcomes: Sequence[Outcome | None]) -> str:
     return f"there is no estimate, since {tried} failed: {next(e for e in failed if alike(e) == most)}{others}"
 
 
-def money(usd: float | None) -> str:
-    """Return an amount: two digits behind the point, more for small ones; never with a dollar sign."""
-    if usd is None:
-        return "cost unknown"
-    return f"{usd:.2f} USD" if usd >= 1 or usd == 0 else f"{usd:.4f} USD" if usd >= 0.0001 else "under 0.0001 USD"
+def _cost(amount: float | None) -> str:
+    return "cost unknown" if amount is None else usd(amount)
 
 
 def duration(seconds: float) -> str:

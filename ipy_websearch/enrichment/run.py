@@ -145,10 +145,13 @@ class Enrichment:
                 self._loop.call_soon_threadsafe(self.halt, "interrupted", "interrupted", 0.0)
 
     def frame(self) -> pd.DataFrame:
-        """Return the frame as far as it is filled, with the report in `attrs["report"]`."""
+        """Return the frame as far as it is filled, which shows its sources, with the report in `attrs["report"]`."""
+        from ipy_websearch.frames import EnrichedFrame
+
         frame = assemble(self._frame, self.plan.columns, self.plan.place, self.outcomes, sources=self.options.sources)
-        frame.attrs["report"] = self.report()
-        return frame
+        shown = EnrichedFrame(frame)
+        shown.attrs = {**frame.attrs, "report": self.report()}
+        return shown
 
     def report(self) -> Report:
         """Return what the run came to."""

@@ -58,8 +58,8 @@ def test_what_a_killed_kernel_said_was_kept_is_there(tmp_path: Path) -> None:
     ("companies", "text"),
     [
         ([f"C{n}" for n in range(2000)], r"looks like 2,000 rows ≈ 0\.\d+ USD, .*\(5 already in the store\)"),
-        (["A", "A", None], r"looks like 3 rows ≈ 0\.00 USD, 0\.0 s \(1 distinct, 1 already in the store\)"),
-        ([], r"looks like 0 rows ≈ 0\.00 USD, 0\.0 s"),
+        (["A", "A", None], r"looks like 3 rows ≈ 0 USD, 0\.0 s \(1 distinct, 1 already in the store\)"),
+        ([], r"looks like 0 rows ≈ 0 USD, 0\.0 s"),
     ],
 )
 def test_an_estimate_says_what_the_whole_will_take(companies: list[Any], text: str) -> None:
