@@ -2,7 +2,8 @@
 
 A row's `custom_id` is its key, a digest of the store's keys of its columns. Before a batch is sent, its rows are written
 into the store's file under a token; the API's id is added when it is known. So a run that is interrupted or killed leaves its
-batches at the API, where they go on and are paid for; the next call for the same rows waits for them and sends only the others.
+batches at the API, where they go on and are paid for; the next call for the same rows waits for them and sends only the
+others. Ledger rows name the row that they are for, so that a result that was booked just before a kill is not booked again.
 
 Facts (platform.claude.com/docs/en/build-with-claude/batch-processing, read 2026-11): results come in any order, are kept for 29
 days, and requests that were not begun after 24 hours expire.
@@ -18,7 +19,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ from ipy_websearch.model.requests import FIRST_SEARCH, server_tools
 from ipy_websearch.model.tokens import estimate_tokens
 from ipy_websearch.money.booking import add_money
 from ipy_websearch.money.budget import RunBudget
-from ipy_websearch.money.ledger import LedgerRow, Reservation
+from ipy_websearch.money.ledger import LedgerRow, Reservation, microseconds
 from ipy_websearch.money.prices import billed_model, model_cost, worst_case
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.text import fold, shorten, visible
@@ -65,104 +66,81 @@ KEPT_DAYS = 30
 MAX_TURNS = 4
 """How many answers a row may take: the API pauses its own searches after a while and wants to be asked to go on."""
 
-BROKEN_TRIES = 3
 MAX_SKEW = timedelta(minutes=5)
+
+Turns = list[dict[str, Any]]
+"""The messages of a row after its first one: none for a new row."""
+
+
+# --- batches that are at the API --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class PendingBatch:
-    """A batch at the API: our token, its id there ("" when no answer came to its creation), and the turns of its rows.
-
-    `rows` maps each custom_id to the messages after the row's first one: empty for a new row.
-    """
+class Batch:
+    """A batch that was handed in: our token, its id at the API ("": no answer came to its creation), its rows by custom_id."""
 
     token: str
     id: str
     sent: datetime
-    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    rows: dict[str, Turns]
     held: Reservation | None = None
-    worst: dict[str, Decimal] = field(default_factory=dict)
     poll_s: float = 0.0
     due: float = 0.0
     failures: int = 0
     trouble: str = ""
-    bodies: dict[str, Any] = field(default_factory=dict)
 
     def later(self, told_s: float = 0.0) -> None:
         """Ask after it later, and later each time, not before the API's `retry-after` has passed."""
         self.poll_s = min(max(self.poll_s * SLOWER, FIRST_POLL_S), MAX_POLL_S)
         self.due = time.monotonic() + max(self.poll_s, min(told_s, 600.0))
 
+    @property
+    def share(self) -> Decimal | None:
+        """US dollars that are held for each of its rows, None without a budget."""
+        return self.held.usd / len(self.rows) if self.held is not None and self.rows else None
 
-class BatchStore:
-    """The batches that were handed in and not collected, in the file of the enrichment store; only those sent to `address`."""
 
-    def __init__(self, store: Store, model: str = "", address: str | None = None) -> None:
+class OpenBatches:
+    """The batches that were sent to the address in force and not collected, in the file of the enrichment store."""
+
+    def __init__(self, store: Store, model: str) -> None:
         self._store = store
-        self._model = model
-        self._address = os.environ.get("ANTHROPIC_BASE_URL", "") if address is None else address
+        self._whose = (os.environ.get("ANTHROPIC_BASE_URL", ""), model)
 
-    def open(self) -> list[PendingBatch]:
+    def all(self) -> list[Batch]:
         """Return the batches of the model, oldest first; those that the API has deleted by now are forgotten."""
+        forget, query = "DELETE FROM open_batches WHERE time < ?", "SELECT token, batch, time, row, turns FROM open_batches "
 
-        def work(connection: sqlite3.Connection) -> list[PendingBatch]:
-            for (token,) in connection.execute("SELECT token FROM batches WHERE time < ?", (time.time() - KEPT_DAYS * 86_400,)):
-                self._forget(connection, token)
-            query = "SELECT token, batch, time FROM batches WHERE address = ? AND model = ? ORDER BY time"
-            found = connection.execute(query, (self._address, self._model)).fetchall()
-            made = [PendingBatch(token, id or "", datetime.fromtimestamp(moment, UTC)) for token, id, moment in found]
-            for batch in made:
-                rows = connection.execute("SELECT row, turns FROM batch_rows WHERE token = ?", (batch.token,))
-                batch.rows = {row: json.loads(turns) for row, turns in rows}
-            return made
+        def work(connection: sqlite3.Connection) -> list[tuple[str, str, float, str, str]]:
+            connection.execute(forget, (time.time() - KEPT_DAYS * 86_400,))
+            return connection.execute(f"{query} WHERE address = ? AND model = ? ORDER BY time", self._whose).fetchall()
 
-        return self._store.write(work)
+        found: dict[str, Batch] = {}
+        for token, id, moment, row, turns in self._store.write(work):
+            batch = found.setdefault(token, Batch(token, id, datetime.fromtimestamp(moment, UTC), {}))
+            batch.rows[row] = json.loads(turns)
+        return list(found.values())
 
-    def begin(self, batch: PendingBatch) -> None:
+    def put(self, batch: Batch) -> None:
         """Write down a batch that is about to be sent; its rows leave the batches that they were in."""
+        whose = (batch.token, batch.id, *self._whose, batch.sent.timestamp())
+        rows = [(row, *whose, json.dumps(turns)) for row, turns in batch.rows.items()]
+        self._store.write(lambda c: c.executemany("INSERT OR REPLACE INTO open_batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows))
 
-        def work(connection: sqlite3.Connection) -> None:
-            connection.executemany("DELETE FROM batch_rows WHERE row = ?", [(row,) for row in batch.rows])
-            moment = batch.sent.timestamp()
-            connection.execute(
-                "INSERT INTO batches VALUES (?, NULL, ?, ?, ?)", (batch.token, self._address, self._model, moment)
-            )
-            rows = [(row, batch.token, json.dumps(turns)) for row, turns in batch.rows.items()]
-            connection.executemany("INSERT INTO batch_rows VALUES (?, ?, ?)", rows)
-
-        self._store.write(work)
-
-    def name(self, batch: PendingBatch, id: str) -> None:
+    def name(self, batch: Batch, id: str) -> None:
         """Write down the API's id of a batch."""
         batch.id = id
-        self._store.write(lambda c: c.execute("UPDATE batches SET batch = ? WHERE token = ?", (id, batch.token)))
+        self._store.write(lambda c: c.execute("UPDATE open_batches SET batch = ? WHERE token = ?", (id, batch.token)))
 
-    def collected(self, batch: PendingBatch, rows: Sequence[str]) -> None:
-        """Forget rows whose results were taken, and the batch with its last row."""
-
-        def work(connection: sqlite3.Connection) -> None:
-            pairs = [(row, batch.token) for row in rows]
-            connection.executemany("DELETE FROM batch_rows WHERE row = ? AND token = ?", pairs)
-            if not connection.execute("SELECT 1 FROM batch_rows WHERE token = ?", (batch.token,)).fetchone():
-                self._forget(connection, batch.token)
-
-        self._store.write(work)
-
-    def forget(self, batch: PendingBatch) -> None:
-        """Forget a batch that never arrived or is gone."""
-        self._store.write(lambda connection: self._forget(connection, batch.token))
-
-    def _forget(self, connection: sqlite3.Connection, token: str) -> None:
-        connection.execute("DELETE FROM batch_rows WHERE token = ?", (token,))
-        connection.execute("DELETE FROM batches WHERE token = ?", (token,))
+    def remove(self, batch: Batch, rows: Iterable[str]) -> None:
+        """Forget rows whose results were taken, or that never arrived."""
+        pairs = [(row, batch.token) for row in rows]
+        self._store.write(lambda c: c.executemany("DELETE FROM open_batches WHERE row = ? AND token = ?", pairs))
 
 
 def open_batches(store: Store) -> list[tuple[str, str, int, datetime, str]]:
     """Return (id, model, rows, when, address) of all batches that were handed in and not collected."""
-    query = (
-        "SELECT coalesce(batch, ''), model, count(row), time, address FROM batches "
-        "LEFT JOIN batch_rows ON batch_rows.token = batches.token GROUP BY batches.token ORDER BY time"
-    )
+    query = "SELECT batch, model, count(*), time, address FROM open_batches GROUP BY token ORDER BY time"
     rows = store.read(lambda connection: connection.execute(query).fetchall())
     return [(id, model, count, datetime.fromtimestamp(moment, UTC), where) for id, model, count, moment, where in rows]
 
@@ -181,6 +159,9 @@ async def cancel_open(client: ModelClient, store: Store, address: str) -> tuple[
             except ModelError as exc:
                 said.append(f"{id}: {exc}")
     return ended, said
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
 
 
 class Batches:
@@ -216,20 +197,18 @@ class BatchRun:
         self._client = run.config.client
         config = run.config
         self._search = native_search(config.model, config.client, config.max_searches, config.defaults)
-        self._store = BatchStore(run.accounts.store, config.model)
-        self._places: dict[str, int] = {row_key(run.keys(n).values()): n for n in rows}
+        self._open = OpenBatches(run.accounts.store, config.model)
+        self._places = {row_key(run.keys(n).values()): n for n in rows}
         self._results = {key: RowResult(run.numbers(n)) for key, n in self._places.items()}
-        self._queue: dict[str, list[dict[str, Any]]] = {}
-        self._pending: list[PendingBatch] = []
+        self._queue: dict[str, Turns] = {key: [] for key in self._places}
+        self._pending: list[Batch] = []
         self._known: set[str] = set()
-        self._read_lines = 0
-        self._refusal = ""
         self._booking = run.booking(RunBudget())
 
     async def work(self) -> None:
         """Find what is at the API already, send the rest, and wait until all of it has been collected."""
-        at_the_api = await self._adopted() if self._run.options.resume else set()
-        self._queue.update({key: [] for key in self._places if key not in at_the_api and key not in self._queue})
+        if self._run.options.resume:
+            await self._adopt()
         while self._pending or (self._queue and self._run.stopped is None):
             while self._queue and self._run.stopped is None and await self._submit():
                 pass
@@ -243,37 +222,32 @@ class BatchRun:
         """Say of the rows that are at the API when the run ends that the same call collects them."""
         left = 0
         for batch in self._pending:
-            for key in batch.rows:
-                if key in self._places:
-                    where = f"at the API in batch {batch.id or '(no id yet)'}, {batch.trouble or 'which goes on'}"
-                    self._results[key].error = f"{where}; the same call collects it"
-                    self._finish(key)
-                    left += 1
+            where = f"at the API in batch {batch.id or '(no id yet)'}, {batch.trouble or 'which goes on'}"
+            for key in batch.rows.keys() & self._places.keys():
+                self._results[key].error = f"{where}; the same call collects it"
+                self._finish(key)
+                left += 1
         if left:
             text = f"{left:,} row{'s' * (left != 1)} at the API go on there and will be paid for: the same call collects them, "
             self._run.notices[f"{text}`%websearch store cancel` ends them"] = None
 
-    # --- what is at the API already ---------------------------------------------------------------------------------
-
-    async def _adopted(self) -> set[str]:
-        """Take over open batches that have rows of this run; return the keys of these rows."""
-        taken: set[str] = set()
-        found = self._store.open()
+    async def _adopt(self) -> None:
+        """Take over open batches that have rows of this run. One that was written down and never arrived is sent anew."""
+        found = self._open.all()
         self._known.update(batch.id for batch in found)
         for batch in found:
-            if not (ours := batch.rows.keys() & self._places.keys()):
-                continue
-            if batch.id or await self._found(batch):
+            ours = batch.rows.keys() & self._places.keys()
+            if ours and (batch.id or await self._found(batch)):
                 batch.held = self._run.accounts.ledger.reservation(batch.token)
                 self._pending.append(batch)
-                taken |= ours
-            else:  # it was written down and never arrived
+                for key in ours:
+                    del self._queue[key]
+            elif ours:
                 self._queue.update({key: batch.rows[key] for key in ours})
-                self._store.forget(batch)
-        return taken
+                self._open.remove(batch, batch.rows)
 
-    async def _found(self, batch: PendingBatch) -> bool:
-        """Look among the newest batches for one whose creation got no answer; its results tell in the end."""
+    async def _found(self, batch: Batch) -> bool:
+        """Look among the API's newest batches for one whose creation got no answer: as many rows, at about that time."""
         states = [
             state
             for state in await batches.recent(self._client, batch.sent - MAX_SKEW)
@@ -282,7 +256,7 @@ class BatchRun:
         if states:
             nearest = min(states, key=lambda state: abs(state.created - batch.sent))
             self._known.add(nearest.id)
-            self._store.name(batch, nearest.id)
+            self._open.name(batch, nearest.id)
         return bool(states)
 
     # --- handing in -------------------------------------------------------------------------------------------------
@@ -291,90 +265,67 @@ class BatchRun:
         """Hand in the next chunk, as far as the money reaches; return whether another one may follow."""
         if any(not batch.id for batch in self._pending):
             return False  # the API takes no more at the moment
-        batch = self._chunk()
-        if not batch.rows:
-            if not self._pending:
-                self._run.halt("budget", self._refusal, None)
-            return False
+        rows, size = dict[str, dict[str, Any]](), 0
+        for key in list(self._queue)[:CHUNK_ROWS]:
+            body = self._body(key, self._queue[key])
+            size += len(json.dumps(body))
+            if rows and size > CHUNK_BYTES:
+                break
+            rows[key] = body
+        batch = Batch(uuid.uuid4().hex[:16], "", datetime.now(UTC), {})
         try:
-            self._store.begin(batch)
+            fitting, batch.held = self._run.reserve({k: self._worst(b) for k, b in rows.items()}, LEASE_S, batch.token)
+        except BudgetExceededError as exc:
+            if not self._pending:
+                self._run.halt("budget", str(exc), None)
+            return False
+        batch.rows = {key: self._queue[key] for key in fitting}
+        try:
+            self._open.put(batch)
         except sqlite3.Error as exc:
-            self._settle(batch, [])
+            self._settle(batch, [], Decimal(0))
             text = f"the store cannot be written ({exc}), so a batch could not be found again; nothing more was sent"
             raise EnrichmentError(text) from exc
+        for key in fitting:
+            del self._queue[key]
         self._pending.append(batch)
+        self._run.requests += len(batch.rows)
         await self._send(batch)
         return True
 
-    def _chunk(self) -> PendingBatch:
-        """Return the next batch with the bodies of its rows, its money reserved."""
-        batch = PendingBatch(uuid.uuid4().hex[:16], "", datetime.now(UTC))
-        size = 0
-        for key, turns in list(self._queue.items())[:CHUNK_ROWS]:
-            body = self._body(key, turns)
-            size += len(json.dumps(body))
-            if (batch.rows and size > CHUNK_BYTES) or not self._reserve(batch, key, body):
-                break
-            batch.bodies[key] = body
-            batch.rows[key] = self._queue.pop(key)
-        return batch
+    def _worst(self, body: Mapping[str, Any]) -> Decimal | None:
+        config, most = self._run.config, int(body["max_tokens"])
+        return worst_case(config.model, estimate_tokens(body), most, batch=True, server_searches=config.max_searches)
 
-    def _reserve(self, batch: PendingBatch, key: str, body: Mapping[str, Any]) -> bool:
-        """Reserve what a further row of a batch may cost at worst; say whether it fits."""
-        budget, config = self._run.accounts.budget, self._run.config
-        if not budget.bounded:
-            return True
-        tokens, most = estimate_tokens(body), int(body["max_tokens"])
-        worst = worst_case(config.model, tokens, most, batch=True, server_searches=config.max_searches)
-        total = None if worst is None else worst + sum(batch.worst.values())
-        try:
-            batch.held = budget.reserve(total, lease_s=LEASE_S, what="a row", id=batch.token)
-        except BudgetExceededError as exc:
-            self._refusal = str(exc)
-            return False
-        batch.worst[key] = worst or Decimal(0)
-        return True
-
-    async def _send(self, batch: PendingBatch) -> None:
+    async def _send(self, batch: Batch) -> None:
         """Send a batch that is written down. One that may have arrived is looked for before it is sent again."""
-        requests = [{"custom_id": key, "params": body} for key, body in batch.bodies.items()]
         try:
             if not (batch.failures and await self._found(batch)):
-                self._run.requests += len(requests) if not batch.failures else 0
-                state = await asyncio.shield(asyncio.ensure_future(self._submitted(batch, requests)))
+                requests = [{"custom_id": key, "params": self._body(key, turns)} for key, turns in batch.rows.items()]
+                state = await batches.submit(self._client, requests)
                 self._known.add(state.id)
+                self._open.name(batch, state.id)
         except ModelError as exc:
-            self._not_taken(batch, exc)
+            if exc.status in (None, 200, 429) or exc.status >= 500:
+                batch.failures, batch.trouble = batch.failures + 1, str(exc)
+                batch.due = time.monotonic() + max(backoff_s(batch.failures), min(exc.retry_after or 0.0, 600.0), 1.0)
+                return
+            self._drop(batch)
+            self._run.halt("error", f"the batch was not taken: {exc}", None)
         else:
-            batch.bodies, batch.failures, batch.trouble = {}, 0, ""
+            batch.trouble = ""
             batch.later()
 
-    async def _submitted(self, batch: PendingBatch, requests: Sequence[Mapping[str, Any]]) -> batches.BatchState:
-        """Send and name a batch; this goes on when the run is interrupted meanwhile."""
-        state = await batches.submit(self._client, requests)
-        self._store.name(batch, state.id)
-        return state
-
-    def _not_taken(self, batch: PendingBatch, error: ModelError) -> None:
-        if error.status in (None, 200, 429) or error.status >= 500:
-            batch.failures += 1
-            batch.trouble = str(error)
-            batch.due = time.monotonic() + max(backoff_s(batch.failures), min(error.retry_after or 0.0, 600.0), 1.0)
-            return
-        self._drop(batch, again=False)
-        self._run.halt("error", f"the batch was not taken: {error}", None)
-
-    def _drop(self, batch: PendingBatch, *, again: bool) -> None:
-        """Forget a batch; its rows are sent again, or have failed with the run."""
+    def _drop(self, batch: Batch) -> None:
+        """Forget a batch that the API does not have; its rows are to be sent again."""
         self._pending.remove(batch)
-        self._store.forget(batch)
-        self._settle(batch, [])
-        if again:
-            self._queue.update({key: turns for key, turns in batch.rows.items() if key in self._places})
+        self._open.remove(batch, batch.rows)
+        self._settle(batch, [], Decimal(0))
+        self._queue.update({key: turns for key, turns in batch.rows.items() if key in self._places})
 
     # --- collecting -------------------------------------------------------------------------------------------------
 
-    async def _attend(self, batch: PendingBatch) -> None:
+    async def _attend(self, batch: Batch) -> None:
         """Ask after a batch whose time has come, and collect it when it has ended."""
         if not batch.id:
             await self._send(batch)
@@ -383,94 +334,94 @@ class BatchRun:
             state = await batches.look_up(self._client, batch.id)
             batch.trouble = ""
             if state.ended:
-                await self._collect(batch, state)
+                self._collect(batch, await self._read(state))
             else:
                 batch.later()
         except ModelError as exc:
             if exc.status == 404:
                 self._run.notices[f"batch {batch.id} is not known to the API under this key; its rows were asked again"] = None
-                self._drop(batch, again=True)
+                self._drop(batch)
             elif exc.status in (401, 403):
                 raise EnrichmentError(f"batch {batch.id} cannot be collected: {exc}") from exc
             else:
-                self._not_read(batch, exc)
+                batch.trouble = str(exc)
+                batch.later(exc.retry_after or 0.0)
 
-    def _not_read(self, batch: PendingBatch, error: ModelError) -> None:
-        """Ask again later; give up lines that are broken each time, and leave to a later call what the API does not give."""
-        batch.trouble = str(error)
-        batch.failures += error.kind == batches.BROKEN
-        batch.later(error.retry_after or 0.0)
-        if error.kind == batches.BROKEN and not batch.rows.keys() & self._places.keys():
-            self._give_up(batch)
-        elif error.kind == batches.BROKEN and self._read_lines and batch.failures >= BROKEN_TRIES:
-            self._run.notices[f"{error}, however often; {len(batch.rows):,} of its rows have no result"] = None
-            self._give_up(batch)
-
-    async def _collect(self, batch: PendingBatch, state: batches.BatchState) -> None:
-        """Take the results of an ended batch, each into ledger, store and row."""
-        seen = ours = self._read_lines = 0
-        async for key, result in batches.results(self._client, state):
-            seen = self._read_lines = seen + 1
-            if key in batch.rows:
-                ours += 1
-                if key in self._places:
-                    self._take(batch, key, result)
-        if seen and not ours:  # its id was a guess, and a wrong one
-            self._store.name(batch, "")
-            if not await self._found(batch):
-                self._drop(batch, again=True)
-            return
-        self._give_up(batch)
-
-    def _take(self, batch: PendingBatch, key: str, result: Mapping[str, Any]) -> None:
-        """Take one result. A row that has to go on stays in the batch's file entry until its next batch is written down."""
-        row, turns, message = self._results[key], batch.rows.pop(key), result.get("message")
-        booked = []
-        if result.get("type") == "succeeded" and isinstance(message, Mapping):
-            booked = [self._priced(message, batch.worst.get(key))]
-            row.cost_usd = add_money(row.cost_usd, booked[0].cost_usd)
-        batch.worst.pop(key, None)
-        self._settle(batch, booked)
-        columns = [self._run.plan.columns[c] for c in row.numbers]
+    async def _read(self, state: batches.BatchState) -> dict[str, Mapping[str, Any]]:
+        found = {}
         try:
-            more = answer_of(result, columns, turns)
+            async for key, result in batches.results(self._client, state):
+                found[key] = result
+        except ModelError as exc:
+            if exc.kind != batches.BROKEN:
+                raise
+            self._run.notices[str(exc)] = None
+        return found
+
+    def _collect(self, batch: Batch, results: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take the results of a batch for the rows of this run: into the ledger, into the store, off the list of open batches.
+
+        A row that has to go on stays on the list until its next batch is written down.
+        """
+        self._pending.remove(batch)
+        ours = [key for key in batch.rows if key in self._places]
+        share, before, rows = batch.share, self._booked_since(batch.sent), []
+        for key in ours:
+            priced = self._priced(key, results.get(key, {}), share)
+            if priced is not None and priced.unit not in before:
+                self._results[key].cost_usd = add_money(self._results[key].cost_usd, priced.cost_usd)
+                rows.append(priced)
+        self._settle(batch, rows, (share or Decimal(0)) * (len(batch.rows) - len(ours)))
+        ended = [key for key in ours if self._took(key, results.get(key, {}), batch.rows[key])]
+        self._run.flush()
+        self._open.remove(batch, ended)
+
+    def _took(self, key: str, result: Mapping[str, Any], turns: Turns) -> bool:
+        """Take a row's result; return whether the row has ended, else it goes on in another batch."""
+        row = self._results[key]
+        try:
+            answer = answer_of(result, [self._run.plan.columns[c] for c in row.numbers], turns)
         except RowError as exc:
             row.status, row.error = "error", str(exc)
         else:
-            if isinstance(more, list):
-                self._queue[key] = more
-                return
-            row.cells, row.status, row.error = more, "ok", ""
+            if isinstance(answer, list):
+                self._queue[key] = answer
+                return False
+            row.cells, row.status, row.error = answer, "ok", ""
         self._finish(key)
-        self._store.collected(batch, [key])
-
-    def _give_up(self, batch: PendingBatch) -> None:
-        """End a batch that has been read: rows of ours that have no result have failed."""
-        for key in [key for key in batch.rows if key in self._places]:
-            self._take(batch, key, {"type": "missing"})
-        self._pending.remove(batch)
-        self._settle(batch, [])
-
-    def _priced(self, message: Mapping[str, Any], worst: Decimal | None) -> LedgerRow:
-        """Return the ledger's row of an answer; one that does not say what it used has no known price."""
-        model = billed_model(self._run.config.model, str(message.get("model") or ""))
-        fields = message.get("usage")
-        usage = Usage.from_api(fields)
-        told = all(reported(fields, name) for name in ("input_tokens", "output_tokens"))
-        cost = model_cost(model, usage, batch=True) if told else worst
-        return replace(self._booking.model_row(model, usage, batch=True, estimated=not told), cost_usd=cost)
-
-    def _settle(self, batch: PendingBatch, rows: Sequence[LedgerRow]) -> None:
-        """Insert rows and lower what is held for a batch to what its other rows may cost."""
-        if batch.held is not None:
-            batch.held.settle(rows, keep=sum(batch.worst.values(), Decimal(0)))
-        else:
-            self._run.accounts.ledger.book(rows)
+        return True
 
     def _finish(self, key: str) -> None:
         self._run.finish(self._places.pop(key), self._results.pop(key))
 
-    def _body(self, key: str, turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def _booked_since(self, moment: datetime) -> set[str]:
+        """Return which rows the ledger has since a batch was sent; a kernel that was killed may have booked some of it."""
+        query = "SELECT unit FROM ledger WHERE time >= ? AND kind = 'model' AND unit <> ''"
+        found = self._run.accounts.ledger.read(lambda c: c.execute(query, (microseconds(moment),)).fetchall())
+        return {unit for (unit,) in found}
+
+    def _priced(self, key: str, result: Mapping[str, Any], share: Decimal | None) -> LedgerRow | None:
+        """Return the ledger's row of an answer, None without one.
+
+        An answer that does not say what it used costs its `share` of what is held, and without a budget nobody knows what.
+        """
+        message = result.get("message")
+        if result.get("type") != "succeeded" or not isinstance(message, Mapping):
+            return None
+        model, fields = billed_model(self._run.config.model, str(message.get("model") or "")), message.get("usage")
+        usage = Usage.from_api(fields)
+        told = all(reported(fields, name) for name in ("input_tokens", "output_tokens"))
+        cost = model_cost(model, usage, batch=True) if told else share
+        row = self._booking.model_row(model, usage, batch=True, estimated=not told)
+        return replace(row, cost_usd=cost, unit=f"row {key[:16]}")
+
+    def _settle(self, batch: Batch, rows: Sequence[LedgerRow], keep: Decimal) -> None:
+        if batch.held is not None:
+            batch.held.settle(rows, keep=keep)
+        else:
+            self._run.accounts.ledger.book(rows)
+
+    def _body(self, key: str, turns: Turns) -> dict[str, Any]:
         """Return the next request of a row."""
         run, config = self._run, self._run.config
         columns = [run.plan.columns[c] for c in self._results[key].numbers]
@@ -489,8 +440,7 @@ class BatchRun:
 
     def _tell(self) -> None:
         """Say in the bar what is being waited for."""
-        count = sum(len(batch.rows) for batch in self._pending)
-        number = len(self._pending)
+        count, number = sum(len(batch.rows) for batch in self._pending), len(self._pending)
         note = f"{count:,} in {number} batch{'es' * (number != 1)} at the API" if number else ""
         trouble = next((batch.trouble for batch in self._pending if batch.trouble), "")
         self._run.progress.note = f"{note} ({shorten(trouble, 100)})" if trouble else note
@@ -517,10 +467,11 @@ def native_search(model: str, client: ModelClient, most: int, defaults: SearchRe
     return search if search["type"].endswith(FIRST_SEARCH) else {**search, "allowed_callers": ["direct"]}
 
 
-def answer_of(
-    result: Mapping[str, Any], columns: Sequence[Column], turns: Sequence[dict[str, Any]]
-) -> tuple[Cell, ...] | list[dict[str, Any]]:
-    """Return the cells of a row's result, or the turns with which the row goes on.
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def answer_of(result: Mapping[str, Any], columns: Sequence[Column], before: Turns) -> tuple[Cell, ...] | Turns:
+    """Return the cells of a row's result, or the turns with which the row goes on; `before` are those that it had.
 
     Raises:
         RowError: there is neither; the message says why.
@@ -529,7 +480,7 @@ def answer_of(
         case "succeeded":
             message = result.get("message")
             if isinstance(message, Mapping) and isinstance(message.get("content"), list):
-                return _message_of(message, columns, turns)
+                return _message_of(message, columns, before)
             raise RowError("the batch's result has no message")
         case "errored":
             outer = result.get("error")
@@ -544,9 +495,7 @@ def answer_of(
             raise RowError("the batch has no result for this row that can be read; run it again")
 
 
-def _message_of(
-    message: Mapping[str, Any], columns: Sequence[Column], before: Sequence[dict[str, Any]]
-) -> tuple[Cell, ...] | list[dict[str, Any]]:
+def _message_of(message: Mapping[str, Any], columns: Sequence[Column], before: Turns) -> tuple[Cell, ...] | Turns:
     check_stop_reason(message.get("stop_reason"), message.get("stop_details"))
     blocks = [block for block in message["content"] if isinstance(block, dict)]
     turn = assistant_message(blocks)
@@ -584,9 +533,10 @@ def _evidence(blocks: Sequence[Mapping[str, Any]]) -> tuple[Evidence, list[tuple
             code = str(content.get("error_code"))
             failed = code if code in ("unavailable", "too_many_requests") else failed
         for citation in block.get("citations") or ():
-            if citation.get("url") and str(citation.get("cited_text") or "").strip():
-                cited.append((str(citation["url"]), str(citation["cited_text"])))
-                evidence.add(*cited[-1][:1], [cited[-1][1]])
+            url, words = str(citation.get("url") or ""), str(citation.get("cited_text") or "").strip()
+            if url and words:
+                cited.append((url, words))
+                evidence.add(url, [words])
     if failed and not evidence.searched:
         raise RowError(f"the search failed: {failed}")
     return evidence, cited

@@ -20,9 +20,10 @@ import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from distributed import Client, Variable, WorkerPlugin, get_client, get_worker, secede
 
@@ -39,9 +40,9 @@ from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.loop.history import user_message
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.tokens import estimate_tokens
-from ipy_websearch.money.booking import Booking
+from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import GROWTH_TOKENS, RunBudget
-from ipy_websearch.money.ledger import LedgerRow, Reservation
+from ipy_websearch.money.ledger import Ledger, LedgerRow, Reservation
 from ipy_websearch.money.prices import charges_cost, worst_case
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.router import SearchRouter
@@ -66,13 +67,16 @@ LATE_S = 5.0
 TASK_LEASE_S = 900.0
 _ADDRESSES = ("_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "IPY_WEBSEARCH_CONTACT")
 
+RowInput = tuple[int, tuple[int, ...], dict[str, str | None]]
+"""A row's number, the columns to ask for, and its values."""
+
 
 # --- on the workers ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the tasks of a run have in common; everything in it may be seen. `share` is the worker's part of the concurrency."""
+    """What the tasks of a run have in common; everything in it may be seen."""
 
     id: str
     model: str
@@ -82,17 +86,13 @@ class Job:
     columns: tuple[Column, ...]
     defaults: SearchRequest
     provider: str | None
+    concurrency: int
     max_searches: int
     charges: tuple[Charge, ...]
     search_tools: Mapping[str, Any]
     cache_ttl_s: int
     user_agent: str
     timeout_s: float
-    share: int = 1
-
-
-RowInput = tuple[int, tuple[int, ...], dict[str, str | None]]
-"""A row's number, the columns to ask for, and its values."""
 
 
 class RowLedger:
@@ -109,42 +109,23 @@ class RowLedger:
 class Equipment(WorkerPlugin):
     """What a worker process has once for a run: keys, addresses, model client, search router, limiter."""
 
-    def __init__(self, name: str, keys: Mapping[str, str], variables: Mapping[str, str]) -> None:
-        self.name = name
+    config: RowConfig
+    deadline: Any = None
+
+    def __init__(self, job: Job, keys: Mapping[str, str], variables: Mapping[str, str]) -> None:
+        self.name = job.id
+        self._job = job
         self._keys = dict(keys)
         self._variables = dict(variables)
-        self._config: RowConfig | None = None
-        self._lock: Any = None
-        self.asking: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"Equipment({self.name!r}, {len(self._keys)} keys)"
 
     def setup(self, worker: Any) -> None:
-        """Set the addresses that the driver has."""
-        self._lock = threading.Lock()
-        self._before = {name: os.environ.get(name) for name in self._variables}
+        """Set the addresses that the driver has, and make what all rows share."""
+        job, self._before = self._job, {name: os.environ.get(name) for name in self._variables}
         os.environ.update(self._variables)
-
-    def teardown(self, worker: Any) -> None:
-        """Forget keys and addresses, and cut off what is under way; rows that were cut off are sent too."""
-        self._keys = {}
-        background.loop().call_soon_threadsafe(lambda: [task.cancel() for task in self.asking])
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-    def config(self, job: Job, deadline: Any) -> RowConfig:
-        """Return what all rows share, made for the first task; `deadline` is told how long the API wants to be left alone."""
-        with self._lock:
-            if self._config is None:
-                self._config = self._made(job, deadline)
-            self._config.limiter.resize(job.share)
-            return self._config
-
-    def _made(self, job: Job, deadline: Any) -> RowConfig:
         keys = Keys(settings_dir(), None, dict(self._keys))
         http = HttpClient(user_agent=job.user_agent, secrets=keys.secrets)
         client = ModelClient(
@@ -155,12 +136,44 @@ class Equipment(WorkerPlugin):
         )
         searches = None
         if job.max_searches:
-            context = ProviderContext(http, keys, data_dir())
-            tools = dict(job.search_tools)
+            context, tools = ProviderContext(http, keys, data_dir()), dict(job.search_tools)
             router = SearchRouter(context, cache=Cache(None), cache_ttl_s=job.cache_ttl_s, search_tools=lambda: tools)
-            searches = Searches(router, job.provider, job.share, job.charges)
-        limiter = ConcurrencyLimiter(job.share, on_hold=deadline)
-        return RowConfig(client, job.model, job.system, limiter, job.timeout_s, job.defaults, searches, job.max_searches)
+            searches = Searches(router, job.provider, job.concurrency, job.charges)
+        limiter = ConcurrencyLimiter(job.concurrency, on_hold=self._tell)
+        self.config = RowConfig(client, job.model, job.system, limiter, job.timeout_s, job.defaults, searches, job.max_searches)
+
+    def teardown(self, worker: Any) -> None:
+        """Forget keys and addresses, and cut off what is under way; rows that were cut off are sent too."""
+        self._keys = {}
+        background.loop().call_soon_threadsafe(lambda: [task.cancel() for task in self._asking])
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    def _tell(self, seconds: float) -> None:
+        """Tell all workers for how long the API wants to be left alone."""
+        threading.Thread(target=self.deadline.set, args=(time.time() + seconds,), daemon=True).start()
+
+    async def ask(self, worker: Any, task: str, share: int, rows: Sequence[RowInput], wait_s: float) -> None:
+        """Ask for rows, `share` at a time at most with those of other tasks, after `wait_s` seconds."""
+        await self.config.client.prepare()
+        self.config.limiter.resize(share)
+        self.config.limiter.hold(wait_s)
+        tasks = [asyncio.create_task(self._row(worker, task, *row)) for row in rows]
+        self._asking.update(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._asking.difference_update(tasks)
+
+    async def _row(self, worker: Any, task: str, n: int, numbers: tuple[int, ...], values: dict[str, str | None]) -> None:
+        columns = [self._job.columns[c] for c in numbers]
+        ledger, result = RowLedger(), RowResult(numbers)
+        booking = Booking(cast(Ledger, ledger), "", "", "", traces=False, budget=RunBudget(self._job.model))
+        try:
+            await Row(self.config, columns, record_tool(columns), values, booking, result).ask()
+        finally:
+            worker.log_event(self.name, pickle.dumps((task, n, result, ledger.rows)))
 
 
 def _redacted(text: str, secrets: Sequence[str]) -> str:
@@ -169,39 +182,14 @@ def _redacted(text: str, secrets: Sequence[str]) -> str:
     return text
 
 
-def ask_rows(job: Job, task: str, rows: Sequence[RowInput]) -> int:
-    """Ask for rows on a worker, and send each as it ends; return how many there were."""
-    worker, client = get_worker(), get_client()
-    equipment: Equipment = worker.plugins[job.id]
+def ask_rows(id: str, task: str, share: int, rows: Sequence[RowInput]) -> None:
+    """Ask for rows on a worker, and send each as it ends."""
+    worker = get_worker()
+    equipment: Equipment = worker.plugins[id]
+    equipment.deadline = Variable(id, client=get_client())
     secede()  # nearly all the time is spent waiting: other tasks may have the thread
-    shared = Variable(job.id, client=client)
-
-    def tell(seconds: float) -> None:
-        threading.Thread(target=shared.set, args=(time.time() + seconds,), daemon=True).start()
-
-    config = equipment.config(job, tell)
-    wait_s = float(shared.get(timeout=WAIT_S)) - time.time()
-
-    async def ask(row: RowInput) -> None:
-        n, numbers, values = row
-        columns = [job.columns[c] for c in numbers]
-        ledger, result = RowLedger(), RowResult(numbers)
-        booking = Booking(ledger, job.id, job.id, job.id, traces=False, budget=RunBudget(job.model))  # type: ignore[arg-type]
-        try:
-            await Row(config, columns, record_tool(columns), values, booking, result).ask()
-        finally:
-            worker.log_event(job.id, pickle.dumps((task, n, result, ledger.rows)))
-
-    async def ask_all() -> None:
-        await config.client.prepare()
-        config.limiter.hold(wait_s)
-        tasks = [asyncio.create_task(ask(row)) for row in rows]
-        equipment.asking.update(tasks)
-        await asyncio.gather(*tasks, return_exceptions=True)
-        equipment.asking.difference_update(tasks)
-
-    background.run(ask_all)
-    return len(rows)
+    wait_s = float(equipment.deadline.get(timeout=WAIT_S)) - time.time()
+    background.run(partial(equipment.ask, worker, task, share, rows, wait_s))
 
 
 # --- the driver -------------------------------------------------------------------------------------------------------
@@ -214,9 +202,13 @@ class Task:
     future: Any
     worker: str
     rows: dict[int, RowInput]
-    worst: dict[int, Decimal | None] = field(default_factory=dict)
     held: Reservation | None = None
     ended_at: float = 0.0
+
+    def settle(self, rows: Sequence[LedgerRow], ended: int) -> None:
+        """Insert the ledger rows of `ended` rows, and give back their part of what is held."""
+        if self.held is not None:
+            self.held.settle(rows, keep=self.held.usd * (1 - Decimal(ended) / len(self.rows)))
 
 
 class DaskWorkers:
@@ -227,7 +219,6 @@ class DaskWorkers:
         self._provider = provider
         self._searches_wikipedia = searches and (provider or session.router.first()) == "wikipedia"
         self._session = session
-        self._job: Job | None = None
         self._id = f"ipy_websearch-{uuid.uuid4().hex[:12]}"
         self._tasks: dict[str, Task] = {}
         self._queue: deque[int] = deque()
@@ -247,11 +238,12 @@ class DaskWorkers:
         loop = asyncio.get_running_loop()
         self._queue.extend(rows)
         run.progress.note = "waiting for the cluster's workers"
-        await asyncio.to_thread(self._equip, lambda event: loop.call_soon_threadsafe(self._take, run, event[1]))
+        await asyncio.to_thread(self._equip, self._job(run), lambda e: loop.call_soon_threadsafe(self._take, run, e[1]))
         try:
             while (self._tasks or (self._queue and run.stopped is None)) and not self._cancelled:
                 await self._check()
-                await self._submit(run)
+                while self._submit(run):
+                    run.progress.note = ""
                 self._changed.clear()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), CHECK_S)
@@ -264,10 +256,32 @@ class DaskWorkers:
             for task in self._tasks.values():
                 for n in task.rows:
                     run.finish(n, RowResult(run.numbers(n)))
-                self._settle(task, [], keep_rest=False)
+                task.settle([], len(task.rows))
             await asyncio.to_thread(self._release)
 
-    def _equip(self, handler: Any) -> None:
+    # --- the cluster ------------------------------------------------------------------------------------------------
+
+    def _job(self, run: Enrichment) -> Job:
+        config, settings = run.config, self._session.settings
+        return Job(
+            id=self._id,
+            model=config.model,
+            offline=config.client.offline,
+            platform=settings.platform,
+            system=config.system,
+            columns=run.plan.columns,
+            defaults=config.defaults,
+            provider=self._provider,
+            concurrency=run.options.concurrency,
+            max_searches=config.max_searches,
+            charges=config.searches.charges if config.searches is not None else (),
+            search_tools=dict(settings.search_tools),
+            cache_ttl_s=settings.cache_ttl_s,
+            user_agent=self._session.http.user_agent,
+            timeout_s=config.timeout_s,
+        )
+
+    def _equip(self, job: Job, handler: Any) -> None:
         """Give the workers what they need, those that come later too; events of rows go to `handler`."""
         keys = {name: key for name in KEYS if (key := self._session.keys.usable(name))}
         variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
@@ -276,7 +290,7 @@ class DaskWorkers:
         Variable(self._id, client=self._client).set(0.0)
         self._client.subscribe_topic(self._id, handler)
         try:
-            self._client.register_plugin(Equipment(self._id, keys, variables))
+            self._client.register_plugin(Equipment(job, keys, variables))
         except (ImportError, AttributeError, pickle.PickleError) as exc:
             why = f"{type(exc).__name__}: {exc}"
             raise ConfigError(f"the cluster's workers cannot load ipy_websearch ({why}); install it there too") from exc
@@ -312,83 +326,46 @@ class DaskWorkers:
                 self._queue.extendleft(task.rows)
                 task.future.cancel()
                 if ended:  # what a lost worker has spent is not known: it stays reserved until the lease ends
-                    self._settle(task, [], keep_rest=False)
+                    task.settle([], len(task.rows))
         if not self._workers and not self._tasks:
             raise EnrichmentError(f"the Dask cluster at {self._client.scheduler.address} has no workers; start some")
 
-    async def _submit(self, run: Enrichment) -> None:
-        """Give out tasks: as many rows as may run at once and half as many again, so that no worker waits for the driver."""
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def _submit(self, run: Enrichment) -> bool:
+        """Give out a task if there is room for it, and return whether another one may follow.
+
+        As many rows as may run at once and half as many again are under way, so that no worker waits for the driver.
+        """
         from ipy_websearch.enrichment.run import PROBES
 
-        loop, concurrency = asyncio.get_running_loop(), run.options.concurrency
-        while self._queue and self._workers and run.stopped is None:
-            under_way = sum(len(task.rows) for task in self._tasks.values())
-            room, size = concurrency + concurrency // 2 - under_way, min(-(-concurrency // len(self._workers)), TASK_ROWS)
-            if not run.progress.done:  # see `run.PROBES`
-                room, size = min(room, PROBES - (len(self._begun) if under_way else 0)), min(size, PROBES)
-            if room < (size := min(size, len(self._queue))):
-                return
-            chunk = [self._queue.popleft() for _ in range(size)]
-            loads = {worker: 0 for worker in self._workers}
-            for task in self._tasks.values():
-                loads[task.worker] = loads.get(task.worker, 0) + len(task.rows)
-            worker = min(self._workers, key=loads.__getitem__)
-            task = Task(None, worker, {n: (n, run.numbers(n), run.plan.values(run.plan.inputs[n])) for n in chunk})
-            if not self._reserve(run, task):
-                return
-            name = f"{self._id}-{uuid.uuid4().hex[:8]}"
-            job = replace(self._job or self._made_job(run), share=max(concurrency // len(self._workers), 1))
-            rows = list(task.rows.values())
-            task.future = self._client.submit(ask_rows, job, name, rows, workers=[worker], pure=False, key=name)
-            task.future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._changed.set))
-            self._begun.update(task.rows)
-            self._tasks[name] = task
-            run.progress.note = ""
-
-    def _made_job(self, run: Enrichment) -> Job:
-        config, session = run.config, self._session
-        settings = session.settings
-        self._job = Job(
-            id=self._id,
-            model=config.model,
-            offline=config.client.offline,
-            platform=settings.platform,
-            system=config.system,
-            columns=run.plan.columns,
-            defaults=config.defaults,
-            provider=self._provider,
-            max_searches=config.max_searches,
-            charges=config.searches.charges if config.searches is not None else (),
-            search_tools=dict(settings.search_tools),
-            cache_ttl_s=settings.cache_ttl_s,
-            user_agent=session.http.user_agent,
-            timeout_s=config.timeout_s,
-        )
-        return self._job
-
-    # --- money ------------------------------------------------------------------------------------------------------
-
-    def _reserve(self, run: Enrichment, task: Task) -> bool:
-        """Reserve the worst case of a task; rows that do not fit go back into the queue. Say whether any fits."""
-        budget = run.accounts.budget
-        if not budget.bounded:
-            return True
-        task.worst = {n: _worst_of(run, row) for n, row in task.rows.items()}
-        while task.rows:
-            known = [usd for usd in task.worst.values() if usd is not None]
-            total = sum(known, Decimal(0)) if len(known) == len(task.rows) else None
-            try:
-                task.held = budget.reserve(total, lease_s=TASK_LEASE_S, what="a row")
-                return True
-            except BudgetExceededError as exc:
-                for n in list(task.rows)[len(task.rows) // 2 :]:
-                    self._queue.appendleft(n)
-                    task.worst.pop(n)
-                    del task.rows[n]
-                refusal = str(exc)
-        if not self._tasks:
-            run.halt("budget", refusal, None)
-        return False
+        if not self._queue or not self._workers or run.stopped is not None:
+            return False
+        loads = dict.fromkeys(self._workers, 0)
+        for task in self._tasks.values():
+            loads[task.worker] = loads.get(task.worker, 0) + len(task.rows)
+        concurrency, under_way = run.options.concurrency, sum(loads.values())
+        room, size = concurrency + concurrency // 2 - under_way, min(-(-concurrency // len(self._workers)), TASK_ROWS)
+        if not run.progress.done:  # see `run.PROBES`
+            room, size = min(room, PROBES - (len(self._begun) if under_way else 0)), min(size, PROBES)
+        if room < (size := min(size, len(self._queue))):
+            return False
+        inputs = {n: (n, run.numbers(n), run.plan.values(run.plan.inputs[n])) for n in list(self._queue)[:size]}
+        try:
+            fitting, held = run.reserve({n: _worst_of(run, row) for n, row in inputs.items()}, TASK_LEASE_S)
+        except BudgetExceededError as exc:
+            if not self._tasks:
+                run.halt("budget", str(exc), None)
+            return False
+        rows = {n: inputs[self._queue.popleft()] for n in fitting}
+        name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(self._workers, key=loads.__getitem__)
+        arguments = (self._id, name, max(concurrency // len(self._workers), 1), list(rows.values()))
+        future = self._client.submit(ask_rows, *arguments, workers=[worker], pure=False, key=name)
+        loop = asyncio.get_running_loop()
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._changed.set))
+        self._begun.update(rows)
+        self._tasks[name] = Task(future, worker, rows, held)
+        return True
 
     def _take(self, run: Enrichment, event: bytes) -> None:
         """Take a row that has ended: into ledger and store, and out of its task."""
@@ -396,28 +373,21 @@ class DaskWorkers:
         self._changed.set()
         task = self._tasks.get(name)
         booked = [replace(row, **run.accounts.names(run.question)) for row in rows]
+        if task is None or task.held is None:
+            run.book(booked)
         if task is None or n not in task.rows:  # the worker was taken for lost
-            run.accounts.ledger.book(booked)
             return
+        task.settle(booked, 1)
         del task.rows[n]
-        task.worst.pop(n, None)
-        if task.held is not None:
-            self._settle(task, booked)
-        else:
-            run.accounts.ledger.book(booked)
         run.finish(n, result)
         if not task.rows:
             self._tasks.pop(name)
 
-    def _settle(self, task: Task, rows: Sequence[LedgerRow], *, keep_rest: bool = True) -> None:
-        """Insert rows and lower what is held for a task to what its other rows may cost."""
-        if task.held is not None:
-            left = sum((usd or Decimal(0) for usd in task.worst.values()), Decimal(0))
-            task.held.settle(rows, keep=left if keep_rest else Decimal(0))
-
 
 def _worst_of(run: Enrichment, row: RowInput) -> Decimal | None:
     """Return what a row may cost at worst: each search adds a request with what it found (None: unknown)."""
+    if not run.accounts.budget.bounded:
+        return None
     config, (_, numbers, values) = run.config, row
     columns = [run.plan.columns[c] for c in numbers]
     body = request_body(
@@ -429,11 +399,11 @@ def _worst_of(run: Enrichment, row: RowInput) -> Decimal | None:
         columns=len(columns),
         final=True,
     )
-    searching = charges_cost(config.searches.charges * config.max_searches if config.searches is not None else ())
+    total = charges_cost(config.searches.charges * config.max_searches if config.searches is not None else ())
     tokens, most = estimate_tokens(body), max_tokens(len(columns))
-    requests = [worst_case(config.model, tokens + n * GROWTH_TOKENS, most) for n in range(config.max_searches + 1)]
-    known = [usd for usd in (searching, *requests) if usd is not None]
-    return sum(known, Decimal(0)) if len(known) == len(requests) + 1 else None
+    for n in range(config.max_searches + 1):
+        total = add_money(total, worst_case(config.model, tokens + n * GROWTH_TOKENS, most))
+    return total
 
 
 def connect(cluster: Any) -> tuple[Any, bool]:

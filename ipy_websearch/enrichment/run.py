@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ipy_websearch.enrichment.columns import NOT_ASKED, Cell
 from ipy_websearch.enrichment.frames import assemble
@@ -27,13 +27,15 @@ from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.events import Money
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import Budget, RunBudget
-from ipy_websearch.money.ledger import Ledger, LedgerRow
+from ipy_websearch.money.ledger import Ledger, LedgerRow, Reservation
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.options import EnrichOptions
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
     import pandas as pd
+
+K = TypeVar("K")
 
 PROBES = 20
 """So many rows are begun before one has succeeded. When all of them fail alike, the run ends."""
@@ -241,6 +243,27 @@ class Enrichment:
         accounts, ledger = self.accounts, cast(Ledger, self)
         whose = (accounts.session_id, accounts.budget.question_id, self.question, accounts.notebook, accounts.replayed_from)
         return Booking(ledger, *whose, traces=False, budget=budget)
+
+    def reserve(self, worst: Mapping[K, Decimal | None], lease_s: float, id: str = "") -> tuple[list[K], Reservation | None]:
+        """Reserve what rows may cost at worst: of as many as fit, in their order; return these, and what is held.
+
+        Without a budget they all fit, and nothing is held.
+
+        Raises:
+            BudgetExceededError: not even the first fits, or its price is unknown.
+        """
+        budget, fitting, total = self.accounts.budget, list[K](), Decimal(0)
+        left = budget.left()
+        if left is None:
+            return list(worst), None
+        for key, usd in worst.items():
+            if fitting and (usd is None or total + usd > left):
+                break
+            fitting.append(key)
+            if usd is None:
+                return fitting, budget.reserve(None, what="a row")
+            total += usd
+        return fitting, budget.reserve(total, lease_s=lease_s, what="a row", id=id)
 
     def _flush_soon(self) -> None:
         if not self._flush_due:

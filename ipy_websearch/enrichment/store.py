@@ -35,12 +35,11 @@ APPLICATION_ID = 0x69777365  # "iwse"
 TABLES_VERSION = 3
 _AT_ONCE = 500
 _TABLES = (
-    "CREATE TABLE answers (key BLOB PRIMARY KEY, model TEXT NOT NULL, name TEXT NOT NULL, template TEXT NOT NULL, "
-    "kind TEXT NOT NULL, cell TEXT NOT NULL, usd REAL, seconds REAL NOT NULL, time REAL NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE batches (token TEXT PRIMARY KEY, batch TEXT, address TEXT NOT NULL, model TEXT NOT NULL, "
+    "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, model TEXT NOT NULL, name TEXT NOT NULL, "
+    "template TEXT NOT NULL, kind TEXT NOT NULL, cell TEXT NOT NULL, usd REAL, seconds REAL NOT NULL, "
     "time REAL NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE batch_rows (row TEXT NOT NULL, token TEXT NOT NULL, turns TEXT NOT NULL, PRIMARY KEY (row, token)) "
-    "WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS open_batches (row TEXT PRIMARY KEY, token TEXT NOT NULL, batch TEXT NOT NULL, "
+    "address TEXT NOT NULL, model TEXT NOT NULL, time REAL NOT NULL, turns TEXT NOT NULL) WITHOUT ROWID",
 )
 Record = tuple[Any, ...]
 _PUT = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -125,9 +124,8 @@ class Store:
                 "values of version 0.1.0 are not used, because they do not say how they were searched for; "
                 "they stay in the store's file as old_cells"
             )
-        if "answers" not in there:
-            for statement in _TABLES:
-                connection.execute(statement)
+        for statement in _TABLES:
+            connection.execute(statement)
 
 
 class StoreView:
