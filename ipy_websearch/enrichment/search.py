@@ -50,13 +50,14 @@ class Searches:
 
     async def _limited(self, plan: SearchPlan) -> SearchResults:
         try:
-            return await self._limiter.run(lambda: self._router.run(plan, hand_on_rate_limit=False), _overload_s)
+            return await self._limiter.run(lambda: self._router.run(plan, hand_on_rate_limit=False), rate_limit_s)
         except ProviderError as exc:
             if self._provider or exc.reason != "rate":
                 raise
             return await self._router.run(plan)
 
 
-def _overload_s(error: Exception) -> float | None:
+def rate_limit_s(error: Exception) -> float | None:
+    """Return the seconds that a provider's 429 asks to wait, None for any other error."""
     rate_limited = isinstance(error, ProviderError) and error.reason == "rate"
     return (error.retry_after or PAUSE_S) if rate_limited else None  # type: ignore[attr-defined]

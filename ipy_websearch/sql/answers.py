@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -23,18 +22,20 @@ from functools import partial
 from typing import Any, Literal
 
 from ipy_websearch.background import SingleFlight
+from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
+from ipy_websearch.enrichment.row import is_permanent, overload_s
+from ipy_websearch.enrichment.search import rate_limit_s
+from ipy_websearch.enrichment.start import model_to_ask
 from ipy_websearch.errors import BudgetExceededError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.events import Event, ToolFinished
 from ipy_websearch.loop.ask import AnswerLoop, Job
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.platforms import model_id
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import also_charged, provider_to_ask
 from ipy_websearch.results import Answer, Panels, SearchResults
 from ipy_websearch.session import AskRun, Session
-from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web_search import web_search_tool
@@ -51,13 +52,14 @@ FRESH_S = 60.0
 SEARCH_PATIENCE_S = 20.0
 """Seconds for which a search waits while its engine answers 429; the tool's own limit is 30."""
 
-PAUSE_S = 1.0
+SAME_FAILURES = 20
+"""Failures before anything has succeeded that end a chunk: the rest would fail as well."""
+
 KEPT_S = 86_400.0
 KEYLESS = ("wikipedia", "local")
 """Engines that are always there: they alone do not make the model search, unless one is named."""
 
 Kind = Literal["ask_ai", "web_search"]
-_BUSY, _HOPELESS = (429, 529), (401, 402, 403)
 _SYSTEM = """\
 You answer a question for one row of a SQL query. Today is {today}.
 
@@ -96,30 +98,34 @@ class Row:
 class Outcome:
     """The value of one row, or the `error` that makes it NULL.
 
-    `note` is a warning about a value that is there. A `hopeless` failure would be every other row's as well. `again_s` are the
-    seconds after which the row may be asked again: the model was busy, or the budget is reserved by other rows (0).
+    `note` is a warning about a value that is there. `no_money` says that other rows held the rest of the budget.
     """
 
     value: Any = None
     error: str = ""
     note: str = ""
-    hopeless: bool = False
-    again_s: float | None = None
+    no_money: bool = False
 
 
 class RowRunner:
-    """Asks and searches for rows with the parts of one session; everything but `look_around` runs on the background loop."""
+    """Asks and searches for rows with the parts of one session; everything but `look_around` runs on the background loop.
+
+    Model and engine each have a limiter for all rows: a refusal for load is waited out, and the row sent again.
+    """
 
     def __init__(self, session: Session, options: SqlOptions) -> None:
         self.session = session
         self.options = options
         self._id = uuid.uuid4().hex[:12]  # all rows share one question of the ledger, which has the budget
-        self._slots = asyncio.Semaphore(options.concurrency)
+        self._models = ConcurrencyLimiter(options.concurrency, patience_s=TIMEOUT_S)
+        self._engines = ConcurrencyLimiter(options.concurrency, patience_s=SEARCH_PATIENCE_S)
         self._flights: SingleFlight[Outcome] = SingleFlight()
         self._engine = options.provider
         self._client: ModelClient
         self._model = ""
         self._searching = False
+        self._verdict: Outcome | None = None
+        self._failures: int | None = 0
 
     def look_around(self, *, asks: bool) -> None:
         """Take model, keys and engines as they are set now, once a chunk.
@@ -128,36 +134,53 @@ class RowRunner:
             MissingKeyError: there is no key for the model (only with `asks`). ConfigError: the engine cannot be asked.
         """
         session, settings, router = self.session, self.session.settings, self.session.router
+        self._verdict, self._failures = None, 0
         self._engine = provider_to_ask(self.options.provider, settings.provider, settings.search_tools)[0]
         if self._engine:
             router.check(self._engine)
         if not asks:
             return
-        self._model = model_id(self.options.model or settings.enrich_model)
-        offline = self._model == OFFLINE_MODEL
-        if not offline and not session.has_model_key:
-            raise session.keys.missing("ANTHROPIC_API_KEY")
-        self._client = session.offline_model if offline else session.claude
+        self._client, self._model = model_to_ask(session, self.options.model)
         keyed = any(usable and name not in KEYLESS for name, usable, _ in router.chain())
-        self._searching = bool(self._engine) or offline or keyed
+        self._searching = bool(self._engine) or self._client.offline or keyed
 
-    async def run(self, kind: Kind, row: Row) -> Outcome:
-        """Return the outcome of one row; equal rows under way are asked once. Only an interrupt raises."""
-        return (await self._flights.share(repr((kind, row)), partial(self._outcome, kind, row)))[0]
+    async def run(self, kind: Kind, rows: Sequence[Row]) -> dict[Row, Outcome]:
+        """Return the outcomes of a chunk's rows; equal rows under way are asked once. Only an interrupt raises.
+
+        Rows that the others' reservations left no money for are asked again, until none gets any further.
+        """
+        outcomes: dict[Row, Outcome] = {}
+        todo = list(rows)
+        while todo:
+            shared = (self._flights.share(repr((kind, row)), partial(self._outcome, kind, row)) for row in todo)
+            found = [outcome for outcome, _ in await asyncio.gather(*shared)]
+            outcomes.update(zip(todo, found, strict=True))
+            again = [row for row in todo if outcomes[row].no_money]
+            todo = again if len(again) < len(todo) else []
+        return outcomes
 
     async def _outcome(self, kind: Kind, row: Row) -> Outcome:
-        async with self._slots:
-            try:
-                return await (self._asked(row) if kind == "ask_ai" else self._searched(row))
-            except BudgetExceededError as exc:
-                return Outcome(error=str(exc), again_s=0.0)
-            except ModelError as exc:
-                again_s = (exc.retry_after or PAUSE_S) if exc.status in _BUSY else None
-                return Outcome(error=str(exc), hopeless=exc.status in _HOPELESS, again_s=again_s)
-            except WebSearchError as exc:
-                return Outcome(error=str(exc))
-            except Exception as exc:  # a bug, or a plug-in's: it costs this row, not the others
-                return Outcome(error=f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}")
+        permanent = False
+        try:
+            outcome = await (self._asked(row) if kind == "ask_ai" else self._searched(row))
+        except BudgetExceededError as exc:
+            return Outcome(error=str(exc), no_money=True)
+        except WebSearchError as exc:
+            outcome, permanent = Outcome(error=str(exc)), is_permanent(exc)
+        except Exception as exc:  # a bug, or a plug-in's: it costs this row, not the others
+            outcome = Outcome(error=f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}")
+        if not outcome.error:
+            self._failures = None
+        elif self._failures is not None:
+            self._failures += 1
+        if outcome.error and (permanent or (self._failures or 0) >= SAME_FAILURES):
+            self._verdict = outcome  # the rows that are left would fail as well
+        return outcome
+
+    def _check(self) -> None:
+        """Raise what every row would meet, instead of sending one more."""
+        if self._verdict is not None:
+            raise WebSearchError(self._verdict.error)
 
     # --- web_search -------------------------------------------------------------------------------------------------
 
@@ -186,21 +209,20 @@ class RowRunner:
         self, request: SearchRequest, ask: Callable[[str | None], Awaitable[SearchResults]]
     ) -> SearchResults:
         """Search with the same engine for every row: a 429 is waited out, while the chain would hand on at once."""
-        plan, ends = self.session.router.plan(request, self._engine), time.monotonic() + SEARCH_PATIENCE_S
+        plan = self.session.router.plan(request, self._engine)
         if plan.passed_over:  # it failed a moment ago, and the chain says so
             return await ask(None)
-        pause = PAUSE_S
-        while True:
-            try:
-                return await ask(plan.provider or None)
-            except ProviderError as exc:
-                wait, pause = max(exc.retry_after or 0.0, pause), 2 * pause
-                if exc.reason == "rate" and time.monotonic() + wait < ends:
-                    await asyncio.sleep(wait)
-                elif self._engine:
-                    raise
-                else:
-                    return also_charged(await ask(None), exc.charges)
+
+        async def send() -> SearchResults:
+            self._check()
+            return await ask(plan.provider or None)
+
+        try:
+            return await self._engines.run(send, rate_limit_s)
+        except ProviderError as exc:
+            if self._engine:
+                raise
+            return also_charged(await ask(None), exc.charges)
 
     # --- ask_ai -----------------------------------------------------------------------------------------------------
 
@@ -213,13 +235,14 @@ class RowRunner:
         own, ttl_s = (f"{self._id} {key}", FRESH_S) if row.fresh or not self.options.resume else (key, KEPT_S)
         if (kept := self.session.cache.get("ask_ai", own, ttl_s)) is not None:
             return Outcome(kept[0])
-        outcome = await self._answered(context, question)
+        outcome = await self._models.run(lambda: self._answered(context, question), _busy_s)
         if not outcome.error and not outcome.note:
             for name in {key, own}:
                 self.session.cache.put("ask_ai", name, outcome.value)
         return outcome
 
     async def _answered(self, context: str, question: str) -> Outcome:
+        self._check()
         booking, notes = self._booking(question), list[str]()
         tools = (self._search_tool(booking, notes, lambda: loop),) if self._searching else ()
         job = Job(
@@ -279,6 +302,10 @@ class RowRunner:
         """Add a row's cost to the session's; its answer is no part of the session's conversation."""
         self.session.spent_usd = add_money(self.session.spent_usd, booking.cost_usd)
         return answer
+
+
+def _busy_s(error: Exception) -> float | None:
+    return overload_s(error) if isinstance(error, ModelError) and error.status in (429, 529) else None
 
 
 def _today() -> str:

@@ -9,7 +9,6 @@ its own; hence `_presses`.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import signal
 import socket
@@ -17,18 +16,15 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import wait
 from functools import partial
 from typing import Any
 
 from ipy_websearch import api, background
 from ipy_websearch.errors import MissingKeyError, WebSearchError
-from ipy_websearch.sql.answers import TIMEOUT_S, Kind, Outcome, Row, RowRunner, SqlOptions
+from ipy_websearch.sql.answers import Kind, Outcome, Row, RowRunner, SqlOptions
 from ipy_websearch.text import shorten
-
-SAME_FAILURES = 20
-"""Failures before anything has succeeded that end a chunk: the rest would fail as well."""
 
 TICK_S = 0.1
 STOPPED_S = 5.0
@@ -93,7 +89,7 @@ class Functions:
         with self._lock:
             runner = self._ready(kind)
         distinct = list(dict.fromkeys(row for row in rows if row is not None))
-        outcomes = _interruptible(partial(_run_all, runner, kind, distinct)) if distinct else {}
+        outcomes = _interruptible(partial(runner.run, kind, distinct)) if distinct else {}
         if runner.options.on_error == "raise":
             for row, outcome in outcomes.items():
                 if outcome.error:
@@ -135,31 +131,6 @@ def _text(value: Any) -> str:
     """Return a value as the text that is asked about, without blanks around it."""
     whole = isinstance(value, float) and value.is_integer()
     return str(int(value) if whole else value).strip()
-
-
-async def _run_all(runner: RowRunner, kind: Kind, rows: Sequence[Row]) -> dict[Row, Outcome]:
-    """Return the outcomes of a chunk's rows; rows that may be asked again are, until none gets any further."""
-    outcomes: dict[Row, Outcome] = {}
-    failed, verdict, todo, ends = 0, None, rows, time.monotonic() + TIMEOUT_S
-
-    async def slot(queue: Iterator[Row]) -> None:
-        nonlocal failed, verdict
-        for row in queue:
-            outcomes[row] = outcome = verdict or await runner.run(kind, row)
-            failed += bool(outcome.error) and outcome.again_s is None
-            if outcome.hopeless or len(outcomes) == failed > SAME_FAILURES:
-                verdict = outcome
-
-    while todo:
-        queue = iter(todo)
-        await asyncio.gather(*(slot(queue) for _ in range(min(runner.options.concurrency, len(todo)))))
-        again = [row for row in todo if outcomes[row].again_s is not None]
-        wait_s = max((outcomes[row].again_s or 0.0 for row in again), default=0.0)
-        if len(again) == len(todo) and (not wait_s or time.monotonic() + wait_s > ends):
-            break
-        todo = again
-        await asyncio.sleep(wait_s)
-    return outcomes
 
 
 # --- warnings ---------------------------------------------------------------------------------------------------------
