@@ -31,8 +31,7 @@ from ipy_websearch import background
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.prompt import max_tokens, record_tool, request_body, row_text
-from ipy_websearch.enrichment.row import Row, RowConfig, RowResult
-from ipy_websearch.enrichment.search import Searches
+from ipy_websearch.enrichment.row import Row, RowConfig, RowResult, Searches
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient

@@ -14,9 +14,8 @@ from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.plan import make_plan
 from ipy_websearch.enrichment.prompt import system_text
 from ipy_websearch.enrichment.report import Estimate, why_no_estimate
-from ipy_websearch.enrichment.row import RowConfig
+from ipy_websearch.enrichment.row import RowConfig, Searches
 from ipy_websearch.enrichment.run import Accounts, Asker, Enrichment, Rows
-from ipy_websearch.enrichment.search import Searches
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.model.platforms import model_id
 from ipy_websearch.money.booking import add_money
