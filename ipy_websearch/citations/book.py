@@ -37,7 +37,7 @@ class CitationBook:
         self._numbers: dict[str, int] = {}
         self._citations: list[Citation] = []
         self._seen: set[tuple[int, str]] = set()
-        self._dates: dict[str, datetime | None] = {}
+        self._dates: dict[str, datetime] = {}
         self._given: dict[str, list[tuple[str, str]]] = {}
         self._titles: dict[str, list[str]] = {}
         self._read: set[str] = set()
@@ -59,7 +59,8 @@ class CitationBook:
         """Remember a source that the model was given, its paragraphs, and whether they are text of the page itself."""
         page = same_page(url)
         self._read.update([page] if read == "page" else [])
-        self._dates.setdefault(page, published_date)
+        if published_date is not None:
+            self._dates.setdefault(page, published_date)
         self._given.setdefault(page, []).extend((url, _flat(text)) for text in texts)
         pages = self._titles.setdefault(plain(title), [])
         if all(same_page(known) != page for known in pages):

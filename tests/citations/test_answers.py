@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import ipy_websearch as web
 from ipy_websearch.errors import ConfigError
 from tests.fakes.engine import hit
 from tests.fakes.replies import text, tool_use
@@ -71,3 +72,11 @@ def test_the_check_can_be_switched_off(asked: Any) -> None:
 def test_an_unknown_check_is_refused_in_one_line(session: Any) -> None:
     with pytest.raises(ConfigError, match="check is 'strict'"):
         session.start("who?", check="strict")
+
+
+def test_a_source_keeps_its_date_in_a_follow_up() -> None:
+    """The built-in model cites the article of the answer before."""
+    first = web.ask("How tall is Mount Everest?", provider="local").sources.set_index("url").published_date
+    again = web.ask("and when was it first climbed?", follow=True, provider="local").sources.set_index("url").published_date
+    shared = first.index.intersection(again.index)
+    assert len(shared) and first.notna().all() and (again[shared] == first[shared]).all()
