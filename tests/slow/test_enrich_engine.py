@@ -182,6 +182,7 @@ def test_evidence_is_compared_without_regard_to_blanks_and_case() -> None:
     """Addresses without scheme, fragment and final slash; quotes by their words, pieces between dots each."""
     evidence = Evidence()
     evidence.add("https://example.org/a/", ["Mars has  two moons,", "Phobos and Deimos."])
-    assert evidence.source("http://EXAMPLE.org/a#x") == "https://example.org/a/"
-    assert evidence.quote("“mars has two moons … Deimos”") and evidence.quote("Mars has three moons") is None
-    assert evidence.source("https://example.org/b") is None and evidence.quote("") is None
+    address, quote = "https://example.org/a/", "mars has two moons … Deimos"
+    assert evidence.cited("http://EXAMPLE.org/a#x", f"“{quote}”") == (address, f"“{quote}”")
+    assert evidence.cited("http://EXAMPLE.org/a#x", "Mars has three moons") == (address, None)
+    assert evidence.cited("https://example.org/b", "") == (None, None)
