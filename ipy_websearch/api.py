@@ -144,7 +144,8 @@ def ask(question: str, **options: Any) -> Answer:
     tools or sets. The limits (None: the settings, 5 searches, 8 steps, no budget, 120 seconds) end in an answer from what
     was found, with `limit` set. `budget_usd` is US dollars over model and searches together. `columns`
     ("name, price: float", or names with types) asks for a table, which `.to_frame()` gives. `system` adds instructions of
-    your own. `follow` continues the last conversation.
+    your own. `follow` continues the last conversation. `check` "mark" compares every sentence with the passages that it cites
+    (`.claims`), "repair" also asks the model once to mend those without support, "off" does neither.
 
     >>> ask("How many moons does Mars have?", model="offline", provider="local").sources.url[0]
     'corpus://planets/mars'

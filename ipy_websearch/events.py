@@ -110,6 +110,14 @@ class Retracted:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewritten:
+    """All text so far is void: the model has mended its answer, whose Markdown and citations are these."""
+
+    text: str
+    citations: Sequence[Citation] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer is complete (or as complete as a limit let it be); the last event of a run."""
 
@@ -126,6 +134,7 @@ Event: TypeAlias = (
     | LimitReached
     | Notice
     | Retracted
+    | Rewritten
     | Finished
 )
 

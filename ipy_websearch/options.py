@@ -16,7 +16,7 @@ from numbers import Real
 from typing import Any, ParamSpec, TypeVar
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.settings import WebSearch, did_you_mean
+from ipy_websearch.settings import CHECKS, WebSearch, did_you_mean
 from ipy_websearch.text import shorten, visible
 from ipy_websearch.usage import Limits
 
@@ -51,7 +51,7 @@ class AskOptions:
     system: str | None = None
     follow: bool = False
     fresh: bool = False
-    check: str = "mark"
+    check: str | None = None
 
     def __post_init__(self) -> None:
         texts(model=self.model, provider=self.provider, system=self.system)
@@ -61,8 +61,9 @@ class AskOptions:
         at_least(1, "max_steps", self.max_steps, 1)
         money("budget_usd", self.budget_usd)
         positive("timeout_s", self.timeout_s, 120)
-        if self.check not in ("off", "mark"):
-            raise _wrong("check", self.check, "'mark' (hold every sentence against its sources) or 'off'")
+        if self.check not in (None, *CHECKS):
+            wanted = "'mark' (compare every sentence with its sources), 'repair' (have unsupported ones mended) or 'off'"
+            raise _wrong("check", self.check, wanted)
 
     def limits(self, settings: WebSearch) -> Limits:
         """Return the limits of the question; those that are None are as the settings say."""

@@ -337,7 +337,7 @@ class Session:
             limits=limits,
             max_tokens=settings.max_tokens,
             columns=table,
-            check=asked.check != "off",
+            check=asked.check or settings.check,
             known_urls=frozenset(addresses_in(asked.question).union(*(addresses_of(message) for message in history))),
         )
         booking.budget.server_searches = server_searches(offer.server_tools)

@@ -34,6 +34,10 @@ class _Number(CFloat[Any, Any]):
         return number
 
 
+CHECKS = ("off", "mark", "repair")
+"""What may become of sentences that their sources do not support: nothing, a mark, a second try by the model."""
+
+
 class WebSearch(Configurable):
     """Settings of `%search`, `%%ask` and their Python functions."""
 
@@ -69,6 +73,7 @@ class WebSearch(Configurable):
     cache_ttl_s = Int(900, min=0, help="Seconds for which a search is answered from the cache.").tag(config=True)
     fetch_proxy = Unicode("", help="Proxy to read pages through, http://host:port; it resolves names.").tag(config=True)
     fetch_through_proxy = Bool(False, help="Read pages through HTTPS_PROXY when there is no fetch_proxy.").tag(config=True)
+    check = Enum(CHECKS, "mark", help="Compare answers with their sources: off, mark, or repair.").tag(config=True)
     feedback = Enum((0, 1, 2), 1, help="0: results only; 1: with notices and costs; 2: every step.").tag(config=True)
     max_rows = Int(50, min=1, help="Rows of a results table that are shown.").tag(config=True)
     full_tracebacks = Bool(False, help="Show Python tracebacks for this package's errors.").tag(config=True)

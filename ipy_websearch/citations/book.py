@@ -94,9 +94,20 @@ class CitationBook:
         self._citations.append(citation)
         return n, citation
 
-    def mark(self, text: str, numbers: Iterable[int]) -> None:
-        """Remember which words carry which marks."""
-        self._spans.append((_flat(_EMPHASIS.sub("", text)), tuple(dict.fromkeys(numbers))))
+    def bind(self, block: Mapping[str, Any]) -> str:
+        """Return the marks of a text block for those of its citations that quote what was given: "[1][3]"."""
+        found = [cited for raw in block.get("citations") or () if (cited := self.cite(raw)) is not None]
+        numbers = tuple(dict.fromkeys(n for n, _ in found))
+        if numbers:
+            self._spans.append((_flat(_EMPHASIS.sub("", str(block.get("text") or ""))), numbers))
+        return marks(numbers)
+
+    def emptied(self) -> CitationBook:
+        """Return a book of the same passages without citations, for another answer from them."""
+        book = CitationBook()
+        book._given, book._titles, book._dates = self._given, self._titles, self._dates
+        book._read = self._read
+        return book
 
     def claims(self, text: str) -> tuple[Claim, ...]:
         """Return the sentences of an answer's Markdown, each held against the passages that its marks point to."""

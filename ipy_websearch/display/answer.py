@@ -178,6 +178,10 @@ class AnswerView:
                 self.finish(answer)
             case ev.Retracted():
                 return self._retract()
+            case ev.Rewritten(text, citations):
+                self.items = [item for item in self.items if isinstance(item, Line)]
+                self.citations = citations
+                return [self._add("the answer was mended", "notice"), self._write(text)]
         return []
 
     def finish(self, answer: Answer | None, state: Literal["interrupted", "failed"] | None = None) -> None:

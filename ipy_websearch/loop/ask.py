@@ -7,12 +7,11 @@ after every way of ending, interrupts included.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ipy_websearch.citations import CitationBook, marks
+from ipy_websearch.citations import CitationBook
 from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.events import (
     Cited,
@@ -22,6 +21,7 @@ from ipy_websearch.events import (
     ModelResponded,
     Notice,
     Retracted,
+    Rewritten,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -40,8 +40,10 @@ from ipy_websearch.loop.history import (
     without_thinking,
 )
 from ipy_websearch.loop.prompts import FINAL_NUDGE
+from ipy_websearch.loop.repair import Repair
 from ipy_websearch.loop.retrieve import RETRIEVED, Numbered, answers_unsearched, refuses_tools, search_call
 from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
+from ipy_websearch.loop.text import AnswerText
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import Platform, forces_tools
 from ipy_websearch.model.requests import build_request, tool_result
@@ -53,10 +55,6 @@ from ipy_websearch.results import Answer, Panel, Panels
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import LimitName, Limits
 
-_OWN_MARK = re.compile(r"(?<!\\)\[(\d{1,4})\](?![(:])")
-_MARK_BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}$")
-LOOK_BACK = 1_000
-"""Characters of the answer in which the sentence before a mark is looked for."""
 MAX_PAUSES = 5
 """How often a turn that the API paused is resumed; each pause already stands for ten searches of its own."""
 
@@ -80,7 +78,7 @@ class Job:
     max_tokens: int = 16_000
     known_urls: frozenset[str] = frozenset()
     columns: Mapping[str, type] | None = None
-    check: bool = True
+    check: str = "mark"
     retrieve_first: str = "auto"
     reading_system: str = ""
 
@@ -116,7 +114,7 @@ class AnswerLoop:
         job = self.job
         self.platform = self.client.platform_for(job.model)
         self.numbered = Numbered(self.book)
-        self.text = AnswerText(None if self.platform.search_results else self.numbered.bind)
+        self.text = self._new_text(self.numbered)
         self.messages = [*job.history, user_message(job.question)]
         self.book.know_history(job.history)
         self._tools = {tool.name: tool for tool in job.tools}
@@ -165,6 +163,8 @@ class AnswerLoop:
         if self.loop.meter.steps == 0:
             body = self.request(final=True)
             raise BudgetExceededError(self.budget.refusal(estimate_tokens(body)))
+        async for event in self._repaired():
+            yield event
         if self.job.columns and self.rows is None:
             self._late.append(NO_TABLE)
         for text in self._late:
@@ -233,12 +233,35 @@ class AnswerLoop:
             columns=with_source(self.job.columns) if self.job.columns else None,
             offline=self.client.offline,
             seconds=loop.meter.seconds,
-            checked=self.book.claims(str(self.text)) if self.job.check else (),
+            checked=self.book.claims(str(self.text)) if self.job.check != "off" else (),
         )
 
     def interrupted(self) -> ModelResponded | None:
         """Return the booking of a request that was cut off from outside, None when none was under way."""
         return self.loop.cut_off()
+
+    async def _repaired(self) -> AsyncGenerator[Event, None]:
+        """Have unsupported sentences mended; the first answer stands until there is a better one."""
+        wanted = self.job.check == "repair" and not self.job.columns and not self.client.offline
+        claims = self.book.claims(str(self.text)) if wanted and self.stop_reason == "end_turn" else ()
+        faulty = sum(claim.verdict == "unsupported" for claim in claims)
+        if not faulty:
+            return
+        book = self.book.emptied()
+        text = self._new_text(Numbered(book, self.numbered.passages))
+        repair = Repair(lambda messages: self._request(messages, final=True), self.messages, claims, book, text)
+        async for event in repair.events(self.loop):
+            yield event
+        sentences = "1 sentence without support" if faulty == 1 else f"{faulty} sentences without support"
+        if repair.problem:
+            self._late.append(f"{sentences} could not be mended, and the first answer stands: {repair.problem}")
+            return
+        self.text, self.book, self.messages = repair.text, repair.book, repair.messages
+        self._late.append(f"the model was asked to mend {sentences}, and wrote this answer anew")
+        yield Rewritten(str(self.text), self.book.citations)
+
+    def _new_text(self, numbered: Numbered) -> AnswerText:
+        return AnswerText(None if self.platform.search_results else numbered.bind)
 
     def _keep_rows(self, rows: tuple[dict[str, Any], ...]) -> None:
         self.rows = rows
@@ -247,10 +270,12 @@ class AnswerLoop:
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
+        return self._request(self.messages, final=final)
+
+    def _request(self, messages: Sequence[Message], *, final: bool) -> dict[str, Any]:
         platform, job = self.platform, self.job
         tools = [*(tool.definition() for tool in self._tools.values()), *job.server_tools] if not self._reading else []
         last: dict[str, str] | None = {"type": "none"}
-        messages = self.messages
         if job.columns:
             forced = forces_tools(job.model)
             last = {"type": "tool", "name": TABLE_TOOL} if forced else None
@@ -396,24 +421,14 @@ class AnswerLoop:
     def _block_ended(self, block: Mapping[str, Any]) -> list[Event]:
         match block.get("type"):
             case "text" if block.get("citations"):
-                return self._cited(block["citations"], str(block.get("text") or ""))
+                known = len(self.book.citations)
+                shown = self._show(self.text.mark(self.book.bind(block)))
+                return [*map(Cited, self.book.citations[known:]), *shown]
             case "tool_use" | "server_tool_use" as kind:
                 given = block.get("input") or {}
                 return [ToolStarted(str(block.get("id")), str(block.get("name")), given, kind == "server_tool_use")]
             case _:
                 return []
-
-    def _cited(self, citations: Sequence[Mapping[str, Any]], text: str) -> list[Event]:
-        events: list[Event] = []
-        numbers = []
-        for raw in citations:
-            if (cited := self.book.cite(raw)) is None:
-                continue  # not what the model was given
-            n, new = cited
-            numbers.append(n)
-            events += [Cited(new)] if new is not None else []
-        self.book.mark(text, numbers)
-        return [*events, *self._show(self.text.mark(marks(numbers)))]
 
     def _server_result(self, block: Mapping[str, Any]) -> list[Event]:
         """Return the event for the result of a tool that the API ran, with a panel of what it found."""
@@ -429,87 +444,6 @@ class AnswerLoop:
             str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content, by_server=True
         )
         return self._noted(event)
-
-
-class AnswerText:
-    """The Markdown so far. Each method returns what a reader should see next ("" for nothing yet).
-
-    Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
-    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is no mark: outside code it is escaped, or
-    replaced by what `bind` makes of the text before it and of what was written.
-    """
-
-    def __init__(self, bind: Callable[[str, str], str] | None = None) -> None:
-        self._bind = bind
-        self._step = (0, 0)
-        self._parts: list[str] = []
-        self._held = ""
-        self._begins = False
-        self._backticks = 0
-
-    def __str__(self) -> str:
-        return "".join([*self._parts, self._held]).strip()
-
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
-    def step(self) -> None:
-        """Say that a new step begins."""
-        self._begins, self._held = True, ""
-        self._step = (len(self._parts), self._backticks)
-
-    def retract(self) -> None:
-        """Take back the text of this step."""
-        kept, self._backticks = self._step
-        del self._parts[kept:]
-        self._begins, self._held = True, ""
-
-    def write(self, text: str) -> str:
-        """Take text in."""
-        if self._begins:
-            text = text.lstrip()
-        elif self._held.startswith("["):
-            text, self._held = self._held + text, ""
-        body = text.rstrip()
-        body = body[: begun.start()] if (begun := _MARK_BEGUN.search(body)) else body
-        if not body:
-            self._held += text
-            return ""
-        lead = self._held
-        if self._begins:
-            lead, self._begins = "\n\n" if self._parts else "", False
-        self._held = text[len(body) :]
-        return self._show(lead + self._escaped(body))
-
-    def _escaped(self, text: str) -> str:
-        """Return the text with `[n]` as `\\[n]`, except in code; an odd number of backticks so far is code."""
-        pieces = text.split("`")
-        before = "".join(self._parts)[-LOOK_BACK:] if self._bind else ""
-        for i, piece in enumerate(pieces):
-            if (self._backticks + i) % 2 == 0:
-                pieces[i] = self._bound(before, piece) if self._bind else _OWN_MARK.sub(r"\\[\1]", piece)
-            before += pieces[i]
-        self._backticks += len(pieces) - 1
-        return "`".join(pieces)
-
-    def _bound(self, before: str, text: str) -> str:
-        """Return the text with what `bind` makes of each number in brackets."""
-        assert self._bind is not None
-        done = ""
-        for written in re.split(r"(\[\d{1,3}(?:, ?\d{1,3})*\](?![(:]))", text):
-            done += self._bind(before + done, written) if written.startswith("[") and written[1:2].isdigit() else written
-        return done
-
-    def mark(self, marks: str) -> str:
-        """Put citation marks behind the last word; the space after it stays after the marks."""
-        if marks and self._held.startswith("["):
-            self._show(self._held)
-            self._held = ""
-        return self._show(marks) if marks and self._parts else ""
-
-    def _show(self, text: str) -> str:
-        self._parts.append(text)
-        return text
 
 
 def no_answer(why: str) -> str:

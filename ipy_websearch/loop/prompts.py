@@ -72,6 +72,15 @@ that no other rule matches. More of them are listed at {discover}; never make an
 
 FINAL_NUDGE = "Please write the answer now, from what you have."
 
+REPAIR_NUDGE = """\
+Your answer was compared with the passages that it cites. They do not support these sentences:
+
+{sentences}
+
+Write the whole answer again, with its citations. Correct these sentences by what the results above say, or leave them out, or \
+say that it was not found. Keep everything else as it is. Do not mention this comparison.
+"""
+
 STANDARD = ("web_search", "web_fetch")
 _SEARCHES = {"web_search", "web_search_brave", "web_search_google", "brave_search", "brave_llm_context", "firecrawl_search"}
 

@@ -19,6 +19,7 @@ from ipy_websearch.magics.arguments import (
     WebMagics,
     magic,
 )
+from ipy_websearch.settings import CHECKS
 
 
 class AskMagics(WebMagics):
@@ -37,7 +38,7 @@ class AskMagics(WebMagics):
     @NOT_SITE
     @argument("--table", dest="columns", metavar="COLUMNS", help='Answer with a table: "name, price: float, url".')
     @argument("--system", metavar="TEXT", help="Instructions of your own, added to the system prompt.")
-    @argument("--check", choices=("off", "mark"), help="Hold every sentence against its sources (default: mark).")
+    @argument("--check", choices=CHECKS, help="Compare every sentence with its sources (mark), have it mended (repair).")
     @argument("--estimate", action="store_true", help="Say what the question may cost, and send nothing.")
     @argument("--context", action="store_true", help="Show what would be sent and its tokens, and send nothing.")
     @argument("--follow", action="store_true", help="Continue the last conversation.")

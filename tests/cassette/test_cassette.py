@@ -251,6 +251,18 @@ def test_limits_are_reached_where_they_were(lesson: Any, option: str) -> None:
     assert Limited().spent == 0
 
 
+def test_an_answer_that_was_mended_is_replayed(lesson: Any) -> None:
+    lesson.brave.reply([hit("https://ruby.example/", "Ruby", "Matz wrote Ruby in 1993.")])
+    lesson.model.reply(search("ruby author"))
+    for year in (1995, 1993):
+        lesson.model.reply(text(f"Matz wrote Ruby in {year}.", citations=[(0, 0)]))
+    cell = "a = %ask --check repair who wrote Ruby?"
+    lesson.record(cell)
+    recorded = facts(lesson.shell.ns["a"])
+    lesson.replay(cell)
+    assert facts(lesson.shell.ns["a"]) == recorded and recorded[0] == "Matz wrote Ruby in 1993.[1]"
+
+
 def test_a_time_limit_cuts_a_replay_where_it_cut_the_recording(lesson: Any) -> None:
     lesson.model.reply(COUNT, slow(0.3))
     lesson.record("a = %ask --timeout 0.8 count")

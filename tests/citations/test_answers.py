@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import ipy_websearch as web
 from ipy_websearch.errors import ConfigError
 from tests.fakes.engine import hit
-from tests.fakes.replies import text, tool_use
+from tests.fakes.replies import error, stop, text, thinking, tool_use, truncated, usage
 
 HITS = [
     hit("https://a.example/x?utm_source=n", "Home", "Matz wrote Ruby in 1993."),
@@ -28,12 +29,14 @@ LIE = {
 
 @pytest.fixture
 def asked(messages_api: Any, brave_api: Any, shell: Any) -> Any:
-    """Ask a question whose answer is the given parts, after one search that found `HITS`."""
+    """Ask a question whose answer is the given parts, after one search that found `HITS`; `then` is a further reply."""
 
-    def ask(*parts: Any, options: str = "") -> Any:
+    def ask(*parts: Any, options: str = "", then: Sequence[Any] = ()) -> Any:
         brave_api.reply(HITS)
         messages_api.reply(tool_use("web_search", {"query": "ruby author"}))
         messages_api.reply(*parts)
+        if then:
+            messages_api.reply(*then)
         ran = shell.run(f"a = %ask {options} who wrote Ruby?")
         assert ran.ok, ran
         return shell.ns["a"]
@@ -63,6 +66,51 @@ def test_a_citation_of_words_that_were_not_given_is_no_mark(asked: Any) -> None:
 def test_a_mark_that_the_model_wrote_is_plain_text_outside_code(asked: Any) -> None:
     answer = asked(text("Matz wrote Ruby in 1993 [1], see `list[1]`.", citations=[(1, 0)]))
     assert answer.text == r"Matz wrote Ruby in 1993 \[1], see `list[1]`.[1]"
+
+
+RIGHT, WRONG = "Matz wrote Ruby in 1993.", "Matz wrote Ruby in 1995."
+
+
+def notices_of(answer: Any) -> list[str]:
+    return [notice for notice in answer.notices if "mend" in notice]
+
+
+def test_repair_asks_once_with_what_is_missing_and_takes_the_better_answer(asked: Any, messages_api: Any, shell: Any) -> None:
+    answer = asked(
+        thinking("Hm."), text(WRONG, citations=[(0, 0)]), options="--check repair", then=[text(RIGHT, citations=[(0, 0)])]
+    )
+    assert answer.text == RIGHT + "[1]" and list(answer.claims.verdict) == ["supported"]
+    sent = messages_api.bodies[-1]
+    assert f"1. {WRONG} (not in its sources: 1995)" in sent["messages"][-1]["content"][0]["text"]
+    assert sent["tool_choice"] == {"type": "none"} and len(messages_api.bodies) == 3
+    assert list(answer.steps.kind).count("model") == 3 and len(notices_of(answer)) == 1
+    messages_api.reply(text("Yes."))
+    assert shell.run("b = %ask --follow sure?").ok, (
+        "the fake refuses what the API would refuse, such as thinking behind a change"
+    )
+    assert "1995" in str(messages_api.bodies[-1]["messages"]) and "Hm." in str(messages_api.bodies[-1]["messages"])
+
+
+@pytest.mark.parametrize(
+    ("second", "options", "why"),
+    [
+        ([text("Matz wrote Ruby in 1996.", citations=[(0, 0)])], "", "no better"),
+        ([text(WRONG)], "", "no better"),
+        ([text("Matz wrote"), stop("max_tokens")], "", "max_tokens"),
+        ([error(400)], "", "400"),
+        ([text("Matz"), truncated(1)], "", "ended too soon"),
+        ([], "--max-steps 2", "max_steps = 2"),
+        ([], "--budget 0.03", "budget"),
+    ],
+)
+def test_a_repair_that_fails_or_is_no_better_leaves_the_first_answer(
+    asked: Any, messages_api: Any, second: Any, options: str, why: str
+) -> None:
+    first = [text(WRONG, citations=[(0, 0)]), usage(output_tokens=1_000)]
+    answer = asked(*first, options=f"--check repair {options}", then=second)
+    assert answer.text == WRONG + "[1]" and answer.stop_reason == "end_turn" and answer.limit is None
+    assert [why in notice for notice in notices_of(answer)] == [True]
+    assert list(answer.claims.verdict) == ["unsupported"]
 
 
 def test_the_check_can_be_switched_off(asked: Any) -> None:
