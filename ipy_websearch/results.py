@@ -405,7 +405,7 @@ class Answer:
         import_module("ipy_websearch.display.export").to_cell(self)
 
     def __str__(self) -> str:
-        return visible(self.text)
+        return visible(self.text).replace("\\[", "[")  # so the model's own [1] is written, which is no mark
 
 
 def _visible(value: Any) -> Any:

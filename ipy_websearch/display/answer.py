@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
+from importlib.resources import files
 from itertools import groupby
 from typing import Any, Literal
 
@@ -29,7 +31,6 @@ from ipy_websearch.display.text import (
     safe_href,
     seconds,
     short_address,
-    site_of,
 )
 from ipy_websearch.results import Answer, Citation, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -76,7 +77,10 @@ Item = str | Line
 
 @dataclass(slots=True)
 class AnswerView:
-    """What is shown of an answer; `apply` takes the run's events, `of` a finished answer."""
+    """What is shown of an answer; `apply` takes the run's events, `of` a finished answer.
+
+    `introduce` says of an offline answer where its passages come from: it is the first one that somebody sees.
+    """
 
     question: str = ""
     items: list[Item] = field(default_factory=list)
@@ -87,6 +91,7 @@ class AnswerView:
     limit_detail: str = ""
     citations: Sequence[Citation] = ()
     notices: list[str] = field(default_factory=list)
+    introduce: bool = False
     began: float = field(default_factory=time.monotonic)
     _calls: dict[str, Line] = field(default_factory=dict)
     _kept: tuple[int, int] = (0, 0)
@@ -102,9 +107,9 @@ class AnswerView:
 
     @property
     def text(self) -> str:
-        """The answer's Markdown, without what the label says of an offline answer."""
+        """The answer's Markdown; an offline answer's without its label, and with what works where nothing was found."""
         text = self.answer.text if self.answer is not None else "".join(part for part in self.items if isinstance(part, str))
-        return _without_label(text) if self.offline else text.strip()
+        return f"{_without_label(text)}\n\n{offline_help(self)}".strip() if self.offline else text.strip()
 
     @property
     def running(self) -> bool:
@@ -127,8 +132,8 @@ class AnswerView:
         return [item for item in self.items if isinstance(item, Line) and item.kind == "tool"]
 
     def parts(self, feedback: int) -> Iterator[str | list[Line]]:
-        """Yield texts and groups of lines in order, as far as a level of detail shows them."""
-        shown = [item for item in self.items if isinstance(item, str) or item.shown_at(feedback)]
+        """Yield texts and groups of lines in order, as far as a level of detail shows them; `status` names running calls."""
+        shown = [item for item in self.items if isinstance(item, str) or (item.shown_at(feedback) and item.status != "running")]
         for is_text, group in groupby(shown, lambda item: isinstance(item, str)):
             found: list[Any] = list(group)
             yield _without_label("".join(found)) if is_text and self.offline else "".join(found) if is_text else found
@@ -137,7 +142,7 @@ class AnswerView:
         """Return the line that lives while the answer is written: seconds, the current call, what was spent so far."""
         running = [line.text for line in self.tools if line.status == "running"]
         if running:
-            doing = running[0] + (f" (and {len(running) - 1} more)" if len(running) > 1 else "")
+            doing = " · ".join((*running[:3], *([f"{len(running) - 3} more"] if len(running) > 3 else [])))
         else:
             writes = bool(self.items) and isinstance(self.items[-1], str)
             doing = f"{one_line(self.model)} {'writes' if writes else 'reads and thinks'}" if self.model else "starting"
@@ -264,7 +269,7 @@ def labels(view: AnswerView, feedback: int = 1) -> list[str]:
     if view.state == "failed":
         found.append(f"**{'The answer broke off' if view.text else 'There is no answer'}**; the error says why.")
     elif view.state == "interrupted":
-        found.append("**Interrupted**: this is what was there.")
+        found.append("**Interrupted**: this is what had arrived.")
     elif view.limit and not view.running:
         found.append(f"**Stopped at {_limit_words(view)}**: answered from what was found.")
     elif answer is not None and answer.trace and answer.stop_reason is None:
@@ -275,18 +280,37 @@ def labels(view: AnswerView, feedback: int = 1) -> list[str]:
 
 
 def _offline_label(view: AnswerView) -> str:
-    """Return the label of an offline answer; of one without passages also what works and what to set."""
-    answer, key = view.answer, "`%websearch key anthropic` sets a key for answers by Claude."
-    if answer is not None and not answer.citations and not answer.rows:
-        return (
-            "**Offline demo**: the built-in articles cover planets, elements, countries, history and programming languages. "
-            f"Try `%ask How many moons does Mars have?` or `%ask What is the capital of Kenya?` {key}"
-        )
+    """Return the label of an offline answer; where the passages come from is told the first time only."""
+    answer, key = view.answer, "`%websearch key anthropic`"
     if answer is not None and answer.rows:
-        return f"**Offline demo**: no model read these; the values are quoted from the articles that were found. {key}"
-    built_in = all(site_of(citation.url) == "built-in" for citation in view.citations)
-    where = "from the built-in articles" if built_in else "that were found"
-    return f"**Offline demo**: no model read these passages {where}. {key}"
+        return f"**Offline demo**: no model read these; the values are quoted from the articles found · {key}"
+    if offline_help(view):
+        return "**Offline demo**: no model was asked."
+    if not view.introduce or not view.citations:
+        return f"**Offline demo**: no model read these · {key}"
+    built_in = all(citation.url.startswith("corpus:") for citation in view.citations)
+    where = f"passages from {_articles()} built-in articles" if built_in else "passages"
+    return f"**Offline demo**: no model read these {where} · {key} sets a key for Claude"
+
+
+@cache
+def _articles() -> int:
+    """Return the number of built-in articles."""
+    from ipy_websearch.providers.local import read_corpus  # answers of a model do without it
+
+    return len(read_corpus(files("ipy_websearch.corpus"))[1])
+
+
+def offline_help(view: AnswerView) -> str:
+    """Return what works where an offline answer found nothing: what the built-in articles cover, how to ask the web."""
+    answer = view.answer
+    if answer is None or not answer.offline or answer.citations or answer.rows:
+        return ""
+    return (
+        f"The {_articles()} built-in articles cover planets, elements, countries, history and programming languages. Try:\n\n"
+        "- `%ask How many moons does Mars have?`\n- `%ask What is the capital of Kenya?`\n- `%ask Who created Python?`\n\n"
+        "To ask the web, set keys: `%websearch key brave` to search it, `%websearch key anthropic` for answers by Claude."
+    )
 
 
 def _without_label(text: str) -> str:
@@ -320,7 +344,7 @@ def facts(answer: Answer) -> str:
         count(answer.searches, "search", "searches"),
         f"{count(pages, 'page')} not read" if pages else "",
         f"{count(len(failed) - pages, 'call')} failed" if len(failed) > pages else "",
-        f"{count(doubted, 'sentence')} not borne out by its source" if doubted else "",
+        f"{count(doubted, 'sentence')} not supported by the sources" if doubted else "",
         count(len(answer.notices), "notice") if answer.notices else "",
         seconds(answer.seconds) if answer.seconds else "",
         cost(answer.cost_usd),
@@ -337,6 +361,12 @@ def quoted(citations: Sequence[Citation]) -> list[tuple[Citation, list[str]]]:
         if (passage := shorten(one_line(citation.cited_text), _PASSAGE)) and passage not in passages[:_PASSAGES]:
             passages.append(passage)
     return [merged[n] for n in sorted(merged)]
+
+
+def about(source: Citation) -> list[str]:
+    """Return where a source is from, its date, and how much of it the model read: ["bbc.co.uk", "2026-11-17", "page read"]."""
+    read = {"page": "page read", "snippet": "snippet"}[source.read] if safe_href(source.url) else ""
+    return [place_of(source.url), *filter(None, (iso(source.published_date), read))]
 
 
 def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
@@ -401,7 +431,10 @@ def answer_html(
             "notices": view.notices,
         }
         values |= {"panels": _panels(answer.panels), "session": usd(answer.session_cost_usd)}
-    return render("answer", **values, parts=parts, table=_table(answer), sources=quoted(view.citations), cards=cards)
+    sources = [
+        (source, " · ".join(about(source)), [] if view.offline else passages) for source, passages in quoted(view.citations)
+    ]
+    return render("answer", **values, parts=parts, table=_table(answer), sources=sources, cards=cards)
 
 
 def _panels(panels: Sequence[Panel]) -> list[tuple[str, str, str]]:
@@ -473,8 +506,8 @@ def tail_text(view: AnswerView, feedback: int = 1, terminal: Terminal = PLAIN, s
         return ""
     lines = []
     for source, _ in quoted(view.citations):
-        about = " · ".join(filter(None, (one_line(source.title), iso(source.published_date))))
-        lines.append(terminal.wrap(f"[{source.n}] {about}") + f"\n    {terminal.link(source.url)}")
+        words = " · ".join((one_line(source.title), *about(source)[1:]))  # the address under it says where it is from
+        lines.append(terminal.wrap(f"[{source.n}] {words}") + f"\n    {terminal.link(source.url)}")
     below = [terminal.wrap(one_line(notice)) for notice in view.notices if one_line(notice) not in said]
     if answer.panels:
         below.append(f"{count(len(answer.panels), 'tool output')}: %panels · steps: %trace")
@@ -506,9 +539,9 @@ def answer_markdown(answer: Answer, *, feedback: int = 1) -> str:
         parts.append(to_safe_markdown(view.text, view.sources))
     found = []
     for source, passages in quoted(view.citations):
-        about = text_markdown(", ".join(filter(None, (place_of(source.url), iso(source.published_date)))))
         quote = f" — “{text_markdown(shorten(passages[0], 200))}”" if passages else ""
-        found.append(f"- [{source.n}] {link_markdown(source.url, one_line(source.title))} {about}{quote}")
+        title = link_markdown(source.url, one_line(source.title) or source.url)
+        found.append(f"- [{source.n}] {title} {text_markdown(', '.join(about(source)))}{quote}")
     parts += ["**Sources**", "\n".join(found)] if found else []
     if feedback:
         parts += [text_markdown(one_line(notice)) for notice in view.notices] + [f"*{text_markdown(facts(answer))}*"]

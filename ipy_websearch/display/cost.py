@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any
 
 from ipy_websearch.display.html import render
-from ipy_websearch.display.text import PLAIN, Terminal, count, one_line
+from ipy_websearch.display.text import PLAIN, Terminal, count, grid, one_line
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.text import shorten, usd
 
@@ -40,9 +40,10 @@ def cost_html(frame: Any, budget_usd: float | None = None) -> str | None:
     spent, summary = _total(frame), getattr(frame, "summary", None)
     meter = None
     if budget_usd and summary is not None and summary.scope == "this session":
-        text = f"{usd(spent)} of the session's budget of {usd(budget_usd)}"
+        text = f"{spent / budget_usd:.0%} of the session's budget of {usd(budget_usd)}"
         meter = {"share": min(round(100 * spent / budget_usd, 1), 100), "text": text}
-    return render("cost", heads=heads, words=words, rows=rows, more=more, footer=cost_footer(frame), meter=meter)
+    footer = cost_footer(frame).partition(" · ")
+    return render("cost", heads=heads, words=words, rows=rows, more=more, footer=footer, meter=meter)
 
 
 def cost_text(frame: Any, terminal: Terminal = PLAIN) -> str | None:
@@ -50,12 +51,9 @@ def cost_text(frame: Any, terminal: Terminal = PLAIN) -> str | None:
     if "usd" not in frame.columns:
         return None
     heads, rows, more = _shown(frame)
-    lines = [[name for name, _ in heads] + ["usd"], *([*(shorten(c, 32) for c in row["cells"]), row["usd"]] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    numeric = [*(is_number for _, is_number in heads), True]
-    cells = ((c.rjust(w) if n else c.ljust(w) for c, w, n in zip(line, widths, numeric, strict=True)) for line in lines)
-    table = ["  ".join(line).rstrip() for line in cells] if rows else ["no calls"]
-    return "\n".join(filter(None, (more, *table, terminal.bold(cost_footer(frame)))))
+    lines = [[name for name, _ in heads] + ["cost"], *([*row["cells"], row["usd"]] for row in rows)]
+    table = grid(lines, [*(is_number for _, is_number in heads), True], terminal.width) if rows else ["no calls"]
+    return "\n".join((*([more] if more else []), *table, terminal.bold(terminal.wrap(cost_footer(frame)))))
 
 
 def _shown(frame: Any) -> tuple[list[tuple[str, bool]], list[dict[str, Any]], str]:
@@ -127,8 +125,8 @@ def _cell(name: str, value: Any) -> str:
 
 # --- the picture --------------------------------------------------------------------------------------------------
 
-_INK = "#777777"
-"""Text and lines of the picture: readable on a white page and on a black one, behind which nothing is painted."""
+_INK, _PAPER = "#555555", "#fafafa"
+"""The picture brings its own background: no ink has a contrast of 4.5 with both a white page and a black one."""
 
 
 def cost_words(steps: Sequence[Step], by: str) -> str:
@@ -147,7 +145,7 @@ def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
         ConfigError: matplotlib, the extra [plot], is not installed.
     """
     try:  # without pyplot, so that no backend of the notebook's is touched
-        figure = import_module("matplotlib.figure").Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
+        figure = import_module("matplotlib.figure").Figure(figsize=(9, 3.2), dpi=110, layout="constrained", facecolor=_PAPER)
     except ImportError:
         raise ConfigError('a plot needs matplotlib: run %pip install "ipy_websearch[plot]" and try again') from None
     curve, split = figure.subplots(1, 2, width_ratios=(2, 1))
@@ -173,14 +171,14 @@ def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
     split.xaxis.set_visible(False)
     split.spines[["top", "right", "bottom"]].set_visible(False)
     for axes in (curve, split):
-        axes.patch.set_alpha(0)
+        axes.set_facecolor(_PAPER)
         axes.tick_params(colors=_INK, labelcolor=_INK)
         axes.yaxis.label.set_color(_INK)
         axes.spines[:].set_color(_INK)
         axes.xaxis.get_offset_text().set_color(_INK)
     figure.suptitle(title, fontsize=11, color=_INK)
     picture = BytesIO()
-    figure.savefig(picture, format="png", transparent=True)
+    figure.savefig(picture, format="png")
     return picture.getvalue()
 
 

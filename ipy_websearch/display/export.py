@@ -39,7 +39,7 @@ summary {{ cursor: pointer }}
   :root {{ color-scheme: light }}
   body {{ font-size: 11pt; margin: 0; max-width: none }}
   h2, summary {{ break-after: avoid }}
-  table, blockquote, div[style*="inline-block"] {{ break-inside: avoid }}
+  table, blockquote, div[style*="border-radius"] {{ break-inside: avoid }}
   div[style*="nowrap"] {{ white-space: normal !important }}
   a:not([title])[href^="http"]::after {{ content: " " attr(href); font-size: .75em; word-break: break-all }}
 }}

@@ -53,7 +53,9 @@ def render(kind: str, form: str, value: Any) -> str | None:
         case "EnrichedFrame", _:
             from ipy_websearch.display import tables
 
-            return tables.enriched_text(value) if form == "text" else tables.enriched_html(value) or value._repr_html_()
+            return (
+                tables.enriched_text(value, terminal) if form == "text" else tables.enriched_html(value) or value._repr_html_()
+            )
         case "Page", _:
             from ipy_websearch.display import tables
 

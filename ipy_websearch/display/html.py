@@ -9,7 +9,7 @@ out. Styles stand in the elements, since JupyterLab drops `<style>` from noteboo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -20,9 +20,9 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from ipy_websearch.display import text as words
-from ipy_websearch.display.text import host_of, one_line, safe_href, site_of
+from ipy_websearch.display.text import one_line, safe_href, site_of
 from ipy_websearch.results import Citation, Claim
-from ipy_websearch.text import fold, shorten, usd, visible
+from ipy_websearch.text import shorten, visible
 
 NO_MATH = "tex2jax_ignore mathjax_ignore"
 """Classes that keep MathJax away: two amounts in dollars would otherwise become a formula."""
@@ -34,8 +34,6 @@ _MAX_CELLS = 40_000  # the header of a table can multiply a short text into mega
 _MAX_GROWTH = 8
 _MAX_MARKS = 2_000
 _QUOTE = 160
-_SENTENCES = re.compile(r"(?<=[.!?。！？])(\s+)")
-_LEAST_OF_A_SENTENCE = 8
 
 Sources = Mapping[int, Citation]
 """The cited sources by their numbers."""
@@ -44,7 +42,7 @@ STYLES = {
     "line": "rgba(128,128,128,.35)",
     "pane": "rgba(128,128,128,.14)",
     "amber": "#d98200",
-    "shade": "rgba(217,130,0,.18)",
+    "doubt": "background-color:#fbdba7;color:#222222",  # JupyterLab drops "inherit" and leaves a mark's text black
     "left": "text-align:left;vertical-align:top",
     "right": "text-align:right;vertical-align:top;white-space:nowrap",
     "number": "text-align:right;vertical-align:top;white-space:normal",
@@ -59,9 +57,9 @@ _TAGS = set(
     "tr ul details summary".split()
 )
 _PROPERTIES = set(
-    "background-color border border-bottom border-collapse border-left border-radius color display font-size font-weight "
-    "height line-height margin margin-left margin-top max-height max-width min-width opacity overflow overflow-wrap padding "
-    "text-align text-decoration text-overflow vertical-align white-space width".split()
+    "background-color border border-bottom border-collapse border-left border-radius color display flex flex-wrap font-size "
+    "font-weight gap height line-height margin margin-left margin-top max-height max-width min-width opacity overflow "
+    "overflow-wrap padding padding-top text-align text-decoration text-overflow vertical-align white-space width".split()
 )
 
 
@@ -80,6 +78,7 @@ class _Parser(MarkdownIt):
         super().__init__("commonmark", {"html": False})
         self.enable(["table", "strikethrough"]).disable(["html_block", "html_inline", "text_join"])
         self.core.ruler.push("marks", _set_marks_apart)
+        self.core.ruler.push("doubts", _mark_doubts)
         rules = {
             "text": _text_rule,
             "text_special": _escaped_rule,
@@ -122,38 +121,75 @@ def _set_marks_apart(state: Any) -> None:
         token.children = [child for child in token.children or [] if child.type != "dropped"]
 
 
+def _mark_doubts(state: Any) -> None:
+    """Note in each text which part of it belongs to a doubtful sentence.
+
+    Sentences are found by their letters and digits, so that emphasis, links and citation marks within them do not matter. One
+    that was made of a table row lies in its cells.
+    """
+    for group in _groups(state.tokens) if state.env.get("doubts") else ():
+        places = [
+            (letter, child, at)
+            for child in group
+            for at, character in enumerate(MARK.sub(lambda mark: " " * len(mark[0]), child.content))
+            for letter in _letters(character)
+        ]
+        letters = "".join(letter for letter, _, _ in places)
+        for sentence, why in state.env["doubts"].items():
+            start = letters.find(sentence)
+            found = places[start : start + len(sentence)] if start >= 0 else []
+            for child in {id(child): child for _, child, _ in found}.values():
+                ats = [at for _, other, at in found if other is child]
+                rest = child.content[ats[-1] + 1 :]
+                end = len(child.content) - len(rest.lstrip(".,;:!?)>\"'”’…。！？"))
+                child.meta.setdefault("doubts", []).append((ats[0], end, why))
+
+
+def _groups(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """Yield the texts of each paragraph, and those of each table row."""
+    row: list[Token] | None = None
+    for token in tokens:
+        texts = [child for child in token.children or () if child.type in ("text", "code_inline")]
+        match token.type:
+            case "tr_open":
+                row = []
+            case "tr_close":
+                yield row or []
+                row = None
+            case "inline" if row is not None:
+                row += texts
+            case "inline":
+                yield texts
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.lower()))
+
+
 def _text_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Mapping[str, Any]) -> str:
-    token, sources, doubts = tokens[i], env.get("sources"), env.get("doubts", {})
-    if token.meta.get("in_link") or not sources or not (doubts or "[" in token.content):
-        return str(escape(token.content))
-    pieces = MARK.split(token.content)
-    chips = [chip(int(n), sources) for n in pieces[1::2]]
-    return "".join(f"{_doubted(text, doubts)}{mark}" for text, mark in zip(pieces[::2], [*chips, ""], strict=True))
+    token, sources = tokens[i], env.get("sources") or {}
+    shown, at = [], 0
+    for mark in MARK.finditer(token.content) if sources and not token.meta.get("in_link") else ():
+        shown += [_part(token, at, mark.start()), chip(int(mark[1]), sources)]
+        at = mark.end()
+    return "".join([*shown, _part(token, at, len(token.content))])
 
 
-def _doubted(text: str, doubts: Mapping[str, str]) -> str:
-    """Return a piece of text with the parts of doubtful sentences in amber, and on hover what their sources lack."""
-    shown = []
-    for part in _SENTENCES.split(text) if doubts else [text]:
-        body = part.strip()
-        why = next(
-            (why for sentence, why in doubts.items() if len(body) >= _LEAST_OF_A_SENTENCE and fold(body) in sentence), ""
-        )
-        before, after = part.split(body, 1) if why else ("", "")
-        style = f"background-color:{STYLES['shade']};color:inherit"
-        marked = f'{before}<mark style="{style}" title="{escape(why)}">{escape(body)}</mark>{after}'
-        shown.append(marked if why else str(escape(part)))
-    return "".join(shown)
+def _part(token: Token, start: int, end: int) -> str:
+    """Return a part of a text with what belongs to doubtful sentences in amber, and on hover what their sources lack."""
+    for first, last, why in sorted(token.meta.get("doubts", ())):
+        if first < end and last > start:
+            first, last = max(first, start), min(last, end)
+            marked = f'<mark style="{STYLES["doubt"]}" title="{escape(why)}">{escape(token.content[first:last])}</mark>'
+            return f"{escape(token.content[start:first])}{marked}{_part(token, last, end)}"
+    return str(escape(token.content[start:end]))
 
 
 def doubts_of(claims: Sequence[Claim]) -> dict[str, str]:
-    """Return the sentences that their sources do not support, folded, with what the sources lack."""
+    """Return the letters of the sentences that their sources do not support, with what the sources lack."""
     doubtful = [claim for claim in claims if claim.verdict in ("unsupported", "partly")]
-    lacks = "its source does not say: "
-    return {
-        fold(claim.sentence): f"{lacks}{', '.join(claim.missing)}" if claim.missing else "its source does not say this"
-        for claim in doubtful
-    }
+    lacks = "its source does not say"
+    return {_letters(claim.sentence): f"{lacks}: {', '.join(claim.missing) or 'this'}" for claim in doubtful}
 
 
 def _escaped_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
@@ -187,8 +223,9 @@ def chip(n: int, sources: Sources) -> str:
     if source is None:
         return f"[{n}]"
     quote = f" — “{shorten(one_line(source.cited_text), _QUOTE)}”" if source.cited_text else ""
-    title, label = escape(f"{words.place_of(source.url)}{quote}"), escape(f"{n} {shorten(site_of(source.url), 24)}".strip())
     href = safe_href(source.url)
+    name = site_of(source.url) if href else one_line(source.title)
+    title, label = escape(f"{words.place_of(source.url)}{quote}"), escape(f"{n} {shorten(name, 24)}".strip())
     tag, address = ("a", f' href="{escape(href)}"') if href else ("span", "")
     return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
 
@@ -256,7 +293,7 @@ def clean(html: str) -> str:
 def _cleaner() -> nh3.Cleaner:
     return nh3.Cleaner(
         tags=_TAGS,
-        attributes={"*": {"style", "title"}, "a": {"href"}, "ol": {"start"}, "details": {"open"}},
+        attributes={"*": {"style", "title"}, "a": {"href"}, "th": {"colspan"}, "ol": {"start"}, "details": {"open"}},
         allowed_classes={"div": set(NO_MATH.split())},
         filter_style_properties=_PROPERTIES,
         url_schemes={"http", "https", "mailto"},
@@ -275,6 +312,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else visible(str(value)),
     )
-    environment.globals.update(STYLES, link=link, host_of=host_of)
-    environment.filters.update(iso=words.iso, usd=usd, place=words.place_of, inline=inline, one_line=one_line)
+    environment.globals.update(STYLES, link=link)
+    environment.filters.update(inline=inline, one_line=one_line)
     return environment

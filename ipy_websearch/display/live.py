@@ -17,18 +17,29 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
-from ipy_websearch.display.answer import AnswerView, Item, Line, answer_text, bundle, label_text, labels, tail_text
+from ipy_websearch.display.answer import (
+    AnswerView,
+    Item,
+    Line,
+    answer_text,
+    bundle,
+    label_text,
+    labels,
+    offline_help,
+    tail_text,
+)
 from ipy_websearch.display.formatters import is_terminal
-from ipy_websearch.display.text import Terminal
+from ipy_websearch.display.text import Terminal, prose
 from ipy_websearch.events import Event
 from ipy_websearch.results import Answer
-from ipy_websearch.text import visible
 
 INTERVAL_S = 0.12
 """The least time between two updates; with the last one, which never waits, there are at most 10 in any second."""
 _CLOCK_S = 1.0
 _SHARE = 4
 """An update that was hard to render is followed by so many times its own duration, or a hostile text would take the kernel."""
+
+_WORDS = re.compile(r"(?<=\s)(?=\S)|(?<=\n)")
 
 Spent = Callable[[], Decimal | None]
 
@@ -37,11 +48,13 @@ class LiveAnswer:
     """One answer on its way to the reader: `show` each event, then call `finish` or `stop` once.
 
     `feedback` 0 shows the result only, 1 tool calls, notices and costs too, 2 every request and reply. `spent` returns the US
-    dollars that the answer has cost so far.
+    dollars that the answer has cost so far. `introduce` the first offline answer: it says where its passages come from.
     """
 
-    def __init__(self, shell: Any, question: str, *, feedback: int = 1, spent: Spent = Decimal) -> None:
-        self.view = AnswerView(question)
+    def __init__(
+        self, shell: Any, question: str, *, feedback: int = 1, spent: Spent = Decimal, introduce: bool = False
+    ) -> None:
+        self.view = AnswerView(question, introduce=introduce)
         self._lock = threading.RLock()
         notebook = is_notebook(shell)
         self._screen = _Notebook(shell, self.view, feedback, self._lock, spent) if notebook else _Terminal(self.view, feedback)
@@ -156,7 +169,7 @@ class _Terminal:
                     self._block(self._terminal.faint(self._terminal.wrap(str(item))), gap=self._last == "prose")
                     self._said.add(item.text)
             else:
-                self._prose(visible(item))
+                self._prose(prose(item))
 
     def ended(self) -> None:
         """Write what stands under the text, or the whole answer when none of its text was streamed."""
@@ -168,6 +181,7 @@ class _Terminal:
         self._end_prose()
         told = [label for label in labels(view, self._feedback) if not (view.offline and "No model read these" in self._raw())]
         self._block("\n".join(label_text(label, self._terminal) for label in told))
+        self._block(self._terminal.markdown(offline_help(view)))
         self._block(tail_text(view, self._feedback, self._terminal, frozenset(self._said)))
 
     def _raw(self) -> str:
@@ -184,9 +198,14 @@ class _Terminal:
             self._write(text)
             return
         self._word += text
-        *whole, self._word = re.split(r"(?<=\s)(?=\S)|(?<=\n)", self._word)
-        for word in whole:
-            self._write_word(word)
+        *whole, self._word = _WORDS.split(self._word)
+        while whole:
+            if whole[0].startswith("|") and not self._column:  # a table is laid out when its last line has come
+                table, gap, rest = "".join((*whole, self._word)).partition("\n\n")
+                *whole, self._word = _WORDS.split(rest) if gap else [table]
+                self._write(self._terminal.markdown(table) + gap if gap else "")
+            else:
+                self._write_word(whole.pop(0))
 
     def _write_word(self, word: str) -> None:
         """Write a word and the white space behind it; `**` switches bold."""
@@ -200,7 +219,9 @@ class _Terminal:
             self._write(piece)
 
     def _end_prose(self) -> None:
-        if self._word:
+        if self._word.startswith("|") and not self._column:
+            self._write(self._terminal.markdown(self._word))
+        elif self._word:
             self._write_word(self._word)
         if self._bold:
             self._write("\x1b[22m", columns=0)

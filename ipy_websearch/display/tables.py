@@ -1,4 +1,4 @@
-"""What a search, a fetched page and an enriched frame look like.
+"""What a search, a fetched page, an enriched frame and the status look like.
 
 A frame is shown as it is, filtered or sorted, further columns included. One that has lost the columns that its look needs is
 an ordinary table: None is returned and pandas shows it.
@@ -6,7 +6,7 @@ an ordinary table: None is returned and pandas shows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ipy_websearch.display.html import link, render, to_html
@@ -15,6 +15,7 @@ from ipy_websearch.display.text import (
     Terminal,
     cost,
     count,
+    grid,
     iso,
     one_line,
     place_of,
@@ -36,7 +37,7 @@ _PARTS = ("source", "quote", "confidence")
 _NOTED = ("enrich_status", "enrich_error", "enrich_cost_usd")
 _SNIPPET = 400
 _CELL = 200
-NOTHING = "Nothing was found. Try fewer words, drop --site or --freshness, or name another engine with --provider."
+NOTHING = "Try fewer words, drop --site or --freshness, or name another provider with --provider."
 
 Row = dict[str, Any]
 
@@ -77,7 +78,9 @@ def search_text(found: Any, *, max_rows: int = MAX_ROWS, terminal: Terminal = PL
         blocks.append("\n".join([*lines, *(f"{indent}{name}: {cell}" for name, cell in row["more"] if cell)]))
     if len(found) > len(rows):
         blocks.append(f"… {count(len(found) - len(rows), 'more row')}")
-    return "\n".join([*blocks, *([] if rows else [NOTHING]), terminal.faint(_summary(search, len(found)))])
+    return "\n".join(
+        [*blocks, *([] if rows else [terminal.wrap(f"0 results. {NOTHING}")]), terminal.faint(_summary(search, len(found)))]
+    )
 
 
 def _rows_of(found: Any, most: int) -> list[Row] | None:
@@ -120,7 +123,8 @@ def _notices(search: SearchResults | None) -> list[str]:
     notices = [one_line(notice) for notice in search.notices]
     silent = [(one_line(attempt.provider), one_line(attempt.error)) for attempt in search.attempts]
     untold = [(name, error) for name, error in silent if not any(notice.startswith(error) for notice in notices)]
-    return [*(f"not from {name}: {shorten(error, 160)}" for name, error in untold), *notices]
+    told = [error if error.startswith(name) else f"{name}: {error}" for name, error in untold]
+    return [*(shorten(error, 160) for error in told), *notices]
 
 
 # --- enriched frames --------------------------------------------------------------------------------------------
@@ -128,6 +132,11 @@ def _notices(search: SearchResults | None) -> list[str]:
 
 def enriched_html(frame: Any) -> str | None:
     """Return an enriched frame: the caller's columns and the asked ones with their sources; None without any."""
+    parts = _enriched(frame)
+    return None if parts is None else render("enriched", **parts)
+
+
+def _enriched(frame: Any) -> dict[str, Any] | None:
     asked = asked_columns(frame)
     if not asked:
         return None
@@ -145,18 +154,23 @@ def enriched_html(frame: Any) -> str | None:
     filled = {name: int(frame[name].notna().sum()) for name in asked}
     heads = [{"name": one_line(name), "filled": filled[name], "numeric": frame[name].dtype.kind in "iuf"} for name in asked]
     head = {"own": list(map(one_line, own[:4])), "asked": heads, "total": len(frame)}
-    return render("enriched", rows=rows, head=head, summary=_enriched_summary(frame, filled), failures=_failures(frame))
+    return {"rows": rows, "head": head, "summary": _enriched_summary(frame, filled), "failures": _failures(frame)}
 
 
-def enriched_text(frame: Any) -> str | None:
-    """Return the same as plain text: pandas' table of the caller's columns and the asked ones, None likewise."""
-    asked = asked_columns(frame)
-    if not asked:
+def enriched_text(frame: Any, terminal: Terminal = PLAIN) -> str | None:
+    """Return the same as plain text, without sources; None likewise."""
+    parts = _enriched(frame)
+    if parts is None:
         return None
-    added = {f"{name}_{part}" for name in asked for part in _PARTS} | set(_NOTED)
-    table = frame[[name for name in frame.columns if name not in added]].to_string(max_rows=ENRICHED_ROWS, na_rep="—")
-    filled = {name: int(frame[name].notna().sum()) for name in asked}
-    return "\n".join([table, _enriched_summary(frame, filled), *_failures(frame)])
+    head, rows = parts["head"], parts["rows"]
+    names = ["", *head["own"], *(column["name"] for column in head["asked"])]
+    cells = [
+        [row["label"], *row["own"], *(f"{cell['text'] or '—'}{' ?' * cell['low']}" for cell in row["cells"])] for row in rows
+    ]
+    numeric = [True, *(False for _ in head["own"]), *(column["numeric"] for column in head["asked"])]
+    left = head["total"] - len(rows)
+    lines = [*grid([names, *cells], numeric, terminal.width), *([f"… {count(left, 'more row')}"] if left else [])]
+    return "\n".join([*lines, *parts["failures"], terminal.wrap(parts["summary"])])
 
 
 def asked_columns(frame: Any) -> list[str]:
@@ -185,10 +199,10 @@ def _enriched_summary(frame: Any, filled: dict[str, int]) -> str:
     parts = (
         count(len(frame), "row"),
         f"{sum(filled.values()):,} of {count(cells, 'cell')} filled",
-        f"{low} below {LOW_CONFIDENCE} confidence (shaded)" if low else "",
+        f"{low} below {LOW_CONFIDENCE} confidence (marked)" if low else "",
         usd(float(spent)) if spent else "",
         seconds(report["seconds"]) if isinstance(report, dict) and "seconds" in report else "",
-        f"{len(frame.columns)} columns in all: .columns",
+        f"all {len(frame.columns)} columns: .columns",
     )
     return " · ".join(filter(None, parts))
 
@@ -241,3 +255,23 @@ def _cut(page: Page) -> tuple[str, str]:
     end = content.rfind("\n", 0, PAGE_CHARACTERS)
     kept = content[: end if end > 0 else PAGE_CHARACTERS]
     return kept, f"… {len(content) - len(kept):,} more characters in .content"
+
+
+# --- status -------------------------------------------------------------------------------------------------------
+
+Sections = Mapping[str, Sequence[tuple[str, ...]]]
+"""Headings, and under each its rows: what, how it is, and where something is missing the command that sets it."""
+
+
+def status_html(sections: Sections) -> str:
+    """Return the state of the package as a small table."""
+    rows = [
+        (title, [(one_line(row[0]), one_line(row[1]), "".join(row[2:])) for row in rows]) for title, rows in sections.items()
+    ]
+    return render("status", sections=rows)
+
+
+def status_text(sections: Sections) -> str:
+    """Return the same as plain text."""
+    lines = {title: (f"  {row[0]:<24} {': '.join(row[1:])}" for row in rows) for title, rows in sections.items()}
+    return "\n\n".join("\n".join((title, *rows)) for title, rows in lines.items())

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -103,9 +104,6 @@ def site_of(url: str) -> str:
 
     It is the name that somebody registered, so that "paypal.evil.example" is called "evil".
     """
-    if not safe_href(url):
-        scheme = re.match(r"[a-z]{2,12}(?=:)", one_line(url))
-        return "built-in" if scheme and scheme[0] == "corpus" else scheme[0] if scheme else ""
     host = host_of(url)
     labels = host.split(".")
     if len(labels) < 2 or host.replace(".", "").isdigit():
@@ -127,6 +125,7 @@ def short_address(url: str, width: int = 60) -> str:
 # --- the terminal ------------------------------------------------------------------------------------------------
 
 _BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|^#{1,6} ([^\n]+)$", re.DOTALL | re.MULTILINE)
+_TABLE = re.compile(r"^\|.+\n\|[ :|-]+\n(?:\|.*(?:\n|$))*", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()]+)\)")
 
 
@@ -174,13 +173,41 @@ class Terminal:
             ) or [""]
         return "\n".join(lines)
 
+    def _table(self, found: re.Match[str]) -> str:
+        """Return a Markdown table as aligned columns."""
+        rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))] for line in found[0].splitlines()]
+        numeric = [cell.endswith(":") and not cell.startswith(":") for cell in rows[1]]
+        filled = [(row + [""] * len(numeric))[: len(numeric)] for row in (rows[0], *rows[2:])]
+        head, *lines = grid(filled, numeric, self.width)
+        return "\n".join((head, "─" * max(map(len, (head, *lines))), *lines)) + "\n" * found[0].endswith("\n")
+
     def markdown(self, text: str) -> str:
         """Return Markdown as a terminal shows it: wrapped, with bold and links as such when styled."""
-        wrapped = self.wrap(visible(text).replace("\u2028", "\n").replace("\u2029", "\n").strip("\n"))
+        text = prose(text).strip("\n")
+        wrapped = self.wrap(_TABLE.sub(self._table, text) if self.width else text)
         if not self.styled:
             return wrapped
         linked = _LINK.sub(lambda m: self.link(m[2], m[1]), wrapped)
         return _BOLD.sub(lambda m: self.bold(m[1] or m[2]), linked)
+
+
+def grid(rows: Sequence[Sequence[str]], numeric: Sequence[bool], width: int = 0) -> list[str]:
+    """Return rows of cells as lines of at most `width` characters (0: 100), numbers to the right; long cells are cut."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(widths) + 2 * len(widths) - 2 > (width or 100) and max(widths) > 8:
+        widths[widths.index(max(widths))] -= 1
+    return [
+        "  ".join(
+            shorten(cell, size).rjust(size) if is_number else shorten(cell, size).ljust(size)
+            for cell, size, is_number in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def prose(markdown: str) -> str:
+    """Return Markdown as text for a terminal: a mark that the model wrote itself, `\\[1]`, is no citation and reads [1]."""
+    return visible(markdown).replace("\u2028", "\n").replace("\u2029", "\n").replace("\\[", "[")
 
 
 PLAIN = Terminal()

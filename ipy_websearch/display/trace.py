@@ -16,7 +16,7 @@ import pandas as pd
 
 from ipy_websearch.display.answer import timeline
 from ipy_websearch.display.html import render
-from ipy_websearch.display.text import cost, count, one_line, seconds
+from ipy_websearch.display.text import Terminal, cost, count, grid, one_line, seconds
 from ipy_websearch.model.requests import without_marks
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.text import shorten, visible
@@ -85,15 +85,9 @@ class TraceView:
     def text(self) -> str:
         """Return the trace as plain text."""
         rows = [[f"{row['n']}", row["what"], row["time"], row["tokens"], row["cost"]] for row in self._rows()]
-        rows = [["", "step", "time", "tokens in → out", "cost"], *rows]
-        widths = [min(max(map(len, column)), 46) for column in zip(*rows, strict=True)]
-        lines = []
-        for row in rows:
-            cells = [
-                cell.rjust(w) if i > 1 else shorten(cell, w).ljust(w)
-                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append("  ".join(cells).rstrip())
+        lines = grid(
+            [["", "step", "time", "tokens in → out", "cost"], *rows], [False, False, True, True, True], Terminal.here().width
+        )
         total = [self._total()] if self.number is None else []
         parts = [f"{name}:\n{text}" for name, text in self._whole()]
         return "\n\n".join(filter(None, (self.title, "\n".join([*lines, *total]), *parts, self.note)))

@@ -94,7 +94,8 @@ class AskMagics(WebMagics):
         run = session.start(call.text, **call.options)
         run.loop.notices[:0] = call.notices
         silent = self.shell.displayhook.quiet()
-        options = {"feedback": session.settings.feedback, "spent": lambda: run.booking.cost_usd}
+        first = not any(answer.offline for answer in session.answers)
+        options = {"feedback": session.settings.feedback, "spent": lambda: run.booking.cost_usd, "introduce": first}
         live = None if silent else LiveAnswer(self.shell, call.text, **options)
         try:
             for event in run:

@@ -96,11 +96,20 @@ class WebSearchMagics(WebMagics):
         said = getattr(self, f"_{command}")(self.session, names, flags)
         if not isinstance(said, list):
             return said
-        print("\n".join(said))
+        if said:
+            print("\n".join(said))
         return None
 
     def _status(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
-        return status_lines(session)
+        from IPython.display import display
+
+        from ipy_websearch.display.tables import status_html, status_text
+
+        sections = status_sections(session)
+        if getattr(self.shell, "kernel", None) is None:
+            return [status_text(sections)]
+        display({"text/html": status_html(sections), "text/plain": status_text(sections)}, raw=True)
+        return []
 
     def _key(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
         keys = session.keys
@@ -261,8 +270,8 @@ def cells_wait(shell: Any) -> bool:
     return False
 
 
-def status_lines(session: Any) -> list[str]:
-    """Return what works now, and what is missing with the command that sets it; never a key's value."""
+def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
+    """Return what works now, and what is missing with the command that sets it, by their headings; never a key's value."""
     import ipy_websearch
     from ipy_websearch.errors import ConfigError
     from ipy_websearch.keys import KEYS
@@ -277,11 +286,11 @@ def status_lines(session: Any) -> list[str]:
     answers = "passages as found; the model is set to offline" if name == OFFLINE_MODEL else answers
     chain = session.router.chain()
     usable = {engine: why for engine, available, why in chain if available}
-    now = [("answers", answers), ("search", f"{', '.join(usable)} (asked in this order)")]
+    now: list[tuple[str, ...]] = [("answers", answers), ("search", f"{', '.join(usable)} (asked in this order)")]
     now += [("", why) for why in usable.values() if "not asked again" in why]
     now += [("index", _coverage(session.index.coverage()))]
     now += [("index", f"{count:,} documents of {folder}") for folder, count in session.index.folders()]
-    missing = []
+    missing: list[tuple[str, ...]] = []
     for variable, spec in KEYS.items():
         try:
             found = session.keys.find(variable)
@@ -291,15 +300,15 @@ def status_lines(session: Any) -> list[str]:
         if found:
             now.append((variable, f"set: {found[1]}"))
         else:
-            missing.append((variable, f"not set: %websearch key {spec.names[0]}"))
-    said = {text for _, text in missing}  # of a key that is no key
+            missing.append((variable, "not set", f"%websearch key {spec.names[0]}"))
+    said = {row[1] for row in missing}  # of a key that is no key
     missing += [
         (engine, why)
         for engine, available, why in chain
         if not available and why not in said and not why.endswith(("is not set", "are not set"))
     ]
     missing += [
-        (f"extra {name}", f'%pip install "ipy_websearch[{name}]"')
+        (f"extra {name}", "not installed", f'%pip install "ipy_websearch[{name}]"')
         for name, library in EXTRAS.items()
         if find_spec(library) is None
     ]
@@ -307,15 +316,14 @@ def status_lines(session: Any) -> list[str]:
         doing = "replaying" if session.recording.cassette.replaying else "recording"
         now.append(("cassette", f"{doing}: {_count(session.recording.cassette)}; %websearch stop ends it"))
     now += [
+        ("version", f"ipy_websearch {ipy_websearch.__version__}"),
         ("data", str(data_dir())),
         ("settings", str(settings_dir())),
         ("spent", f"{usd(session.spent_usd)} in this session"),
     ]
-    notes = [("note", warning) for part in (session.ledger, session.cache, session.index) for warning in part.warnings]
-    lines = [f"ipy_websearch {ipy_websearch.__version__}"]
-    for title, rows in (("Works now", now), ("Missing", missing), ("Notes", notes)):
-        lines += ["", title, *(f"  {label:<24} {text}" for label, text in rows)] if rows else []
-    return lines
+    warnings = [warning for part in (session.ledger, session.cache, session.index) for warning in part.warnings]
+    sections: dict[str, Any] = {"Works now": now, "Missing": missing, "Notes": [("note", warning) for warning in warnings]}
+    return {title: rows for title, rows in sections.items() if rows}
 
 
 def _coverage(counts: dict[str, int]) -> str:

@@ -54,9 +54,9 @@ def test_costs_counts_times_and_dates_read_as_phrases() -> None:
 
 def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds() -> None:
     html = answer_html(ANSWER)
-    assert ">1 duckdb</a>" in html and 'title="duckdb.org — “up to 3x faster”"' in html and ">2 built-in</span>" in html
+    assert ">1 duckdb</a>" in html and 'title="duckdb.org — “up to 3x faster”"' in html and ">2 Article</span>" in html
     shown = words(html)
-    assert "1 · duckdb.org · 2026-11-17 News quote up to 3x faster a new format" in shown
+    assert "1 · duckdb.org · 2026-11-17 · snippet News quote up to 3x faster a new format" in shown
     assert "2 · corpus://databases/duckdb Article" in shown
     footer = html[html.rindex("<details", 0, html.index(FACTS)) :]
     for inside in (
@@ -74,15 +74,17 @@ def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds
 def test_four_sources_are_cards_and_the_others_are_folded() -> None:
     found = tuple(Citation(n, f"Title {n}", f"https://s{n}.example/") for n in range(1, 26))
     html = answer_html(replace(ANSWER, citations=found))
-    assert html.count("inline-block") == 4 and "21 more sources" in html
+    assert html.count("flex:1 1 300px") == 4 and "21 more sources" in html
     assert all(html.count(f">Title {n}</a>") == 1 for n in range(1, 26))
 
 
 def test_plain_text_and_markdown_of_an_answer_say_the_same() -> None:
     text, markdown = answer_text(ANSWER), answer_markdown(ANSWER)
-    assert text.startswith("It is **faster** [1][2].\n\n[1] News · 2026-11-17\n    https://www.duckdb.org/news\n[2] Article\n")
+    assert text.startswith(
+        "It is **faster** [1][2].\n\n[1] News · 2026-11-17 · snippet\n    https://www.duckdb.org/news\n[2] Article\n"
+    )
     assert "[[1]](https://www.duckdb.org/news)" in markdown
-    assert "- [1] [News](https://www.duckdb.org/news) duckdb.org, 2026-11-17 — “up to 3x faster”" in markdown
+    assert "- [1] [News](https://www.duckdb.org/news) duckdb.org, 2026-11-17, snippet — “up to 3x faster”" in markdown
     assert FACTS in text and FACTS in markdown
 
 
@@ -107,7 +109,7 @@ def test_at_feedback_0_an_answer_is_its_text_and_sources() -> None:
         ({"limit": "max_searches", "searches": 5}, "Stopped at max_searches = 5: answered from what was found."),
         ({"limit": "max_steps"}, "Stopped at max_steps = 1: answered from what was found."),
         ({"limit": "timeout"}, "Stopped at the time limit: answered from what was found."),
-        ({"limit": "interrupted"}, "Interrupted: this is what was there."),
+        ({"limit": "interrupted"}, "Interrupted: this is what had arrived."),
         ({"stop_reason": "max_tokens"}, "Cut off at max_tokens"),
         ({"stop_reason": "refusal"}, "The model declined to answer."),
         ({"stop_reason": None}, "The answer broke off: this is what had arrived."),
@@ -127,7 +129,29 @@ def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works
     for shown in (words(answer_html(offline)), answer_text(offline), answer_markdown(offline)):
         assert shown.lower().count("no model read these") == 1 and shown.count("%websearch key anthropic") == 1
     nothing = words(answer_html(replace(offline, citations=(), text=f"The search gave no passage.\n\n{LABEL}")))
-    assert "planets, elements, countries" in nothing and "%ask How many moons does Mars have?" in nothing
+    assert "planets, elements, countries" in nothing and nothing.count("%ask ") == 3 and "%websearch key brave" in nothing
+
+
+def test_the_first_offline_answer_says_where_its_passages_come_from() -> None:
+    found = (Citation(1, "Mars", "corpus://planets/mars", "two moons"),)
+    offline = replace(ANSWER, offline=True, text=f"{LABEL}\n\n> **Mars** has two moons.[1]", citations=found)
+    first = AnswerView("How many?", introduce=True)
+    first.finish(offline)
+    assert re.search(r"no model read these passages from \d+ built-in articles", words(answer_html(first)))
+    later = words(answer_html(offline))
+    assert "built-in articles" not in later and "1 Mars" in later and "two moons" not in later.replace("has two moons", "")
+
+
+def test_a_source_says_whether_its_page_was_read() -> None:
+    answer = replace(ANSWER, citations=(replace(ANSWER.citations[0], read="page"), Citation(2, "B", "https://b.example/")))
+    for shown in (words(answer_html(answer)), answer_text(answer), answer_markdown(answer)):
+        assert shown.count("page read") == 1 and shown.count("snippet") == 1
+
+
+def test_a_mark_that_the_model_wrote_itself_is_plain_text() -> None:
+    answer = replace(ANSWER, text=r"It is said \[1] and cited [1].")
+    assert words(answer_html(answer)).startswith(" It is said [1] and cited")
+    assert answer_text(answer).startswith("It is said [1] and cited [1].") and str(answer) == "It is said [1] and cited [1]."
 
 
 def test_unknown_costs_failed_calls_and_replays_are_in_the_footer() -> None:
@@ -158,8 +182,8 @@ def test_a_structured_answer_is_shown_as_a_table() -> None:
 
 def test_a_running_answer_shows_its_text_each_call_and_a_line_that_lives() -> None:
     under_way = words(answer_html(view_of(RUN[:5]), spent=Decimal("0.0031")))
-    assert "Let me look." in under_way and "⋯ searching: duckdb news ⋯ reading: duckdb.org/news.html" in under_way
-    assert re.search(r"⋯ \d+ s · searching: duckdb news \(and 1 more\) · 0.0031 USD so far · ■ stops", under_way)
+    calls = "searching: duckdb news · reading: duckdb.org/news.html"
+    assert re.search(rf"Let me look. ⋯ \d+ s · {calls} · 0.0031 USD so far · ■ stops", under_way)
     view = view_of(RUN)
     text = answer_text(view)
     assert "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read" in text
@@ -209,7 +233,7 @@ def test_a_run_that_broke_off_or_was_stopped_shows_what_there_is() -> None:
     assert "There is no answer ; the error says why." in words(answer_html(view))
     view = view_of(RUN[:11])
     view.finish(replace(ANSWER, text="It is **fast", limit="interrupted"), "interrupted")
-    assert answer_text(view).startswith("Interrupted: this is what was there.\n\nIt is **fast") and FACTS in answer_text(view)
+    assert answer_text(view).startswith("Interrupted: this is what had arrived.\n\nIt is **fast") and FACTS in answer_text(view)
 
 
 def test_calls_of_other_tools_are_named_with_their_input() -> None:
@@ -236,5 +260,9 @@ def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> 
     answer = replace(ANSWER, text=told, citations=cited, checked=claims, notices=())
     (marked,) = re.findall(r'<mark [^>]*title="([^"]*)">(.*?)</mark>', answer_html(answer))
     assert marked == ("its source does not say: 274, Saturn", "Saturn has 274 moons and &lt;b&gt;rings&lt;/b&gt;.")
+    table = "| Moons of Saturn | count |\n|---|---|\n| of Saturn | 274 [1] |\n\nOur *Saturn* has **274** moons [1], and more."
+    claims = tuple(Claim("partly", ("274",), sentence) for sentence in ("| of Saturn | 274 |", "Our Saturn has 274 moons"))
+    marked_in_table = re.findall(r"<mark [^>]*>(.*?)</mark>", answer_html(replace(answer, text=table, checked=claims)))
+    assert marked_in_table == ["of Saturn", "274", "Our", "Saturn", "has", "274", "moons"]
     for shown in (words(answer_html(answer)), answer_text(answer), answer_markdown(answer)):
-        assert "1 sentence not borne out by its source" in shown
+        assert "1 sentence not supported by the sources" in shown

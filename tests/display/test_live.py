@@ -128,7 +128,7 @@ def test_a_terminal_gets_text_calls_sources_and_facts_once_and_in_order() -> Non
             "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read\n"
             "· exa did not answer, brave did\n\n"
             "It is **faster** [1][2].\n\n"
-            "[1] News · 2026-11-17\n    https://www.duckdb.org/news\n[2] Article\n    corpus://databases/duckdb\n\n"
+            "[1] News · 2026-11-17 · snippet\n    https://www.duckdb.org/news\n[2] Article\n    corpus://databases/duckdb\n\n"
             "1 tool output: %panels · steps: %trace\nclaude-x · 3 searches · 1 notice · 12 s · 0.0123 USD\n"
         )
     )
@@ -144,6 +144,17 @@ def test_a_terminal_wraps_words_as_they_come_and_shows_bold(monkeypatch: pytest.
     prose = out.split("\n\n")[0].replace("\x1b[1m", "").replace("\x1b[22m", "")
     assert "\x1b[1mvery" in out and "**" not in out and max(map(len, prose.splitlines())) <= 40
     assert prose.split() == text.replace("**", "").split()
+
+
+def test_a_table_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    told = "Two:\n\n| laptop | price |\n|---|--:|\n| " + "ThinkPad " * 6 + "[1] | $489 |\n| Swift | $1,469 |\n\nDone."
+    for size in (3, 500):
+        pieces = (ev.TextDelta(told[i : i + size]) for i in range(0, len(told), size))
+        out = streamed((ev.ModelRequested(1, "m", {}), *pieces), out=Tty())
+        table = out[out.index("laptop") : out.index("Done.")].splitlines()
+        assert table[0] == f"laptop{' ' * 29}price" and table[1] == "─" * 40 and len(table) == 5
+        assert table[2].endswith("    $489") and table[3] == f"Swift{' ' * 29}$1,469" and max(map(len, table)) == 40
 
 
 def test_an_offline_label_is_said_once_in_a_terminal() -> None:

@@ -70,7 +70,7 @@ def test_every_payload_is_harmless_in_every_place_of_every_output(name: str) -> 
     for html, markdown, words in outputs(PAYLOADS[name]):
         assert Seen(html).foreign == []
         assert problems(markdown) == []
-        assert PLAIN.markdown(words) == words.strip("\n")
+        assert PLAIN.markdown(words) == words.replace("\\[", "[").strip("\n")
 
 
 @pytest.mark.parametrize(
@@ -103,15 +103,14 @@ def test_hosts_sites_and_short_addresses_are_for_reading() -> None:
         "https://bbc.co.uk",
         "http://paypal.com.evil.example",
         "http://10.0.0.1/",
-        "corpus://a/b",
     )
-    assert [site_of(url) for url in addresses] == ["nytimes", "bbc", "evil", "10.0.0.1", "built-in"]
+    assert [site_of(url) for url in addresses] == ["nytimes", "bbc", "evil", "10.0.0.1"]
 
 
 def test_marks_of_known_sources_become_chips_and_others_stay_text() -> None:
     html = to_html("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
     assert 'href="https://www.one.example/?a=1&amp;b=2" title="one.example — “a &lt;b&gt; quote”"' in html
-    assert ">1 one</a>" in html and ">2 javascript</span>[3]</p>" in html and "evil" not in html
+    assert ">1 one</a>" in html and ">2 Two</span>[3]</p>" in html and "evil" not in html
     markdown = to_safe_markdown("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
     assert markdown == "a [[1]](https://www.one.example/?a=1&amp;b=2)[2]\\[3]"
 

@@ -31,11 +31,7 @@ def test_results_are_cards_with_link_host_date_and_snippet_and_notices_stand_abo
         "duckdb.org · 2026-11-17 All that is new." in shown and "corpus://databases/duckdb" in shown and html.count("<a ") == 1
     )
     assert "duckdb 2.0 — brave · 2 results · 0.005 USD" in shown
-    assert (
-        shown.index("not from exa: exa answered 429: slow down")
-        < shown.index("the index is a month old")
-        < shown.index("DuckDB")
-    )
+    assert shown.index("exa answered 429: slow down") < shown.index("the index is a month old") < shown.index("DuckDB")
     assert search_html(SEARCH) == html
 
 
@@ -62,7 +58,7 @@ def test_the_cards_show_what_the_frame_holds_now() -> None:
 
 def test_no_results_say_what_to_do_next() -> None:
     shown = words(search_html(SearchResults((), "nothing there", "wikipedia")))
-    assert "0 results. Nothing was found. Try fewer words" in shown and "wikipedia · 0 results · free" in shown
+    assert "0 results. Try fewer words" in shown and "wikipedia · 0 results · free" in shown
     assert "· cached" in (search_text(replace(SEARCH, cached=True, cost_usd=Decimal(0))) or "")
     assert "· cost unknown" in (search_text(replace(SEARCH, cost_usd=None)) or "")
 
@@ -89,9 +85,9 @@ def test_an_enriched_frame_shows_values_with_sources_fill_and_doubt() -> None:
     assert (
         '<a href="https://de.example/" title="confidence 0.9 — de.example — Berlin is &quot;the&quot; &lt;capital&gt;"' in html
     )
-    assert "javascript" not in re.sub('title="[^"]*"', "", html) and html.count("rgba(217, 130, 0, 0.18)") == 1
+    assert "javascript" not in re.sub('title="[^"]*"', "", html) and html.count("<mark") == 1
     assert "capital 2/3" in shown and "founded 1/3" in shown and "1871 ↗" in shown and "—" in shown
-    assert "3 rows · 3 of 6 cells filled · 1 below 0.5 confidence (shaded) · 0.02 USD" in shown and "11 columns" not in shown
+    assert "3 rows · 3 of 6 cells filled · 1 below 0.5 confidence (marked) · 0.02 USD" in shown and "11 columns" not in shown
     assert "✗ 1 row: brave refused the key" in shown and "<b>Atlantis" in shown
     text = enriched_text(enriched()) or ""
     assert "capital_source" not in text and "3 of 6 cells filled" in text and "brave refused the key" in text
@@ -138,10 +134,10 @@ def test_the_bill_has_a_bar_a_row_a_total_and_the_budget() -> None:
     assert "a &lt;b&gt; for $5" in html and "mathjax_ignore" in html and "width:100.0%" in html and "width:50.0%" in html
     shown = words(html)
     assert "total 0.03 USD · this session · 1 cached call (saved 0.005 USD)" in shown
-    assert "0.03 USD of the session's budget of 0.10 USD" in shown and "width:30%" in html and "unknown" not in shown
+    assert "30% of the session's budget of 0.10 USD" in shown and "width:30%" in html and "unknown" not in shown
     assert "budget" not in words(cost_html(bill(scope="all sessions"), 0.1)) + words(cost_html(bill()))
     text = cost_text(bill()) or ""
-    assert text.splitlines()[0].split() == ["question", "calls", "cached", "usd"] and text.endswith("(saved 0.005 USD)")
+    assert text.splitlines()[0].split() == ["question", "calls", "cached", "cost"] and text.endswith("(saved 0.005 USD)")
 
 
 def test_a_part_of_the_bill_has_its_own_total_and_unknown_prices_are_named() -> None:
@@ -155,7 +151,7 @@ def test_a_part_of_the_bill_has_its_own_total_and_unknown_prices_are_named() -> 
 def test_the_ledgers_rows_show_the_money_and_not_the_details() -> None:
     calls = CostFrame({"time": pd.to_datetime(["2026-11-20 12:00:01+00:00"] * 3), "question": ["a", "b", "c"]})
     calls = calls.assign(kind="model", name="x", input_tokens=7, usd=[0.1, float("nan"), 2], cached=False, status="ok")
-    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", cost_html(calls) or "")[:5] == ["time", "question", "kind", "name", "usd"]
+    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", cost_html(calls) or "")[:5] == ["time", "question", "kind", "name", "cost"]
     many = pd.concat([calls] * 30, ignore_index=True)
     assert "… 30 earlier rows" in words(cost_html(many)) and "2026-11-20 12:00:01" in (cost_text(many) or "")
 

@@ -36,13 +36,17 @@ SETTINGS = {
 """No flag keeps the news away, and without the second only 50 outputs of a cell are shown."""
 
 _PANEL = "const app = window.jupyterapp, panel = app.shell.currentWidget;"
+_OPEN = f"""(name) => {{ {_PANEL} return panel?.context?.path?.endsWith(name) && panel.context.isReady
+    && !!panel.node.querySelector('.jp-Cell'); }}"""
+_CLOSE = f"() => {{ {_PANEL} panel.context.model.dirty = false; panel.dispose(); delete window.__ran; }}"
 _IDLE = f"() => {{ {_PANEL} return panel?.sessionContext?.session?.kernel?.status === 'idle'; }}"
-_DONE = f"""() => {{ {_PANEL} return panel.sessionContext.session.kernel.status === 'idle'
-    && !panel.content.widgets.some(cell => cell.model.executionState === 'running'); }}"""
 _TEXT = f"""(n) => {{ {_PANEL}
     return panel.content.widgets[n].node.querySelector('.jp-OutputArea')?.innerText ?? ''; }}"""
-_RUN = f"""(n) => {{ {_PANEL} panel.content.activeCellIndex = n; panel.content.deselectAll();
-    app.commands.execute('notebook:run-cell'); }}"""
+_RUN = f"""(n) => {{ {_PANEL} const all = n === null; panel.content.deselectAll();
+    if (!all) panel.content.activeCellIndex = n;
+    window.__run = app.commands.execute(all ? 'notebook:run-all-cells' : 'notebook:run-cell'); }}"""
+_ENDED = f"""() => Promise.race([window.__run.then(() => 0),
+    new Promise((_, fail) => setTimeout(() => fail('the cells did not end'), {RUN_MS}))])"""
 _STOP = "[data-command='notebook:interrupt-kernel'], [data-jp-item-name='interrupt'] jp-button"
 
 
@@ -170,11 +174,13 @@ def browser() -> Iterator[Any]:
 
 @dataclass(slots=True)
 class Lab:
-    """A JupyterLab and a Chromium that tests share; each opens notebooks of its own on pages of its own."""
+    """A JupyterLab and a Chromium that tests share. JupyterLab is loaded once; notebooks are opened in it one after another."""
 
     address: str
     folder: Path
     browser: Any
+    _lab: Any = None
+    _context: Any = None
 
     @contextmanager
     def open(
@@ -186,7 +192,6 @@ class Lab:
         notebook7: bool = False,
         width: int = 1280,
         height: int = 1400,
-        dark: bool = False,
     ) -> Iterator[Opened]:
         """Open a notebook of these cells; its kernel, with `env` added to its environment, is idle and has run nothing.
 
@@ -194,24 +199,38 @@ class Lab:
         """
         name = f"notebook-{uuid.uuid4().hex[:8]}.ipynb"
         write_notebook(self.folder / name, cells, outputs)
-        context = self.browser.new_context(viewport={"width": width, "height": height})
-        page = context.new_page()
-        page.set_default_timeout(RUN_MS)
+        page = self._page("/notebooks/" + name) if notebook7 else self._loaded()
         try:
-            place = f"notebooks/{name}" if notebook7 else f"lab/workspaces/{name[:-6]}/tree/{name}?reset"
-            page.goto(f"{self.address}/{place}", wait_until="domcontentloaded")
-            page.wait_for_function("() => !!window.jupyterapp")
-            page.evaluate("() => window.jupyterapp.restored")
-            if dark:
-                page.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
-            page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell")
+            page.set_viewport_size({"width": width, "height": height})
+            if not notebook7:
+                page.evaluate("(path) => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => 0)", name)
+            page.wait_for_function(_OPEN, arg=name)
             opened = Opened(page, self.folder / name)
             if env is not None:
                 opened.prepare(env)
             yield opened
         finally:
-            context.close()
+            if notebook7:
+                page.close()
+            else:
+                page.evaluate(_CLOSE)
             shut_down_kernels(self.address)
+
+    def _loaded(self) -> Any:
+        """Return the page of JupyterLab, which the first caller loads."""
+        if self._lab is None:
+            self._lab = self._page("/lab?reset")
+            self._lab.evaluate("() => window.jupyterapp.restored.then(() => { window.jupyterapp.shell.collapseLeft(); })")
+        return self._lab
+
+    def _page(self, place: str) -> Any:
+        if self._context is None:  # one for all: pages share its cache
+            self._context = self.browser.new_context()
+            self._context.set_default_timeout(RUN_MS)
+        page = self._context.new_page()
+        page.goto(f"{self.address}{place}", wait_until="domcontentloaded")
+        page.wait_for_function("() => !!window.jupyterapp")
+        return page
 
 
 @dataclass(slots=True)
@@ -231,20 +250,16 @@ class Opened:
             code,
         )
 
-    def run(self, number: int, *, wait: bool = True) -> None:
-        """Run one cell and, when told, wait until it has ended."""
+    def run(self, number: int | None, *, wait: bool = True) -> None:
+        """Run one cell (None: all) and, when told, wait until it has ended."""
         self.page.evaluate(_RUN, number)
         if wait:
-            self.page.wait_for_timeout(100)
-            self.page.wait_for_function(_DONE, polling=50)
+            self.page.evaluate(_ENDED)
 
-    def run_all(self, *, wait: bool = True) -> None:
+    def run_all(self) -> None:
         """Run all cells, and bring each into view when they have ended (only then it is rendered)."""
-        self.page.evaluate(f"() => {{ {_PANEL} app.commands.execute('notebook:run-all-cells'); }}")
-        if wait:
-            self.page.wait_for_timeout(100)
-            self.page.wait_for_function(_DONE)
-            self.scroll()
+        self.run(None)
+        self.scroll()
 
     def scroll(self) -> None:
         """Bring each cell into view."""

@@ -1,12 +1,14 @@
 """Pictures of every state of every output, in a real JupyterLab: `python -m tests.slow.browser.pictures FOLDER [STATE …]`.
 
 `fresh` outputs come from cells that just ran, `untrusted` ones from the same notebook as somebody sent it (JupyterLab
-sanitises them), `dark` and `narrow` (600 px) are the untrusted ones again. answer.png, enriched.png and cost.png
-are the README's.
+sanitises them), `dark`, `narrow` (600 px) and `unfolded` are the untrusted ones again. `plain` has neither styles nor scripts,
+as on GitHub. export.png is an HTML file, printed.png that file on paper, notebook7.png Notebook 7. answer.png, enriched.png
+and cost.png are the README's.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -16,16 +18,20 @@ from tests.slow.browser import lab
 
 SETUP = """
 import pandas as pd
+from pathlib import Path
 from dataclasses import replace
 from decimal import Decimal
 from IPython.display import display
 from ipy_websearch import events as ev
 from ipy_websearch.display.formatters import register
+from ipy_websearch.display.cost import cost_png
+from ipy_websearch.display.export import export
 from ipy_websearch.display.live import LiveAnswer
+from ipy_websearch.display.tables import status_html
 from ipy_websearch.display.trace import trace_frame
 from ipy_websearch.frames import CostFrame, CostSummary, EnrichedFrame
 from ipy_websearch.model.offline.passages import LABEL
-from ipy_websearch.results import Answer, Citation, SearchResults
+from ipy_websearch.results import Answer, Citation, Claim, Page, SearchResults
 from ipy_websearch.settings import WebSearch, use_settings
 from tests.fakes.shown import ANSWER, LAPTOPS, RUN, SEARCH
 from tests.slow.browser.payloads import payloads
@@ -70,8 +76,29 @@ quotes = "> **Mars** has two small **moons**, Phobos and Deimos.[1]\\n\\n> The *
 found = (Citation(1, "Mars", "corpus://planets/mars", "two moons"), Citation(2, "Deimos", "corpus://planets/deimos", "1877"))
 facts = dict(offline=True, searches=1, stop_reason="end_turn", seconds=0.1)
 offline = Answer("How many?", f"{LABEL}\\n\\n{quotes}", "offline", found, **facts)
+live = LiveAnswer(get_ipython(), "How many?", introduce=True)
+live.finish(offline)
 display(offline)
 replace(offline, text=f"The search gave no passage for “best laptop”.\\n\\n{LABEL}", citations=())
+"""
+CLAIMS = """
+claims = (Claim("partly", ("$500",), "The ThinkPad E14 Gen 7 has the best keyboard under $500"),)
+claims += (Claim("unsupported", (), "the Acer Swift Go 14 is the better all-rounder"),)
+replace(LAPTOPS, checked=claims, citations=(replace(LAPTOPS.citations[0], read="page"), *LAPTOPS.citations[1:]))
+"""
+PLOT = """
+from datetime import datetime, timedelta, UTC
+from IPython.display import Image
+start = datetime(2026, 11, 20, 9, tzinfo=UTC)
+steps = [(start + timedelta(minutes=7 * n), f"claude-{'sonnet' if n % 3 else 'haiku'}", Decimal(n) / 1000) for n in range(7)]
+Image(cost_png(steps, "this session: 0.036 USD", "model"))
+"""
+STATUS = """
+missing = [("BRAVE_API_KEY", "not set", "%websearch key brave"), ("extra dask", "not installed", '%pip install "x[dask]"')]
+now = [("answers", "claude-sonnet-5-5, with the tools standard"), ("search", "wikipedia, local (asked in this order)")]
+now += [("index", "196 built-in articles: countries, elements, planets, languages, 10 more"), ("data", "/home/me/_x_/data")]
+display({"text/html": status_html({"Works now": now, "Missing": missing})}, raw=True)
+Page("https://example.org/a", "https://example.org/a", "A page", "# A page\\n\\nSome **text**.\\n\\n- one\\n- two", 6, 40)
 """
 HOSTILE = """
 hostile = payloads("http://evil.example")
@@ -82,7 +109,7 @@ Answer(t, bad, "claude-x", found, stop_reason="end_turn")
 """
 STATES = {
     "streaming": ["live = running(5)", "live = running(12)"],
-    "done": ["LAPTOPS", "trace_frame(LAPTOPS)"],
+    "done": ["LAPTOPS", CLAIMS, "trace_frame(LAPTOPS)"],
     "stopped": [
         "replace(LAPTOPS, limit='max_searches', citations=LAPTOPS.citations[:1])",
         "running(12).stop('interrupted')",
@@ -92,12 +119,14 @@ STATES = {
     "offline": [OFFLINE],
     "hostile": [HOSTILE],
     "tables": ["SEARCH.to_frame()", "SearchResults((), 'nothing there', 'brave')", ENRICHED, COST],
+    "status": [STATUS, PLOT],
 }
 README = {"done": {0: "answer"}, "tables": {2: "enriched", 3: "cost"}}
 """Which outputs of a state are pictures of their own, small enough for the README, and their names."""
-_THEME = """() => { const app = window.jupyterapp; app.commands.execute('application:toggle-left-area');
-    return app.commands.execute('apputils:change-theme', {theme: 'JupyterLab %s'}); }"""
+LOOKS = {"untrusted": ("Light", 1280), "dark": ("Dark", 1000), "narrow": ("Dark", 600), "unfolded": ("Light", 1000)}
+_THEME = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab %s'}).then(() => 0)"
 _UNFOLD = "() => document.querySelectorAll('.jp-OutputArea-output details').forEach(e => e.open = true)"
+_OUTPUTS = ".jp-OutputArea-output"
 
 
 def shoot(opened: lab.Opened, path: Path) -> None:
@@ -105,12 +134,12 @@ def shoot(opened: lab.Opened, path: Path) -> None:
     opened.page.mouse.move(1, 1)
     opened.scroll()
     opened.page.evaluate("() => document.querySelector('.jp-Notebook .jp-WindowedPanel-outer, .jp-Notebook').scrollTo(0, 0)")
-    opened.page.wait_for_timeout(400)
+    opened.page.wait_for_timeout(300)
     opened.page.screenshot(path=str(path))
 
 
 def pictures(folder: Path, states: list[str]) -> None:
-    """Make the pictures of each state: fresh, untrusted, dark, narrow, and unfolded."""
+    """Make the pictures of each state."""
     folder.mkdir(parents=True, exist_ok=True)
     root = Path(__file__).parents[3]
     with (
@@ -127,20 +156,39 @@ def pictures(folder: Path, states: list[str]) -> None:
                 saved: Any = opened.save()
             outputs = [output for cell in saved["cells"][1:] for output in cell["outputs"] if "data" in output]
             bundles: list[Any] = [{kind: "".join(text) for kind, text in output["data"].items()} for output in outputs]
-            bundles = [{"text/html": bundle["text/html"]} for bundle in bundles if "text/html" in bundle]
-            looks: dict[str, dict[str, Any]] = {"untrusted": {}, "dark": {"width": 1000}, "narrow": {"width": 600}}
-            for look, options in looks.items():
-                with shared.open(["1"], outputs=bundles, env=None, height=1500, **options) as opened:
-                    opened.page.evaluate(_THEME % ("Dark" if options else "Light"))
+            shown = [{k: b[k] for k in ("text/html", "image/png") if k in b} for b in bundles]
+            with shared.open(["1"], outputs=list(filter(None, shown)), env=None, height=1500) as opened:
+                for look, (theme, width) in LOOKS.items():
+                    opened.page.set_viewport_size({"width": width, "height": 1500})
+                    opened.page.evaluate(_THEME % theme)
+                    opened.page.evaluate(_UNFOLD if look == "unfolded" else "() => 0")
                     shoot(opened, folder / f"{state}_{look}.png")
-                    if look == "dark":
-                        opened.page.evaluate(_UNFOLD)
-                        shoot(opened, folder / f"{state}_unfolded.png")
+            unfolded = [bundle.get("text/html", "") for bundle in bundles]
+            _shoot_plain(
+                chromium, re.sub(r' (?:style|class)="[^"]*"', "", "<hr>".join(unfolded)), folder / f"{state}_plain.png"
+            )
             for number, name in README.get(state, {}).items():
-                with shared.open(["1"], outputs=[bundles[number]], env=None, width=940) as opened:
+                with shared.open(["1"], outputs=[shown[number]], env=None, width=940) as opened:
                     opened.page.evaluate(_THEME % "Light")
-                    opened.page.wait_for_timeout(400)
-                    opened.page.locator(".jp-OutputArea-output").first.screenshot(path=str(folder / f"{name}.png"))
+                    opened.page.wait_for_timeout(300)
+                    opened.page.locator(_OUTPUTS).first.screenshot(path=str(folder / f"{name}.png"))
+        file = Path(place) / "answers.html"
+        cell = f"export([LAPTOPS, replace(ANSWER, offline=True)], Path({str(file)!r}), force=True); display(LAPTOPS, SEARCH)"
+        with shared.open([SETUP, cell], env={}, notebook7=True) as opened:
+            opened.run_all()
+            shoot(opened, folder / "notebook7.png")
+        _shoot_plain(chromium, file.read_text(), folder / "export.png", folder / "printed.png")
+
+
+def _shoot_plain(chromium: Any, html: str, path: Path, printed: Path | None = None) -> None:
+    """Make a picture of a page on its own, and one of it on paper."""
+    page = chromium.new_page(viewport={"width": 1000, "height": 1500})
+    page.set_content(html)
+    page.screenshot(path=str(path))
+    page.emulate_media(media="print")
+    if printed:
+        page.screenshot(path=str(printed))
+    page.close()
 
 
 if __name__ == "__main__":

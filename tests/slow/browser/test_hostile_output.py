@@ -6,6 +6,7 @@ A magic's output counts as trusted there: no sanitiser stands between it and the
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tests.fakes.hostile import outputs
@@ -35,13 +36,18 @@ def search_of(t):
     hits = (SearchResult(t, t, t, now), SearchResult(t, "https://ok.example/" + t, t))
     return SearchResults(hits, t, t, attempts=(Attempt(t, t),), notices=(t,))
 
-def show_all(t):
-    "Everything that is made of t, as one output of HTML and one of Markdown: many outputs are slow to lay out."
+def forms_of(t):
+    "Everything that is made of t, as HTML and as Markdown."
     page, answer = Page(t, t, t, t, 1, 2, now, note=t), answer_of(t)
     values = (answer, search_of(t), search_of(t).to_frame(), page, Page("https://ok.example", t, t, t, 1, 1), *answer.panels)
-    for kind, between in (("text/html", ""), ("text/markdown", "\\n\\n")):
-        formatter = get_ipython().display_formatter.formatters[kind]
-        display({kind: between.join(filter(None, map(formatter, values)))}, raw=True)
+    formatters = get_ipython().display_formatter.formatters
+    return ["".join(filter(None, map(formatters[kind], values))) for kind in ("text/html", "text/markdown")]
+
+def show_all(names):
+    "The same of many texts in two outputs, since many outputs are slow to lay out; their names must be seen between them."
+    htmls, markdowns = zip(*(forms_of(texts[name]) for name in names))
+    display({"text/html": "".join(f"{html}<p>seen {name}.</p>" for name, html in zip(names, htmls))}, raw=True)
+    display({"text/markdown": "\\n\\n".join(f"{m}\\n\\nseen {name}." for name, m in zip(names, markdowns))}, raw=True)
 
 def stream(t, end):
     live = LiveAnswer(get_ipython(), t)
@@ -56,9 +62,10 @@ def stream(t, end):
     live.stop("failed" if end == "fail" else "interrupted")
 """
 CELLS = [
+    "1",
     SETUP,
     "t = texts['img']; display(answer_of(t), search_of(t), search_of(t).to_frame(), *answer_of(t).panels)",
-    "for t in texts.values(): show_all(t)",
+    "for n in range(0, len(texts), 12): show_all(list(texts)[n : n + 12])",
     "for n, t in enumerate(list(texts.values())[::6]): stream(t, 'fail' if n % 2 else 'interrupt')",
     "display({'text/html': texts['img'].replace('/img', '/control')}, raw=True); open(PAYLOADS + '.ran', 'a').write('x');",
 ]
@@ -79,11 +86,10 @@ FOUND = """() => { const bad = [];
     return bad; }"""
 
 
-def look(opened: lab.Opened) -> tuple[list[str], list[str], int]:
-    """Return what ran, which elements should not be there, and how many outputs there are."""
-    opened.page.wait_for_timeout(1000)
-    count = opened.page.evaluate("() => document.querySelectorAll('.jp-OutputArea-output').length")
-    return opened.page.evaluate("() => window.__ran || []"), opened.page.evaluate(FOUND), count
+def look(opened: lab.Opened) -> tuple[list[str], list[str]]:
+    """Return what ran, and which elements should not be there."""
+    opened.page.wait_for_timeout(500)  # a fetch or a handler that was set off needs a moment
+    return opened.page.evaluate("() => window.__ran || []"), opened.page.evaluate(FOUND)
 
 
 def click_everything(opened: lab.Opened) -> None:
@@ -93,51 +99,40 @@ def click_everything(opened: lab.Opened) -> None:
     opened.page.evaluate(f"() => document.querySelectorAll('.jp-OutputArea-output *:not({plain})').forEach(e => e.click?.())")
 
 
-def test_hostile_text_in_fresh_outputs_neither_runs_nor_fetches_nor_offers_a_command(
-    open_notebook: Any, shared_lab: lab.Lab
-) -> None:
-    """Answers, running ones too, tables, pages and panels made of payloads are text; two dollar amounts stay amounts."""
+def test_hostile_text_in_outputs_neither_runs_nor_fetches_nor_offers_a_command(open_notebook: Any, shared_lab: lab.Lab) -> None:
+    """Answers, running ones too, tables, pages and panels made of payloads are text, and two dollar amounts stay amounts: in
+    cells that just ran, and stored in a notebook that somebody sent (Lab's sanitiser finds nothing that would fetch)."""
     with lab.Listener() as listener:
         texts = payloads(listener.address)
         path = shared_lab.folder / "payloads.json"
         path.write_text(json.dumps(texts))
-        with open_notebook([f"PAYLOADS = {str(path)!r}", *CELLS]) as opened:
-            opened.run_all()
-            ran, found, count = look(opened)
-            assert count > 2 * len(texts)
-            control = [element for element in found if "/control" in element]
-            assert len(control) == 1 and "/control" in listener.hits, "the raw output that must be seen was not seen"
-            assert (ran, [e for e in found if e not in control], set(listener.hits)) == ([], [], {"/control"})
+        control = {"text/html": f'<img src="{listener.address}/sent-control">'}
+        names = list(texts)
+        some = names[::5] + ["math_dollars"]  # what is stored is the same, and goes through Lab's sanitiser on top
+        sent = stored({name: texts[name] for name in some})
+        with open_notebook([CELLS[0], f"PAYLOADS = {str(path)!r}", *CELLS[1:]], outputs=[*sent, control]) as opened:
+            for number in range(1, len(CELLS) + 1):
+                opened.run(number)
+            opened.scroll()
+            ran, found = look(opened)
+            controls = [element for element in found if "control" in element]
+            assert len(controls) == 2, "the raw outputs that must be seen were not seen"
+            assert (ran, [e for e in found if e not in controls]) == ([], [])
             click_everything(opened)
             assert look(opened)[0] == []
-            amounts = texts["math_dollars"]
             shown = opened.page.evaluate(
-                "() => [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.textContent)"
+                "() => [...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.textContent).join(' ')"
             )
-            assert sum(amounts in text for text in shown) >= 2
-        assert set(listener.hits) == {"/control"}
+            seen = {name: shown.count(f"seen {name}.") for name in names}
+            assert seen == {name: 4 if name in some else 2 for name in names}, "a payload swallowed what follows it"
+            assert shown.count(texts["math_dollars"]) >= 4
+        assert set(listener.hits) == {"/control", "/sent-control"}
         assert (path.parent / "payloads.json.ran").read_text() == "x", "a click ran the notebook again"
 
 
-def test_hostile_text_in_a_file_that_somebody_sent_is_as_harmless(open_notebook: Any) -> None:
-    """Our outputs stored in an unsigned notebook: Lab's sanitiser finds nothing that would fetch, and breaks nothing."""
-    with lab.Listener() as listener:
-        bundles = [bundle for text in payloads(listener.address).values() for bundle in stored(text)]
-        control = {"text/html": f'<img src="{listener.address}/control">'}
-        with open_notebook(["1"], outputs=[*bundles, control], env=None) as opened:
-            opened.scroll()
-            ran, found, count = look(opened)
-            assert count == len(bundles) + 1
-            click_everything(opened)
-            assert (ran, [e for e in found if "/control" not in e]) == ([], [])
-            assert look(opened)[0] == []
-        assert set(listener.hits) == {"/control"}
-
-
-def stored(text: str) -> list[dict[str, str]]:
-    """Return what is stored of an answer, a table and a search that are made of a text: HTML alone and Markdown alone."""
-    made = list(outputs(text))[:3]
-    return [
-        {"text/html": "".join(html for html, _, _ in made)},
-        {"text/markdown": "\n\n".join(markdown for _, markdown, _ in made)},
-    ]
+def stored(texts: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return what is stored of answers, tables and searches that are made of texts: HTML alone and Markdown alone."""
+    made = {name: list(outputs(text))[:3] for name, text in texts.items()}
+    htmls = [f"{''.join(html for html, _, _ in forms)}<p>seen {name}.</p>" for name, forms in made.items()]
+    markdowns = ["\n\n".join([*(markdown for _, markdown, _ in forms), f"seen {name}."]) for name, forms in made.items()]
+    return [{"text/html": "".join(htmls)}, {"text/markdown": "\n\n".join(markdowns)}]

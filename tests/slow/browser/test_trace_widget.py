@@ -64,9 +64,9 @@ def test_arrow_keys_and_buttons_step_through_an_answer_and_hostile_text_in_it_is
             assert page.get_by_role("button", name="One step back").is_enabled()
             page.evaluate("() => document.querySelectorAll('.ipyws-t details').forEach(e => e.open = true)")
             page.evaluate("() => document.querySelectorAll('.ipyws-t-pane *, .ipyws-t-title').forEach(e => e.click())")
-            page.wait_for_timeout(500)
+            page.wait_for_timeout(300)
             shown = page.locator(".ipyws-t").text_content()
             assert texts["script"] in shown and texts["img"] in shown
             assert (page.evaluate("() => window.__ran || []"), page.evaluate(BAD), listener.hits) == ([], [], [])
             opened.run(2)
-            assert "at 3" in opened.text(2)
+            opened.wait_for(2, "at 3")
