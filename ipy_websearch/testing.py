@@ -14,20 +14,24 @@ Inside the block, everything that shares the session (`ask`, `search`, `fetch`, 
 one search provider with your results, your pages, and a model with your replies; without a reply, the offline model answers
 from the results. Requests are checked as the API checks them, tools run, limits hold, costs are booked (in memory, at the
 prices of the model named). A reply that is left over fails the block at its end. With pytest,
-`pytest_plugins = ["ipy_websearch.testing"]` in conftest.py gives the fixture `fake_web`.
+`pytest_plugins = ["ipy_websearch.testing"]` in conftest.py gives the fixture `fake_web`. In a notebook,
+`web = FakeWeb().start()` holds for all cells until `web.stop()`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import sys
 import tempfile
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ipy_websearch import api
 from ipy_websearch.enrichment.store import Store
@@ -37,9 +41,9 @@ from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.offline.server import Reply, reply_to
+from ipy_websearch.model.offline.server import OfflineTransport, Reply, reply_to
 from ipy_websearch.model.opening import open_in_process
-from ipy_websearch.model.platforms import ANTHROPIC, Platform
+from ipy_websearch.model.platforms import PLATFORMS, Platform
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest, provider_info
 from ipy_websearch.providers.router import SearchRouter, Target
@@ -58,11 +62,19 @@ _INFO = ProviderInfo("fake", "the fake provider", load=f"{__name__}:FakeProvider
 
 
 class FakeWeb:
-    """The fake web; enter it with `with`. `queries` are the searches that reached it, `requests` the model's requests."""
+    """The fake web; enter it with `with`. `queries` are the searches that reached it, `requests` the model's requests.
 
-    def __init__(self) -> None:
+    A search costs `search_usd` US dollars and takes `search_s` seconds. `platform` is where the model seems to run, as in the
+    setting of that name ("ollama": results reach it as plain text).
+    """
+
+    def __init__(self, *, search_usd: Decimal | float | str = 0, search_s: float = 0.0, platform: str = "anthropic") -> None:
+        self.search_usd = Decimal(str(search_usd))
+        self.search_s = search_s
+        self.platform = PLATFORMS[platform]
         self.queries: list[str] = []
         self.requests: list[Mapping[str, Any]] = []
+        self._server: ThreadingHTTPServer | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="ipy_websearch_", ignore_cleanup_errors=True)
         self.session = _session(self, Path(self._folder.name))
         self._results: list[tuple[str, tuple[SearchResult, ...] | Exception]] = []
@@ -104,6 +116,10 @@ class FakeWeb:
         """Return a tool call, as a part of a reply."""
         return {"type": "tool_use", "id": f"toolu_fake{next(self._ids):04}", "name": tool, "input": values}
 
+    def cited(self, text: str, url: str, quote: str = "") -> Part:
+        """Return text that cites the result at `url`, as a part of a reply; without `quote` its first paragraph."""
+        return {"type": "text", "text": text, "citations": [{"source": url, "cited_text": quote}]}
+
     def record(self, **values: Any) -> Part:
         """Return the call that fills a row of `enrich`: each value bare, or with source, quote and confidence in a dict."""
         blank = {"value": None, "source": "", "quote": "", "confidence": 1.0}
@@ -128,7 +144,7 @@ class FakeWeb:
         if parts is None:
             return reply_to(request)
         parts = parts if isinstance(parts, list | tuple) else (parts,)
-        blocks = [{"type": "text", "text": part} if isinstance(part, str) else dict(part) for part in parts]
+        blocks = [{"type": "text", "text": part} if isinstance(part, str) else _with_places(part, request) for part in parts]
         return Reply(blocks, "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn")
 
     async def download(self, url: str, **_: Any) -> Download:
@@ -141,11 +157,34 @@ class FakeWeb:
         kind = "text/html" if body.lstrip()[:1] == b"<" else "text/plain"
         return Download(url, url, 200, kind, "utf-8", body)
 
-    def __enter__(self) -> FakeWeb:
+    def client(self) -> Any:
+        """Return an `anthropic.AsyncAnthropic` whose requests the fake model answers."""
+        return open_in_process(reply=self.answer)
+
+    def serve(self) -> str:
+        """Serve the fake model to other programs on this machine until the end; return its address (an ANTHROPIC_BASE_URL)."""
+        if self._server is None:
+            handler = type("Handler", (_Handler,), {"transport": OfflineTransport(self.answer)})
+            self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def start(self) -> Self:
+        """Enter without a block, for several cells of a notebook; `stop` leaves."""
+        return self.__enter__()
+
+    def stop(self) -> None:
+        """Leave as at the end of a block."""
+        self.__exit__(None)
+
+    def __enter__(self) -> Self:
         self._before = api.use_session(self.session)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
         api.end_session()
         api.use_session(self._before)
         self._folder.cleanup()
@@ -153,17 +192,67 @@ class FakeWeb:
         assert not left or kind, f"{len(left)} of the model's replies were never asked for: {left}"
 
 
+def _with_places(part: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part as the API has it: its citations point to the results of the request that they quote."""
+    if not part.get("citations"):
+        return dict(part)
+    found = [
+        b for m in request["messages"] if isinstance(m["content"], list) for b in m["content"] if b["type"] == "tool_result"
+    ]
+    inner = [b for block in found if isinstance(block.get("content"), list) for b in block["content"]]
+    results = [block for block in inner if block["type"] == "search_result"]
+    places = []
+    for citation in part["citations"]:
+        n = next((n for n, result in enumerate(results) if result["source"] == citation["source"]), None)
+        if n is None:
+            raise ModelError(f"{citation['source']} was not given to the model, so it cannot be cited", status=400)
+        texts = [paragraph["text"] for paragraph in results[n]["content"]]
+        quote = citation["cited_text"] or texts[0]
+        start = next((i for i, text in enumerate(texts) if quote in text), 0)
+        place = {"search_result_index": n, "start_block_index": start, "end_block_index": start + 1}
+        places.append(
+            {"type": "search_result_location", **citation, "cited_text": quote, "title": results[n]["title"], **place}
+        )
+    return {**part, "citations": places}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers requests over HTTP as `transport` does."""
+
+    transport: ClassVar[OfflineTransport]
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer a request."""
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        response = self.transport.respond(self.path.partition("?")[0], content)
+        body = response.content
+        self.send_response(response.status_code)
+        for name, value in {"content-type": response.headers["content-type"], "content-length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Write nothing."""
+
+
 class FakeProvider:
     """The one search provider of a fake web."""
 
     name: ClassVar[str] = "fake"
-    price: ClassVar[tuple[Charge, ...]] = (Charge("fake", usd=Decimal(0)),)
 
     def __init__(self, web: FakeWeb) -> None:
         self._web = web
 
+    @property
+    def price(self) -> tuple[Charge, ...]:
+        """What a search costs."""
+        return (Charge("fake", usd=self._web.search_usd),)
+
     async def search(self, request: SearchRequest) -> SearchResults:
         """Return the results that were added for the query."""
+        await asyncio.sleep(self._web.search_s)
         results = self._web.found(request.query)
         return SearchResults(results[: request.count], query=request.query, provider=self.name, charges=self.price)
 
@@ -198,7 +287,7 @@ class _Model(ModelClient):
 
     @property
     def platform(self) -> Platform:
-        return replace(ANTHROPIC, server_tools=False)
+        return replace(self._web.platform, server_tools=False)
 
     def _client(self) -> Any:
         if () not in self._clients:

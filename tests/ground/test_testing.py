@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import duckdb
 import pandas as pd
 import pytest
@@ -87,6 +90,38 @@ def test_a_reply_that_was_not_asked_for_fails_the_block() -> None:
     with pytest.raises(ZeroDivisionError), FakeWeb() as web:
         web.reply("too much")
         1 / 0  # noqa: B018
+
+
+def test_sentences_cite_what_was_found_and_searches_cost_what_was_said() -> None:
+    """`cited` points to a result by its address; without one the test fails. `start` and `stop` do without a block."""
+    web = FakeWeb(search_usd="0.005").start()
+    web.add_results("acme", ACME)
+    web.reply(web.call("web_search", query="acme"))
+    web.reply(web.cited("The CEO of Acme is Jo Doe since 2011.", ACME[0]))
+    answer = ipy_websearch.ask("Who?", model="claude-haiku-5-5")
+    web.stop()
+    assert answer.citations[0].cited_text == ACME[2] and list(answer.claims.verdict) == ["unsupported"]
+    assert answer.cost_usd is not None and answer.cost_usd > Decimal("0.005")
+    with FakeWeb() as web:
+        web.reply(web.cited("It never was.", "https://never.example/"))
+        with pytest.raises(ModelError, match="never.example/ was not given to the model"):
+            ipy_websearch.ask("Who?")
+
+
+def test_other_programs_and_other_platforms_find_the_fake_model() -> None:
+    """Over HTTP at an address of its own, with an SDK client in the process, or as a server that takes plain text only."""
+    asked = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "x?"}]}
+    with FakeWeb(platform="ollama") as web:
+        web.add_results("acme", ACME)
+        for _ in range(2):
+            web.reply("There.")
+        with anthropic.Anthropic(api_key="none", base_url=web.serve()) as client:
+            assert client.messages.create(**asked).content[0].text == "There."
+        assert asyncio.run(web.client().messages.create(**asked)).content[0].text == "There."
+        web.reply(web.call("web_search", query="acme"))
+        web.reply("Jo Doe.")
+        ipy_websearch.ask("Who?", model="qwen3")
+        assert web.requests[-1]["messages"][-1]["content"][0]["content"][0]["type"] == "text"
 
 
 def test_the_session_of_before_comes_back(brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

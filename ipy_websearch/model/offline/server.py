@@ -117,11 +117,15 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
         self._reply = reply
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the answer to a request; a fault of ours is an error of the model, not a lost connection."""
-        if request.url.path.rstrip("/") != "/v1/messages":
-            return _refused(404, "not_found_error", f"{request.method} {request.url.path} is not served here")
+        """Return the answer to a request."""
+        return self.respond(request.url.path, await request.aread())
+
+    def respond(self, path: str, content: bytes) -> httpx2.Response:
+        """Return the answer to what was posted; a fault of ours is an error of the model, not a lost connection."""
+        if path.rstrip("/") != "/v1/messages":
+            return _refused(404, "not_found_error", f"{path} is not served here")
         try:
-            body = json.loads(await request.aread())
+            body = json.loads(content)
             check(body)
             message = _message(body, self._reply(body))
             headers = {"request-id": f"req_offline_{_digest(body)}"}
