@@ -92,6 +92,7 @@ class Job:
     cache_ttl_s: int
     user_agent: str
     timeout_s: float
+    retrieve_first: str
 
 
 class RowLedger:
@@ -139,7 +140,8 @@ class Equipment(WorkerPlugin):
             router = SearchRouter(context, cache=Cache(None), cache_ttl_s=job.cache_ttl_s, search_tools=lambda: tools)
             searches = Searches(router, job.provider, job.concurrency, job.charges)
         limiter = ConcurrencyLimiter(job.concurrency, on_hold=self._tell)
-        self.config = RowConfig(client, job.model, job.system, limiter, job.timeout_s, job.defaults, searches, job.max_searches)
+        shared = (client, job.model, job.system, limiter, job.timeout_s, job.defaults, searches, job.max_searches)
+        self.config = RowConfig(*shared, retrieve_first=job.retrieve_first)
 
     def teardown(self, worker: Any) -> None:
         """Forget keys and addresses, and cut off what is under way; rows that were cut off are sent too."""
@@ -278,6 +280,7 @@ class DaskWorkers:
             cache_ttl_s=settings.cache_ttl_s,
             user_agent=self._session.http.user_agent,
             timeout_s=config.timeout_s,
+            retrieve_first=settings.retrieve_first,
         )
 
     def _equip(self, job: Job, handler: Any) -> None:

@@ -364,7 +364,9 @@ class AnswerLoop:
     def _ask_for_text(self, reply: Reply) -> Then:
         """Ask once more for the table that was wanted, or for words when none followed on tool results."""
         wordless = not reply.text.strip() and reply.stop_reason in ("end_turn", "tool_use", "pause_turn")
-        untabled = bool(self.job.columns) and self.rows is None and reply.stop_reason in ("end_turn", "tool_use")
+        untabled = (
+            bool(self.job.columns) and not self._reading and self.rows is None and reply.stop_reason in ("end_turn", "tool_use")
+        )
         begun = len(self.messages) > len(self.job.history) + 1
         if self._asked_again or not (untabled or (wordless and begun)):
             return Then.DONE
