@@ -12,8 +12,8 @@
 
 Inside the block, everything that shares the session (`ask`, `search`, `fetch`, `enrich`, `df.web`, magics, SQL functions) finds
 one search provider with your results, your pages, and a model with your replies; without a reply, the offline model answers
-from the results. Requests are checked as the API checks them, tools run, limits hold, costs are booked (in memory, at the
-prices of the model named). A reply that is left over fails the block at its end. With pytest,
+from the results. Requests are checked as the API checks them (`check_request`), tools run, limits hold, costs are booked (in
+memory, at the prices of the model named). A reply that is left over fails the block at its end. With pytest,
 `pytest_plugins = ["ipy_websearch.testing"]` in conftest.py gives the fixture `fake_web`. In a notebook,
 `web = FakeWeb().start()` holds for all cells until `web.stop()`.
 """
@@ -41,6 +41,7 @@ from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.offline.rules import check as check_request
 from ipy_websearch.model.offline.server import OfflineTransport, Reply, reply_to
 from ipy_websearch.model.opening import open_in_process
 from ipy_websearch.model.platforms import PLATFORMS, Platform
@@ -55,6 +56,8 @@ from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     from ipy_websearch.http.download import Download
+
+__all__ = ["FakeProvider", "FakeWeb", "check_request"]
 
 Result = SearchResult | tuple[str, ...]
 Part = str | Mapping[str, Any]

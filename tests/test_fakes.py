@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.fakes import rules, rules_tools
 from tests.fakes.engines import ENGINES
-from tests.fakes.examination import Call, Issued, Refused, all_rules, examine
+from tests.fakes.examination import Issued, Refused, examine
 from tests.fakes.messages_api import MessagesAPI
 from tests.fakes.public_web import PublicWeb
-from tests.fakes.shapes import FIELDS
 
 JSON = dict[str, Any]
 
@@ -119,222 +116,191 @@ TIED = THOUGHT | {"signature": "tied"}
 
 CITED = words(citations=[{"type": "char_location", "cited_text": "a", "document_index": 0}])
 
-CASES: list[tuple[Callable[[Call], None], JSON, JSON, str]] = [
-    (rules.no_sampling_parameters, body(temperature=1.0), body(), "temperature"),
-    (rules.no_sampling_parameters, body(top_k=5), body(), "top_k"),
-    (rules.known_fields_only, body(frequency_penalty=1), body(metadata={"user_id": "u"}), "Extra inputs are not permitted"),
-    (rules.model_is_named, body(model=""), body(), "model"),
-    (rules.max_tokens_is_a_count, body(max_tokens=-1), body(max_tokens=1), "greater than or equal to 0"),
-    (rules.messages_are_there, body() | {"messages": []}, body(), "at least one message"),
-    (rules.roles_are_user_and_assistant, body({"role": "system", "content": "x"}), body(system="x"), 'role "system"'),
-    (rules.content_is_not_empty, body(user("hi"), said("ho"), user("")), body(user("hi"), user("you")), "non-empty content"),
-    (rules.first_message_is_the_users, body(said("hi"), user("ho")), body(user("hi")), 'must use the "user" role'),
-    (rules.blocks_have_their_shape, body(user(words(note="x"))), body(user(words())), "note: Extra inputs"),
-    (rules.blocks_have_their_shape, body(user({"type": "video"})), body(user(words())), "Input tag 'video'"),
+CASES: list[tuple[JSON, JSON, str]] = [
+    (body(temperature=1.0), body(), "temperature"),
+    (body(top_k=5), body(), "top_k"),
+    (body(frequency_penalty=1), body(metadata={"user_id": "u"}), "Extra inputs are not permitted"),
+    (body(model=""), body(), "model"),
+    (body(max_tokens=-1), body(max_tokens=1), "greater than or equal to 0"),
+    (body() | {"messages": []}, body(), "at least one message"),
+    (body({"role": "system", "content": "x"}), body(system="x"), 'role "system"'),
+    (body(user("hi"), said("ho"), user("")), body(user("hi"), user("you")), "non-empty content"),
+    (body(said("hi"), user("ho")), body(user("hi")), 'must use the "user" role'),
+    (body(user(words(note="x"))), body(user(words())), "note: Extra inputs"),
+    (body(user({"type": "video"})), body(user(words())), "Input tag 'video'"),
     (
-        rules.blocks_have_their_shape,
         body(user("hi"), said({"type": "document", "source": {"type": "text", "data": "x"}}), user("ho")),
         body(user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}})),
         "Input tag 'document'",
     ),
-    (rules.blocks_have_their_shape, body(user("hi"), said(found("x")), user("ho")), body(user(found("x"))), "search_result"),
-    (rules.system_prompt_has_text, body(system=[words("")]), body(system=[words()]), "system: text content blocks"),
-    (rules.text_is_not_empty, body(user(words(""))), body(user(words("x"))), "must be non-empty"),
-    (rules.text_is_not_empty, body(user(words(" \n"))), body(user(words("x"))), "non-whitespace"),
-    (rules.text_is_not_empty, talk(result(content=[words("")])), talk(result(content="")), "must be non-empty"),
-    (rules.text_is_not_empty, body(user(words("", cache_control=MARK))), body(user(words())), "cache_control cannot be set"),
-    (rules.users_text_has_no_citations, body(user(CITED)), body(user(words(citations=[]))), "not permitted"),
+    (body(user("hi"), said(found("x")), user("ho")), body(user(found("x"))), "search_result"),
+    (body(system=[words("")]), body(system=[words()]), "system: text content blocks"),
+    (body(user(words(""))), body(user(words("x"))), "must be non-empty"),
+    (body(user(words(" \n"))), body(user(words("x"))), "non-whitespace"),
+    (talk(result(content=[words("")])), talk(result(content="")), "must be non-empty"),
+    (body(user(words("", cache_control=MARK))), body(user(words())), "cache_control cannot be set"),
+    (body(user(CITED)), body(user(words(citations=[]))), "not permitted"),
     (
-        rules.users_text_has_no_citations,
         talk(result(content=[found("x") | {"content": [CITED]}])),
         talk(result(content=[found("x")])),
         "not permitted on text blocks in user messages",
     ),
-    (rules.last_message_is_no_prefill, body(user("hi"), said("The answer is")), body(), "prefill"),
-    (rules.last_message_is_no_prefill, body(user("hi"), said(words("changed"), SERVER_CALL)), body(), "prefill"),
+    (body(user("hi"), said("The answer is")), body(), "prefill"),
+    (body(user("hi"), said(words("changed"), SERVER_CALL)), body(), "prefill"),
     (
-        rules.thinking_comes_back_unchanged,
         talk(result(), calls=[THOUGHT | {"thinking": "Let me thinK."}, call()]),
         talk(result(), calls=[THOUGHT, call()]),
         "cannot be modified",
     ),
     (
-        rules.thinking_comes_back_unchanged,
         talk(result(), calls=[THOUGHT | {"signature": "forged"}, call()]),
         talk(result(), calls=[THOUGHT, call()]),
         "Invalid `signature`",
     ),
     (
-        rules.thinking_comes_back_unchanged,
         talk(result("toolu_thought"), calls=[call("toolu_thought")]),
         talk(result("toolu_thought"), calls=[THOUGHT, call("toolu_thought")]),
         "left out",
     ),
     (
-        rules.nothing_before_thinking_has_changed,
         body(user("ho"), said(TIED, words()), user("more")),
         body(user("hi"), said(TIED, words()), user("more")),
         "differs from the one",
     ),
     (
-        rules.encrypted_texts_are_the_apis,
         body(user("hi"), said(SERVER_CALL, SERVER_RESULT | {"content": [FOREIGN]}), user("ho"), tools=[SEARCH]),
         body(user("hi"), said(SERVER_CALL, SERVER_RESULT), user("ho"), tools=[SEARCH]),
         "Invalid `encrypted_content`",
     ),
-    (rules.search_results_are_complete, body(user(found("x", title=""))), body(user(found("x"))), "title"),
-    (rules.search_results_are_complete, body(user(found())), body(user(found("x"))), "at least 1 item"),
-    (rules.search_results_are_complete, body(user(found("x", " "))), body(user(found("x", "y"))), "non-empty"),
-    (rules_tools.tools_are_known, body(tools=[SEARCH | {"type": "web_search_19990101"}]), body(tools=[SEARCH]), "Input tag"),
-    (rules_tools.tools_are_known, body(tools=[tool(price=1)]), body(tools=[tool()]), "price: Extra inputs"),
+    (body(user(found("x", title=""))), body(user(found("x"))), "title"),
+    (body(user(found())), body(user(found("x"))), "at least 1 character or item"),
+    (body(user(found("x", " "))), body(user(found("x", "y"))), "non-empty"),
+    (body(tools=[SEARCH | {"type": "web_search_19990101"}]), body(tools=[SEARCH]), "Input tag"),
+    (body(tools=[tool(price=1)]), body(tools=[tool()]), "price: Extra inputs"),
     (
-        rules_tools.tools_are_known,
         body(tools=[SEARCH | {"use_cache": True}]),
         body(tools=[SEARCH | {"max_uses": 3}]),
         "use_cache: Extra inputs",
     ),
-    (rules_tools.tool_names_are_plain_and_unique, body(tools=[tool("a b")]), body(tools=[tool("a-b")]), "match pattern"),
-    (rules_tools.tool_names_are_plain_and_unique, body(tools=[tool(), tool()]), body(tools=[tool(), tool("b")]), "unique"),
-    (rules_tools.input_schemas_are_objects, body(tools=[tool(input_schema={})]), body(tools=[tool()]), "input_schema.type"),
+    (body(tools=[tool("a b")]), body(tools=[tool("a-b")]), "match pattern"),
+    (body(tools=[tool(), tool()]), body(tools=[tool(), tool("b")]), "unique"),
+    (body(tools=[tool(input_schema={})]), body(tools=[tool()]), "input_schema.type"),
     (
-        rules_tools.strict_tools_stay_in_their_limits,
         body(tools=[tool(strict=True, input_schema=OPEN_OBJECT)]),
         body(tools=[tool(input_schema=OPEN_OBJECT), tool("b", strict=True)]),
         "additionalProperties",
     ),
     (
-        rules_tools.strict_tools_stay_in_their_limits,
         body(tools=[tool(f"t{n}", strict=True) for n in range(21)]),
         body(tools=[tool(f"t{n}", strict=True) for n in range(20)]),
         "Too many strict tools (21)",
     ),
     (
-        rules_tools.strict_tools_stay_in_their_limits,
         body(tools=[tool(strict=True, input_schema=OPTIONAL)]),
         body(tools=[tool(input_schema=OPTIONAL)]),
         "too many optional parameters (25)",
     ),
     (
-        rules_tools.strict_tools_stay_in_their_limits,
         body(tools=[tool(strict=True, input_schema=UNIONS)]),
         body(tools=[tool(input_schema=UNIONS)]),
         "union types (17)",
     ),
     (
-        rules_tools.strict_tools_stay_in_their_limits,
         body(tools=[tool(strict=True, input_schema=LIMITED)]),
         body(tools=[tool(input_schema=LIMITED)]),
         "minLength are not supported",
     ),
     (
-        rules_tools.domains_are_allowed_or_blocked,
         body(tools=[SEARCH | {"allowed_domains": ["a.example"], "blocked_domains": ["b.example"]}]),
         body(tools=[SEARCH | {"allowed_domains": ["a.example"]}]),
         "Only one of",
     ),
-    (rules_tools.tool_choice_fits_the_tools, body(tool_choice={"type": "auto"}), body(), "while providing tools"),
+    (body(tool_choice={"type": "auto"}), body(), "while providing tools"),
     (
-        rules_tools.tool_choice_fits_the_tools,
         body(tools=[tool()], tool_choice={"type": "tool", "name": "other"}, model="claude-haiku-5-5"),
         body(tools=[tool()], tool_choice={"type": "none"}),
         "'other' not found",
     ),
     (
-        rules_tools.tool_choice_fits_the_tools,
         body(tools=[tool()], tool_choice={"type": "any"}),
         body(tools=[tool()], tool_choice={"type": "any"}, model="claude-haiku-5-5"),
         'type "tool" and "any" are not supported for this model',
     ),
     (
-        rules_tools.thinking_fits_the_request,
         body(thinking={"type": "enabled", "budget_tokens": 2048}, max_tokens=2048),
         body(thinking={"type": "enabled", "budget_tokens": 2048}, max_tokens=2049),
         "must be greater than `thinking.budget_tokens`",
     ),
-    (rules_tools.histories_with_calls_define_tools, talk(result(), tools=[]), talk(result()), "must define tools"),
+    (talk(result(), tools=[]), talk(result()), "must define tools"),
     (
-        rules_tools.call_ids_are_plain_and_unique,
         talk(result(), result(), calls=[call(), call()]),
         talk(result(), result("toolu_2"), calls=[call(), call("toolu_2")]),
         "ids must be unique",
     ),
-    (rules_tools.results_answer_the_message_before, talk(result(), result("T9")), talk(result()), "unexpected `tool_use_id`"),
-    (rules_tools.results_answer_the_message_before, talk(result(), result()), talk(result()), "single result"),
+    (talk(result(), result("T9")), talk(result()), "unexpected `tool_use_id`"),
+    (talk(result(), result()), talk(result()), "single result"),
     (
-        rules_tools.calls_are_answered_at_once,
         talk(result(), calls=[call(), call("toolu_2")]),
         talk(result(), result("toolu_2"), calls=[call(), call("toolu_2")]),
         "without `tool_result` blocks immediately after: toolu_2",
     ),
     (
-        rules_tools.calls_are_answered_at_once,
         talk(words("so"), result()),
         talk(result(), words("so")),
         "immediately after: toolu_1",
     ),
     (
-        rules_tools.server_calls_have_their_results,
         body(user("hi"), said(SERVER_CALL, words()), user("ho"), tools=[SEARCH]),
         body(user("hi"), said(SERVER_CALL, SERVER_RESULT, words()), user("ho"), tools=[SEARCH]),
         "without a corresponding `web_search_tool_result`",
     ),
     (
-        rules_tools.server_calls_have_their_results,
         talk(result(), words("and"), calls=[SERVER_CALL, call()], tools=[tool(), SEARCH]),
         talk(result(), calls=[SERVER_CALL, call()], tools=[tool(), SEARCH]),
         "without a corresponding `web_search_tool_result`",
     ),
     (
-        rules.search_results_stay_among_themselves,
         talk(result(content=[found("x"), words("a note")])),
         talk(result(content=[found("x"), found("a note")])),
         "all blocks must be",
     ),
     (
-        rules.failed_results_are_text,
         talk(result(content=[found("x")], is_error=True)),
         talk(result(content="It failed.", is_error=True)),
         '"text" if `is_error` is true',
     ),
-    (rules.failed_results_are_text, talk(result(content="", is_error=True)), talk(result(content="")), "empty if"),
+    (talk(result(content="", is_error=True)), talk(result(content="")), "empty if"),
     (
-        rules.citations_are_on_for_all_or_none,
         talk(result(content=[found("x"), found("y", on=False)])),
         talk(result(content=[found("x", on=False), found("y", on=False)])),
         "for all `search_result` blocks",
     ),
     (
-        rules.citations_are_on_for_all_or_none,
         talk(result(content=[found("x", on=False)]), tools=[tool(), SEARCH]),
         talk(result(content=[found("x")]), tools=[tool(), SEARCH]),
         "when the `web_search` tool is present",
     ),
     (
-        rules.structured_output_excludes_citations,
         talk(result(content=[found("x")]), output_config=FORMAT),
         talk(result(content=[found("x", on=False)]), output_config=FORMAT),
         "when citations are enabled",
     ),
     (
-        rules.cache_breakpoints_are_few_and_sound,
         body(user(*[words(str(n), cache_control=MARK) for n in range(5)])),
         body(user(*[words(str(n), cache_control=MARK) for n in range(4)])),
         "A maximum of 4 blocks with cache_control may be provided. Found 5.",
     ),
     (
-        rules.cache_breakpoints_are_few_and_sound,
         body(user(words(cache_control=MARK | {"ttl": "2h"}))),
         body(user(words(cache_control=MARK | {"ttl": "1h"}))),
         "'5m' or '1h'",
     ),
     (
-        rules.cache_breakpoints_are_few_and_sound,
         body(user(words(cache_control=MARK), words(cache_control=MARK | {"ttl": "1h"}))),
         body(user(words(cache_control=MARK | {"ttl": "1h"}), words(cache_control=MARK))),
         "must not come after",
     ),
     (
-        rules.cache_breakpoints_are_few_and_sound,
         body(user(words(cache_control=MARK)), cache_control=MARK | {"ttl": "1h"}),
         body(user(words(cache_control=MARK | {"ttl": "1h"})), cache_control=MARK | {"ttl": "1h"}),
         "another ttl",
@@ -347,20 +313,19 @@ def examined(body: JSON) -> str:
     issued = Issued()
     issued.note({"content": [THOUGHT]})
     issued.note({"content": [THOUGHT, call("toolu_thought")]})
-    issued.note({"content": [TIED]}, {**CASES[0][2], "messages": [user("hi")]})
+    issued.note({"content": [TIED]}, {**CASES[0][1], "messages": [user("hi")]})
     issued.note({"content": PAUSED, "stop_reason": "pause_turn"})
     try:
-        examine(Call(json.loads(json.dumps(body)), issued, beta=any(name in body for name in FIELDS["beta request"])))
+        examine(json.loads(json.dumps(body)), issued)
     except Refused as refused:
         return refused.message
     return ""
 
 
-def test_each_rule_refuses_what_breaks_it_and_takes_the_corrected_request() -> None:
-    for rule, broken, corrected, says in CASES:
-        assert says in examined(broken), rule.__name__
-        assert examined(corrected) == "", rule.__name__
-    assert {case[0].__name__ for case in CASES} >= {rule.__name__ for rule in all_rules()}
+@pytest.mark.parametrize(("broken", "corrected", "says"), CASES)
+def test_what_breaks_a_rule_is_refused_and_the_corrected_request_is_taken(broken: JSON, corrected: JSON, says: str) -> None:
+    assert says in examined(broken)
+    assert examined(corrected) == ""
 
 
 def test_the_api_counts_serves_in_order_and_says_what_went_unnoticed() -> None:

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 from tests.fakes.notebook import subprocess_environment
-from tests.fakes.shapes import words
 
 ROOT = Path(__file__).parent.parent
-HEAVY = words("pandas numpy anthropic httpx httpx2 aiohttp pydantic lxml trafilatura html_to_markdown genai_prices duckdb tqdm")
+HEAVY = str.split(
+    "pandas numpy anthropic httpx httpx2 aiohttp pydantic lxml trafilatura html_to_markdown genai_prices duckdb tqdm"
+)
 
 
 def python(code: str) -> str:

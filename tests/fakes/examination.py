@@ -1,19 +1,18 @@
-"""How the fake examines a request: the request in a form that rules can read, and the list of rules.
-
-A rule is a function in `rules.py` or `rules_tools.py`; they run in the order of their definition and the first that refuses
-decides.
-"""
+"""How the fake examines a request: by the rules of the package's own fakes, and by what it has sent itself and wants back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NoReturn
+
+from ipy_websearch.errors import ModelError
+from ipy_websearch.model.offline.rules import Turn, check, everywhere, turns
 
 NEWEST = "2026-10-21"
 VERSIONS = ("2023-06-01", NEWEST)
+THINKING = ("thinking", "redacted_thinking")
 
 
 class Refused(Exception):
@@ -31,7 +30,8 @@ def refuse(message: str, status: int = 400, kind: str = "invalid_request_error")
 
 @dataclass(slots=True)
 class Issued:
-    """What the fake has sent so far and wants back unchanged."""
+    """What the fake has sent so far and wants back unchanged: thinking by its signature, what stood before it and which calls
+    followed, encrypted texts, and the turns that it paused."""
 
     thinking: dict[str, str] = field(default_factory=dict)
     encrypted: set[str] = field(default_factory=set)
@@ -40,106 +40,76 @@ class Issued:
     bound_to: dict[str, str] = field(default_factory=dict)
 
     def note(self, message: dict[str, Any], body: dict[str, Any] | None = None) -> None:
-        """Keep the signatures, encrypted texts and paused turns of a message that is being sent as the answer to `body`."""
+        """Keep what is in a message that is being sent as the answer to `body`."""
+        content: list[Any] = message["content"]
+        sent = [block for turn in turns(body["messages"]) for _, block in turn.blocks] if body else []
         before: list[str] = []
-        if body is not None:
-            sent = [block for turn in Call(body, self).turns for _, block in turn.blocks]
-            for at, block in enumerate(message["content"]):
-                if sign := block.get("signature") if block["type"] == "thinking" else block.get("data"):
-                    self.bound_to[sign] = prefix(body, [*sent, *message["content"][:at]])
-        for block in message["content"]:
-            if block["type"] == "thinking":
-                self.thinking[block["signature"]] = block["thinking"]
-                before.append(block["signature"])
-            elif block["type"] == "redacted_thinking":
-                self.thinking[block["data"]] = ""
-                before.append(block["data"])
+        for at, block in enumerate(content):
+            if block["type"] in THINKING:
+                before.append(sign := _sign(block))
+                self.thinking[sign] = block.get("thinking", "")
+                if body is not None:
+                    self.bound_to[sign] = _prefix(body, [*sent, *content[:at]])
             elif block["type"] == "tool_use":
                 self.thinking_before[block["id"]] = list(before)
-            self.encrypted.update(encrypted_texts(block))
+            self.encrypted.update(_encrypted_texts(block))
         if message.get("stop_reason") == "pause_turn":
-            self.paused.append([plain(block) for block in message["content"]])
+            self.paused.append([_plain(block) for block in content])
+
+    def examine(self, body: dict[str, Any]) -> None:
+        """Raise `Refused` when a request does not give back what was sent as it was sent."""
+        said = turns(body["messages"])
+        self._no_prefill(said[-1])
+        before: list[Any] = []
+        for path, block in (placed for turn in said for placed in turn.blocks):
+            if block["type"] in THINKING:
+                self._thinking(path, block, _prefix(body, before))
+            before.append(block)
+        self._nothing_dropped(said)
+        for path, block in everywhere(said):
+            if any(text not in self.encrypted for text in _encrypted_texts(block)):
+                refuse(f"{path}: Invalid `encrypted_content` in `{block['type']}` block")
+
+    def _no_prefill(self, last: Turn) -> None:
+        """The last message is the user's, unless it resends a turn that the API had paused."""
+        sent = [_plain(block) for _, block in last.blocks]
+        if last.role == "assistant" and not any(paused and sent[-len(paused) :] == paused for paused in self.paused):
+            refuse("This model does not support assistant message prefill. The conversation must end with a user message.")
+
+    def _thinking(self, path: str, block: Any, before: str) -> None:
+        sign, kind = _sign(block), block["type"]
+        if sign not in self.thinking:
+            refuse(f"{path}: Invalid `{'signature' if kind == 'thinking' else 'data'}` in `{kind}` block")
+        if self.thinking[sign] != block.get("thinking", ""):
+            refuse(f"{path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.")
+        if self.bound_to.get(sign, before) != before:
+            refuse(f"{path}: the conversation before this `thinking` block differs from the one that it was produced in")
+
+    def _nothing_dropped(self, said: list[Turn]) -> None:
+        """No thinking of the newest turn with calls is missing while its results are given."""
+        answered = [turn for turn in said if turn.role == "assistant" and turn.of("tool_use")]
+        if not answered or not said[-1].of("tool_result"):
+            return
+        there = [_sign(block) for _, block in answered[-1].of(*THINKING)]
+        for path, block in answered[-1].of("tool_use"):
+            if missing := [sign for sign in self.thinking_before.get(block["id"], []) if sign not in there]:
+                refuse(f"{path}: {len(missing)} `thinking` block(s) before this `tool_use` were left out")
 
 
-@dataclass
-class Call:
-    """One request under examination."""
-
-    body: dict[str, Any]
-    issued: Issued
-    version: str = NEWEST
-    beta: bool = False
-
-    @cached_property
-    def turns(self) -> list[Turn]:
-        """The messages, neighbours of the same role merged, as the API merges them."""
-        turns: list[Turn] = []
-        for number, message in enumerate(self.body["messages"]):
-            if not turns or turns[-1].role != message["role"]:
-                turns.append(Turn(message["role"], number))
-            content = message["content"]
-            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            turns[-1].blocks += [(f"messages.{number}.content.{i}", block) for i, block in enumerate(blocks)]
-        return turns
-
-    def everywhere(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (path, block) for every block of the messages, those inside tool results after their result."""
-        for turn in self.turns:
-            for path, block in turn.blocks:
-                yield path, block
-                if block["type"] == "tool_result" and isinstance(block.get("content"), list):
-                    yield from ((f"{path}.tool_result.content.{i}", b) for i, b in enumerate(block["content"]))
+def examine(body: dict[str, Any], issued: Issued, version: str = NEWEST) -> None:
+    """Raise `Refused` when a request breaks a rule of the API's version."""
+    try:
+        check(body, newest=version >= NEWEST)
+    except ModelError as exc:
+        refuse(str(exc))
+    issued.examine(body)
 
 
-@dataclass(slots=True)
-class Turn:
-    """All that one side said in a row; `number` is its first message's."""
-
-    role: str
-    number: int
-    blocks: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-
-    def of(self, *kinds: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return the blocks of these types with their paths."""
-        return [(path, block) for path, block in self.blocks if block["type"] in kinds]
-
-    def results(self) -> set[str]:
-        """Return the ids that blocks of this turn answer."""
-        return {block["tool_use_id"] for _, block in self.blocks if block["type"].endswith("tool_result")}
+def _sign(block: Any) -> str:
+    return str(block.get("signature") or block.get("data"))
 
 
-Rule = Callable[[Call], None]
-SINCE_2026_10_21: set[Rule] = set()
-_rules: dict[str, list[Rule]] = {"rules": [], "rules_tools": []}
-
-
-def rule(function: Rule) -> Rule:
-    """Add a function to the rules of its module, in the order of their definition."""
-    _rules[function.__module__.rsplit(".", 1)[-1]].append(function)
-    return function
-
-
-def all_rules() -> list[Rule]:
-    """Return all rules in the order in which they are asked: fields and messages, then tools."""
-    from tests.fakes import rules, rules_tools  # noqa: F401  (importing them fills the lists)
-
-    return [check for checks in _rules.values() for check in checks]
-
-
-def since_2026_10_21(function: Rule) -> Rule:
-    """Add a rule that only holds from that API version on."""
-    SINCE_2026_10_21.add(function)
-    return rule(function)
-
-
-def examine(call: Call) -> None:
-    """Raise `Refused` when a rule of the request's API version is broken."""
-    for check in all_rules():
-        if call.version >= NEWEST or check not in SINCE_2026_10_21:
-            check(call)
-
-
-def prefix(body: dict[str, Any], blocks: list[dict[str, Any]]) -> str:
+def _prefix(body: dict[str, Any], blocks: list[Any]) -> str:
     """Return what a thinking block is tied to: the instructions, the tools and all blocks before it."""
     return json.dumps(_bare([body.get("system"), body.get("tools"), blocks]), sort_keys=True)
 
@@ -151,14 +121,12 @@ def _bare(value: Any) -> Any:
     return [_bare(inner) for inner in value] if isinstance(value, list) else value
 
 
-def plain(block: dict[str, Any]) -> str:
+def _plain(block: Any) -> str:
     """Return a block as text, without what a client may add or drop: cache_control and fields that are null."""
-    kept = {name: value for name, value in block.items() if value is not None and name != "cache_control"}
-    return json.dumps(kept, sort_keys=True)
+    return json.dumps({n: v for n, v in block.items() if v is not None and n != "cache_control"}, sort_keys=True)
 
 
-def encrypted_texts(block: dict[str, Any]) -> Iterator[str]:
-    """Yield the encrypted texts that a block carries."""
+def _encrypted_texts(block: Any) -> Iterator[str]:
     if block["type"] == "web_search_tool_result" and isinstance(block["content"], list):
         yield from (hit["encrypted_content"] for hit in block["content"])
     for citation in block.get("citations") or [] if block["type"] == "text" else []:

@@ -21,7 +21,7 @@ from aiohttp import web
 
 from tests.fakes import replies, sse
 from tests.fakes.batches import MAX_BATCH_BYTES, Batches, serve
-from tests.fakes.examination import NEWEST, VERSIONS, Call, Issued, Refused, examine, refuse
+from tests.fakes.examination import NEWEST, VERSIONS, Issued, Refused, examine, refuse
 from tests.fakes.prompt_cache import PromptCache, prefixes
 from tests.fakes.rendering import (
     MAX_OUTPUT_TOKENS,
@@ -37,13 +37,12 @@ from tests.fakes.rendering import (
 )
 from tests.fakes.replies import Failure, Part
 from tests.fakes.server import Handler, Received, Server
-from tests.fakes.shapes import words
 
 KEY = "sk-ant-api03-fake-key-of-the-tests"
 MAX_BYTES = 32 * 2**20
 CONTEXT = {
     name: 1_000_000
-    for name in words(
+    for name in str.split(
         "claude-fable-5-2 claude-mythos-5-2 claude-haiku-5-5 claude-sonnet-5-5 claude-fable-5-1 claude-opus-5-5 "
         "claude-mythos-5-1 claude-sonnet-5 claude-fable-5 claude-mythos-5 claude-opus-5 claude-opus-4-8 claude-opus-4-7 "
         "claude-opus-4-6 claude-sonnet-4-6"
@@ -128,7 +127,7 @@ class MessagesAPI(Server):
             version = self._admit(request)
             received.body = await self._json(request)
             self.requests.append(received)
-            self._examine(received.body, version, beta="anthropic-beta" in request.headers)
+            self._examine(received.body, version)
         except Refused as refused:
             received.refusal, received.status = refused.message, refused.status
             if received not in self.requests:
@@ -166,8 +165,8 @@ class MessagesAPI(Server):
             refuse("The request body is not a JSON object")
         return body
 
-    def _examine(self, body: dict[str, Any], version: str, *, beta: bool = False) -> None:
-        examine(Call(body, self.issued, version, beta))
+    def _examine(self, body: dict[str, Any], version: str) -> None:
+        examine(body, self.issued, version)
         context = self.models.get(body["model"])
         if context is None:
             refuse(f"model: {body['model']}", 404, "not_found_error")
@@ -223,7 +222,7 @@ class MessagesAPI(Server):
             body = await self._json(request)
             if "max_tokens" in body:
                 refuse("max_tokens: Extra inputs are not permitted")
-            self._examine(body | {"max_tokens": 1}, version, beta="anthropic-beta" in request.headers)
+            self._examine(body | {"max_tokens": 1}, version)
         except Refused as refused:
             return error_answer(refused.status, refused.kind, refused.message)
         return web.json_response({"input_tokens": prefixes(body)[-1].tokens}, headers=answer_headers())

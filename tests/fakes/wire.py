@@ -31,7 +31,6 @@ from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
 from tests.fakes.replies import WIRE
 from tests.fakes.server import Received
-from tests.fakes.shapes import words
 
 T = TypeVar("T")
 AGENT = "ipy_websearch-tests/1 (https://tests.example/)"
@@ -130,7 +129,7 @@ def search(
 
 # Fields under the names that engines use, with anything in them: what a changed or broken engine might send.
 _NAMES = st.sampled_from(
-    words(
+    str.split(
         "web results items query search pages title url link description snippet snippets content date page_age age rich "
         "hint callback_key grounding generic sources data news error detail meta score publishedDate published_date pagemap "
         "metatags answers unresponsive_engines costDollars total usage credits creditsUsed altered extra_snippets text "

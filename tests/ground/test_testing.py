@@ -20,7 +20,7 @@ import ipy_websearch
 from ipy_websearch import api, sql
 from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError
 from ipy_websearch.results import SearchResult
-from ipy_websearch.testing import FakeWeb
+from ipy_websearch.testing import FakeWeb, check_request
 from tests.fakes.notebook import subprocess_environment
 
 ACME = ("https://acme.example/", "Acme Corp", "The CEO of Acme is Jo Doe since 2019.")
@@ -82,6 +82,15 @@ def test_refusals_of_the_api_are_the_real_ones() -> None:
         web.reply("Then without.")
         assert ipy_websearch.ask("x?").text == "Then without."
         assert web.requests[-1]["messages"][-1]["content"][0]["is_error"]
+
+
+def test_the_rules_of_the_api_are_public() -> None:
+    """One set of rules serves the fakes here, the offline model, and whoever tests requests of their own."""
+    said = {"role": "user", "content": [{"type": "text", "text": ""}]}
+    check_request({"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]})
+    with pytest.raises(ModelError, match="must be non-empty") as caught:
+        check_request({"model": "m", "max_tokens": 1, "messages": [said]})
+    assert caught.value.status == 400
 
 
 def test_a_reply_that_was_not_asked_for_fails_the_block() -> None:

@@ -157,22 +157,16 @@ NOTE = {"type": "text", "text": "Here it is."}
 
 @pytest.mark.parametrize(
     ("last", "words"),
-    [
-        ([NOTE], "`tool_use` ids were found without `tool_result` blocks immediately after: toolu_1"),
-        ([NOTE, RESULT], "immediately after"),
-        ([RESULT, {**RESULT, "tool_use_id": "toolu_42"}], "unexpected `tool_use_id`"),
-        ([RESULT, RESULT], "multiple `tool_result` blocks"),
-        ([{**RESULT, "content": [NOTE, HIT]}], "all blocks must be"),
-        ([RESULT, NOTE], ""),
-    ],
+    [([NOTE], "`tool_use` ids were found without `tool_result` blocks immediately after: toolu_1"), ([RESULT, NOTE], "")],
 )
-def test_a_conversation_that_does_not_add_up_is_refused_as_by_the_api(last: list[Any], words: str) -> None:
+def test_a_request_that_breaks_a_rule_of_the_api_is_refused_as_by_the_api(last: list[Any], words: str) -> None:
     turns = (("user", "How many moons?"), ("assistant", [SEARCH]), ("user", last))
     messages = [{"role": role, "content": content} for role, content in turns]
+    tool = {"name": "web_search", "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}}}
 
     async def send() -> Any:
-        request = httpx2.Request("POST", "http://offline/v1/messages", json={"model": "offline", "messages": messages})
-        return await OfflineTransport().handle_async_request(request)
+        asked = {"model": "offline", "max_tokens": 100, "messages": messages, "tools": [tool]}
+        return await OfflineTransport().handle_async_request(httpx2.Request("POST", "http://offline/v1/messages", json=asked))
 
     answered = asyncio.run(send())
     assert answered.status_code == (400 if words else 200) and words in answered.text
