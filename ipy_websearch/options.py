@@ -24,6 +24,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+EFFORTS = ("low", "medium", "high")
+"""How much a model is to think and write; what that means is the model's affair."""
+
 _SPAN = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([mhdw])", re.IGNORECASE)
 _HOURS = {"m": 1 / 60, "h": 1, "d": 24, "w": 168}
 
@@ -52,6 +55,8 @@ class AskOptions:
     follow: bool = False
     fresh: bool = False
     check: str | None = None
+    read_pages: int | None = None
+    effort: str | None = None
 
     def __post_init__(self) -> None:
         texts(model=self.model, provider=self.provider, system=self.system)
@@ -59,11 +64,14 @@ class AskOptions:
             raise ConfigError("there is no question; write it behind the options (in a cell: %%ask, then the question)")
         at_least(0, "max_searches", self.max_searches, 0)
         at_least(1, "max_steps", self.max_steps, 1)
+        at_least(0, "read_pages", self.read_pages, 0)
         money("budget_usd", self.budget_usd)
         positive("timeout_s", self.timeout_s, 120)
         if self.check not in (None, *CHECKS):
             wanted = "'mark' (compare every sentence with its sources), 'repair' (have unsupported ones mended) or 'off'"
             raise _wrong("check", self.check, wanted)
+        if self.effort not in (None, *EFFORTS):
+            raise _wrong("effort", self.effort, f"one of {', '.join(EFFORTS)}")
 
     def limits(self, settings: WebSearch) -> Limits:
         """Return the limits of the question; those that are None are as the settings say."""

@@ -339,6 +339,7 @@ class Answer:
     def steps(self) -> pd.DataFrame:
         """The steps in order: n, kind, name, detail, milliseconds, token counts by class, cost_usd (unknown: NaN), is_error.
 
+        `effort` is what a model was asked for ("" for none), `pages_read` counts the pages that a search read (missing: <NA>).
         For documents of the user's own also path, bytes (missing: <NA>) and error_type ("" for none).
         """
         from ipy_websearch.frames import WebFrame, frame_of
@@ -356,6 +357,8 @@ class Answer:
             "cache_write_tokens": ("int64", (u.cache_write_5m_tokens + u.cache_write_1h_tokens for u in usages)),
             "cost_usd": ("float64", (float("nan") if s.cost_usd is None else float(s.cost_usd) for s in steps)),
             "is_error": ("bool", (s.is_error for s in steps)),
+            "effort": ("text", (_effort(s.request) for s in steps)),
+            "pages_read": ("Int64", (_pages_read(s.log) for s in steps)),
             "path": ("text", (s.log.get("path", "") for s in steps)),
             "bytes": ("Int64", (s.log.get("bytes") for s in steps)),
             "error_type": ("text", (s.log.get("error_type", "") for s in steps)),
@@ -406,6 +409,15 @@ class Answer:
 
     def __str__(self) -> str:
         return visible(self.text).replace("\\[", "[")  # so the model's own [1] is written, which is no mark
+
+
+def _effort(request: Any) -> str:
+    config = request.get("output_config") if isinstance(request, Mapping) else None
+    return str(config.get("effort") or "") if isinstance(config, Mapping) else ""
+
+
+def _pages_read(log: Mapping[str, Any]) -> int | None:
+    return sum(page["read"] == "page" for page in log["pages"]) if "pages" in log else None
 
 
 def _visible(value: Any) -> Any:

@@ -34,7 +34,7 @@ from ipy_websearch.loop.prompts import system_prompt
 from ipy_websearch.loop.retrieve import MARK, READING
 from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.platforms import context_window, model_id, unknown_note
+from ipy_websearch.model.platforms import context_window, model_id, thinking_fields, unknown_note
 from ipy_websearch.model.tokens import estimate_tokens, prompt_tokens, server_searches
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import Budgets, RunBudget
@@ -50,6 +50,7 @@ from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, data_dir, load_sett
 from ipy_websearch.text import plain
 from ipy_websearch.tools.addresses import addresses_in, addresses_of
 from ipy_websearch.tools.base import Tool
+from ipy_websearch.tools.passages import ALL_TOKENS
 from ipy_websearch.tools.registry import ToolFactory
 from ipy_websearch.usage import Usage
 
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
 KEPT_ANSWERS = 50
 HISTORY_SHARE = 0.6
 """The share of a model's context window that an earlier conversation may take."""
+
+THINKING_ANSWER_TOKENS = 2_048
+"""Tokens that a budget keeps for a final answer at least when the model was told an effort: it thinks before it writes."""
 
 TICK_S = 0.2
 """Seconds between two looks at the progress of an enrichment."""
@@ -319,16 +323,24 @@ class Session:
         domains = {"allowed_domains": asked.allowed_domains, "blocked_domains": asked.blocked_domains}
         history, forgotten = self._history(name) if asked.follow else ((), ())
         table = parse_columns(asked.columns) if asked.columns is not None else None
-        booking = self.booking(asked.question, limits.budget_usd, model=name, timeout_s=limits.timeout_s)
-        factory = self._tool_factory(self.search_request("placeholder", **domains), wanted, asked.fresh, booking.budget.bounded)
+        effort = asked.effort if thinking_fields(name, asked.effort) else None
+        thinks = {"least": THINKING_ANSWER_TOKENS} if effort else {}
+        booking = self.booking(asked.question, limits.budget_usd, model=name, timeout_s=limits.timeout_s, **thinks)
+        read_pages = 0 if client.offline else settings.read_pages
+        read_pages = read_pages if asked.read_pages is None else asked.read_pages
+        defaults = self.search_request("placeholder", **domains)
+        factory = replace(self._tool_factory(defaults, wanted, asked.fresh, booking.budget.bounded), read_pages=read_pages)
         tools = asked.tools if asked.tools is not None else settings.tools
         offer = offered(factory, tools, self.keys, client.platform, name, limits, booking.budget.left())
+        if not any(tool.name == "web_search" for tool in offer.tools):
+            read_pages = 0
+        booking.budget.result_tokens += ALL_TOKENS if read_pages else 0
         marked = "" if client.platform_for(name).search_results else f"- {MARK}"
         extra = "\n\n".join(filter(None, (TABLE_PROMPT if table else "", marked if offer.names else "", asked.system)))
         job = Job(
             question=asked.question,
             model=name,
-            system=system_prompt(date.today(), extra, offer.names),
+            system=system_prompt(date.today(), extra, offer.names, read_pages=read_pages),
             reading_system=system_prompt(date.today(), asked.system or "", (), work=READING),
             retrieve_first=settings.retrieve_first,
             tools=offer.tools,
@@ -338,11 +350,13 @@ class Session:
             max_tokens=settings.max_tokens,
             columns=table,
             check=asked.check or settings.check,
+            effort=effort,
             known_urls=frozenset(addresses_in(asked.question).union(*(addresses_of(message) for message in history))),
         )
         booking.budget.server_searches = server_searches(offer.server_tools)
         named = "" if client.platform.other_models else unknown_note(name)
-        notices = [*filter(None, [named]), *fallback, *offer.notices, *forgotten]
+        unable = f"{name} takes no effort; it answers as usual" if asked.effort and not effort else ""
+        notices = [*filter(None, [named, unable]), *fallback, *offer.notices, *forgotten]
         loop = AnswerLoop(client, job, self.panels, booking.budget, notices=notices)
         if asked.follow:
             loop.follow(self.answers[-1])
@@ -374,7 +388,8 @@ class Session:
     def _tool_factory(self, defaults: SearchRequest, provider: str | None, fresh: bool, bounded: bool) -> ToolFactory:
         """Return the maker of the tools of one question."""
         research = self._research if self.settings.research_root else None
-        return ToolFactory(self.router, lambda: self.reader, defaults, provider, fresh, research, bounded)
+        exact = self.recording is not None
+        return ToolFactory(self.router, lambda: self.reader, defaults, provider, fresh, research, bounded, exact=exact)
 
     def _research(self) -> Tool:
         from ipy_websearch.tools.research import read_research_tool

@@ -57,6 +57,9 @@ class WebSearch(Configurable):
     ).tag(config=True)
     count = Int(5, min=1, max=50, help="Search results to ask for.").tag(config=True)
     max_searches = Int(5, min=0, help="Searches that one question may make.").tag(config=True)
+    read_pages = Int(3, min=0, max=10, help="Results of each search whose pages are read for an answer; 0: none.").tag(
+        config=True
+    )
     max_steps = Int(8, min=1, help="Model requests with tools that a question may make; then it is answered.").tag(config=True)
     max_tokens = Int(16_000, min=256, help="Tokens that one model reply may have.").tag(config=True)
     timeout_s = _Number(120.0, min=0.1, help="Seconds that one question may take.").tag(config=True)

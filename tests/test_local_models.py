@@ -19,8 +19,8 @@ from tests.fakes.local_models import LocalModels, words_of
 
 RUBY = "Who wrote the Ruby language?"
 HITS = [
-    hit("https://example.org/ruby", "Ruby", "Ruby was written by Yukihiro Matsumoto in 1995."),
-    hit("https://example.org/gem", "Gems", "A ruby is a red gemstone, a variety of corundum."),
+    hit("https://ruby.example/ruby", "Ruby", "Ruby was written by Yukihiro Matsumoto in 1995."),
+    hit("https://ruby.example/gem", "Gems", "A ruby is a red gemstone, a variety of corundum."),
 ]
 
 
@@ -61,10 +61,10 @@ def test_a_server_that_refuses_tools_is_asked_with_what_a_search_found(local: An
     session.settings.platform = platform
     answer, _ = asked(session)
     assert answer.text == "Ruby was written by Yukihiro Matsumoto [1]. It is red \\[2]."
-    assert list(answer.sources.url) == ["https://example.org/ruby"] and answer.searches == 1
+    assert list(answer.sources.url) == ["https://ruby.example/ruby"] and answer.searches == 1
     assert answer.citations[0].cited_text == "Ruby was written by Yukihiro Matsumoto in 1995."
     (body,) = server.bodies
-    assert "tools" not in body and words_of(body).endswith(RUBY) and "1. Ruby\n   https://example.org/ruby" in words_of(body)
+    assert "tools" not in body and words_of(body).endswith(RUBY) and "1. Ruby\n   https://ruby.example/ruby" in words_of(body)
     brave_api.reply(HITS)
     server.replies.append("Again Yukihiro Matsumoto wrote Ruby [1].")
     asked(session, "Who wrote Ruby in 1995?")

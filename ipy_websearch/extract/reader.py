@@ -7,7 +7,7 @@ same address that overlap share one download; it is given up when the last of th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.worker import ExtractionWorker
-from ipy_websearch.http.address import allow_from_environment, check_url, shown
+from ipy_websearch.http.address import SafeUrl, allow_from_environment, check_url, shown
 from ipy_websearch.results import Page
 from ipy_websearch.text import plain, shorten, visible
 
@@ -66,12 +66,20 @@ class PageReader:
         self._flights: SingleFlight[Page] = SingleFlight()
 
     async def read(
-        self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False, robots: bool = False
+        self,
+        url: str,
+        *,
+        offset: int = 1,
+        limit: int | None = None,
+        fresh: bool = False,
+        robots: bool = False,
+        timeout_s: float | None = None,
     ) -> Page:
         """Return the page, or `limit` lines of its Markdown from line `offset` (from 1) on.
 
         Past the end the content is "" and `lines_read` 0; a limit beyond the end gives all that is left; None means all.
         `fresh` skips the cache. `robots` is for programs that read many pages: each host's robots.txt has to allow it.
+        `timeout_s` bounds the download (None: as the reader's own).
 
         Raises:
             ConfigError: `offset` or `limit` is below 1.
@@ -87,7 +95,9 @@ class PageReader:
         target = check_url(url, allow=allow).url
         page = None if fresh else self._cached(target)
         if page is None:
-            page, _ = await self._flights.share(f"{target} {robots}", lambda: self._load(target, allow, robots))
+            limits = self._limits if timeout_s is None else {**self._limits, "timeout_s": timeout_s}
+            key = f"{target} {robots} {timeout_s}"
+            page, _ = await self._flights.share(key, lambda: self._load(target, allow, robots, limits))
         return window(replace(page, url=url), offset, limit)
 
     def _from_local(self, url: str) -> Page:
@@ -100,9 +110,8 @@ class PageReader:
         text = visible(markdown).strip("\n")
         return Page(url, url, plain(title), text, 0, 0, published_date=date, content_type="text/markdown")
 
-    async def _load(self, url: str, allow: frozenset[str], robots: bool) -> Page:
-        self.worker.warm()
-        got = await self._get(url, allow, robots)
+    async def _load(self, url: str, allow: frozenset[str], robots: bool, limits: Mapping[str, Any]) -> Page:
+        got = await self._get(url, allow, robots, limits)
         content_type = f"{got.content_type}; charset={got.charset}" if got.charset else got.content_type
         try:
             extracted = await self.worker.extract(got.body, url=got.final_url, content_type=content_type)
@@ -127,18 +136,24 @@ class PageReader:
             self._cache.put(_CACHE_KIND, url, entry)
         return page
 
-    async def _get(self, url: str, allow: frozenset[str], robots: bool) -> Download:
+    async def _get(self, url: str, allow: frozenset[str], robots: bool, limits: Mapping[str, Any]) -> Download:
         # httpx takes a while to import, and a session that only searches locally never needs it
         from ipy_websearch.http.download import USER_AGENT, download
         from ipy_websearch.http.robots import RobotsFiles
 
         agent, get = self._user_agent or USER_AGENT, self._download or download
-        options: dict[str, Any] = {"allow": allow, "user_agent": agent, **self._limits}
+        options: dict[str, Any] = {"allow": allow, "user_agent": agent, **limits}
         if not robots:
+            self.worker.warm()
             return await get(url, **options)
         files = self._robots = self._robots or RobotsFiles(user_agent=agent, cache=self._cache, download=self._download)
+
+        async def admit(target: SafeUrl) -> None:
+            await files.admit(target, allow)
+            self.worker.warm()  # not sooner: a page that may not be read needs no process
+
         async with files.turn(urlsplit(url).netloc):
-            return await get(url, admit=lambda target: files.admit(target, allow), **options)
+            return await get(url, admit=admit, **options)
 
     def _cached(self, url: str) -> Page | None:
         """Return the page of a cache entry, None when there is none of ours."""

@@ -81,6 +81,7 @@ class Job:
     check: str = "mark"
     retrieve_first: str = "auto"
     reading_system: str = ""
+    effort: str | None = None
 
 
 @dataclass(slots=True)
@@ -288,6 +289,7 @@ class AnswerLoop:
             max_tokens=job.max_tokens,
             platform=platform,
             tool_choice=last if final and tools else None,
+            effort=job.effort,
         )
         return {**body, "container": self._container["id"]} if self._container else body
 

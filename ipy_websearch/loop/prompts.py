@@ -30,6 +30,10 @@ _READ = """\
 - Read a page only when the results' text is not enough. Only addresses from the question, from results or from pages already \
 read can be read."""
 
+_PASSAGES = """\
+- web_search has read the pages of its first results for you: their text is the passages that fit the query. Read a page only \
+for what these leave out. Only addresses from the question, from results or from pages already read can be read."""
+
 _STOP = "- Stop as soon as you can answer. When a tool fails or finds nothing, say so and answer from what you have."
 
 _PAIR = """\
@@ -85,26 +89,29 @@ STANDARD = ("web_search", "web_fetch")
 _SEARCHES = {"web_search", "web_search_brave", "web_search_google", "brave_search", "brave_llm_context", "firecrawl_search"}
 
 
-def system_prompt(today: date, extra: str = "", tools: Collection[str] = STANDARD, *, work: str = "") -> str:
+def system_prompt(
+    today: date, extra: str = "", tools: Collection[str] = STANDARD, *, work: str = "", read_pages: int = 0
+) -> str:
     """Return the system prompt for the tools that are offered, by their names; `extra` (the user's own instructions) is put
-    at its end. `work` says how to work in place of what is said about the tools."""
+    at its end. `work` says how to work in place of what is said about the tools, `read_pages` how many pages `web_search`
+    reads."""
     text = _BASE.format(
         helped=" with the help of web tools" if tools else "",
         today=today.isoformat(),
-        work=work or "\n".join(_work(tools)),
+        work=work or "\n".join(_work(tools, read_pages)),
         guides=_guides(tools),
     )
     return text + (f"\n{extra.strip()}\n" if extra.strip() else "")
 
 
-def _work(tools: Collection[str]) -> list[str]:
+def _work(tools: Collection[str], read_pages: int) -> list[str]:
     if not tools:
         return [_NO_TOOLS]
     lines = [_SEARCH] if _SEARCHES & set(tools) else []
     if {"web_search_brave", "web_search_google"} <= set(tools):
         lines.append(_PAIR)
     if {"web_fetch", "firecrawl_scrape"} & set(tools):
-        lines.append(_READ)
+        lines.append(_PASSAGES if read_pages and "web_search" in tools else _READ)
     return [*lines, _STOP]
 
 

@@ -129,11 +129,7 @@ class Numbered:
         if len(passages) == 1:
             (page,) = passages
             return f"{first}. {page.title}\n{page.url}\n\n" + "\n\n".join(page.paragraphs)
-        room = READ_CHARACTERS // max(1, len(passages))
-        hits = [
-            f"{n}. {p.title}\n   {p.url}\n   {shorten(' '.join(p.paragraphs), room)}" for n, p in enumerate(passages, first)
-        ]
-        return "Search Results:\n\n" + "\n\n".join(hits)
+        return listed(passages, first)
 
     def bind(self, before: str, written: str) -> str:
         """Return what stands in the place of `[2]` or `[1, 3]` behind the text `before`: marks, and plain text for numbers
@@ -160,10 +156,17 @@ class Numbered:
 
 
 def listed(passages: Sequence[Passage], first: int = 1) -> str:
-    """Return passages as a numbered list of at most `READ_CHARACTERS`."""
+    """Return passages as a numbered list of about `READ_CHARACTERS`."""
     room = READ_CHARACTERS // max(1, len(passages))
-    hits = (f"{n}. {p.title}\n   {p.url}\n   {shorten(' '.join(p.paragraphs), room)}" for n, p in enumerate(passages, first))
+    hits = (f"{n}. {p.title}\n   {p.url}\n{_given(p, room)}" for n, p in enumerate(passages, first))
     return "Search Results:\n\n" + "\n\n".join(hits)
+
+
+def _given(passage: Passage, room: int) -> str:
+    """Return the text of a passage; that of a page that was read has more room, and keeps its paragraphs."""
+    if passage.read == "page":
+        return shorten("\n\n".join(passage.paragraphs), max(room, READ_CHARACTERS // 4))
+    return f"   {shorten(' '.join(passage.paragraphs), room)}" + (f"\n   {passage.note}" if passage.note else "")
 
 
 def supporting(sentence: str, passage: Passage) -> str:

@@ -31,12 +31,14 @@ class AskMagics(WebMagics):
     @argument("--tools", help="Tools or tool sets, separated by commas (default: standard).")
     @PROVIDER
     @argument("--max-searches", type=int, metavar="N", help="Searches the answer may make (default 5).")
+    @argument("--read", dest="read_pages", type=int, metavar="N", help="Pages that each search reads (default 3; 0: none).")
     @argument("--max-steps", type=int, metavar="N", help="Model requests with tools (default 8).")
     @argument("--budget", dest="budget_usd", metavar="USD", help="US dollars the answer may cost, searches included.")
     @argument("--timeout", dest="timeout_s", type=float, metavar="SECONDS", help="Seconds it may take (default 120).")
     @SITE
     @NOT_SITE
     @argument("--table", dest="columns", metavar="COLUMNS", help='Answer with a table: "name, price: float, url".')
+    @argument("--effort", choices=("low", "medium", "high"), help="How hard the model is to think, where it can be told.")
     @argument("--system", metavar="TEXT", help="Instructions of your own, added to the system prompt.")
     @argument("--check", choices=CHECKS, help="Compare every sentence with its sources (mark), have it mended (repair).")
     @argument("--estimate", action="store_true", help="Say what the question may cost, and send nothing.")

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
 
@@ -125,6 +126,24 @@ def forces_tools(name: str) -> bool:
         return True
     version = (int(found[2]), int(found[3] or 0))
     return version <= (5, 5) if found[1] == "haiku" else version < (5, 1)
+
+
+_EFFORT_FROM = {"opus": (4, 5), "sonnet": (4, 6), "haiku": (5, 5), "fable": (5, 0), "mythos": (5, 0)}
+
+
+def thinking_fields(name: str, effort: str | None) -> dict[str, Any]:
+    """Return the fields of a request that ask a model for an effort, with adaptive thinking; {} when it takes none.
+
+    `output_config.effort` is there from Opus 4.5, Sonnet 4.6, Haiku 5.5, Fable 5 and Mythos 5 on, `thinking` of type "adaptive"
+    in all of these but Opus 4.5. What is thought counts as output, within `max_tokens` (platform.claude.com/docs/en/
+    build-with-claude/effort; docs.aws.amazon.com/bedrock, "Adaptive thinking"; support.claude.com, 8664678; read 2026-11).
+    """
+    found = _VERSION.search(name)
+    version = (int(found[2]), int(found[3] or 0)) if found else (0, 0)
+    if effort is None or not found or version < _EFFORT_FROM[found[1]]:
+        return {}
+    adaptive = {"thinking": {"type": "adaptive"}} if version > (4, 5) else {}
+    return {"output_config": {"effort": effort}, **adaptive}
 
 
 def unknown_note(name: str) -> str:

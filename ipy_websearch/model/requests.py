@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.platforms import Platform
+from ipy_websearch.model.platforms import Platform, thinking_fields
 from ipy_websearch.options import as_tuple
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.text import shorten
@@ -38,13 +38,18 @@ def build_request(
     max_tokens: int,
     platform: Platform,
     tool_choice: Mapping[str, Any] | None = None,
+    effort: str | None = None,
 ) -> dict[str, Any]:
-    """Return the body of a request (without `stream`); `messages` and `tools` are shared with it, and left untouched."""
+    """Return the body of a request (without `stream`); `messages` and `tools` are shared with it, and left untouched.
+
+    `effort` is "low", "medium" or "high" (None: as the model does by itself), sent where the model takes it.
+    """
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": max_tokens,
         "system": [{"type": "text", "text": system}],
         "messages": list(messages),
+        **thinking_fields(model, effort),
     }
     if tools and (platform.tool_choice or tool_choice is None):
         body["tools"] = tools
@@ -97,7 +102,7 @@ def _search_result(passage: Passage, cited: bool) -> dict[str, Any]:
         "type": "search_result",
         "source": passage.url,
         "title": passage.title or passage.url,
-        "content": [{"type": "text", "text": paragraph} for paragraph in passage.paragraphs if paragraph.strip()],
+        "content": [{"type": "text", "text": text} for text in (*passage.paragraphs, passage.note) if text.strip()],
         "citations": {"enabled": cited},
     }
 
@@ -105,13 +110,20 @@ def _search_result(passage: Passage, cited: bool) -> dict[str, Any]:
 def plain_results(passages: Sequence[Passage]) -> str:
     """Return passages as numbered plain text for platforms without `search_result` blocks (seed 000's form).
 
-    Several sources are search hits, each description cut at a word near 200 characters. One source is a page, given whole.
+    Several sources are search hits, each description cut at a word near 200 characters. One source is a page, given whole, as
+    are passages of a page that a search has read.
     """
     if len(passages) == 1:
         page = passages[0]
         return f"{page.title}\n{page.url}\n\n" + "\n\n".join(page.paragraphs)
-    hits = [f"{n}. {p.title}\n   {p.url}\n   {shorten(' '.join(p.paragraphs), PLAIN_WIDTH)}" for n, p in enumerate(passages, 1)]
+    hits = [f"{n}. {p.title}\n   {p.url}\n{_plain_text(p)}" for n, p in enumerate(passages, 1)]
     return "Search Results:\n\n" + "\n\n".join(hits) if hits else ""
+
+
+def _plain_text(passage: Passage) -> str:
+    if passage.read == "page":
+        return "\n\n".join(passage.paragraphs)
+    return f"   {shorten(' '.join(passage.paragraphs), PLAIN_WIDTH)}" + (f"\n   {passage.note}" if passage.note else "")
 
 
 def without_native(tools: str | Sequence[str]) -> tuple[list[str], bool]:

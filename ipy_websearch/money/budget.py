@@ -168,7 +168,8 @@ class RunBudget:
     `close`. `server_searches` are the searches that the API may make in one request. `answers` is False where no model reads
     what a call finds. `least` are the tokens that a request must be able to write; `terms` and `hour_cache` are what its
     requests ask for that makes tokens dearer. `timeout_s` is how long one request or call may take. `planned` are paid calls
-    whose money is reserved with the first request, so that a run that has begun can make them.
+    whose money is reserved with the first request, so that a run that has begun can make them. `result_tokens` is the input
+    that the results of one call are expected to add.
     """
 
     model: str = ""
@@ -180,6 +181,7 @@ class RunBudget:
     hour_cache: bool = False
     timeout_s: float = RUN_S
     planned: tuple[Charge, ...] = ()
+    result_tokens: int = RESULT_TOKENS
     bounded: bool = field(init=False)
     request_usd: Decimal = field(default=_NOTHING, init=False)
     """US dollars held for the request under way: its worst case."""
@@ -252,7 +254,7 @@ class RunBudget:
             del self._calls[id]
             return False
         self._planned = (self._planned or _NOTHING) - covered
-        self._input += RESULT_TOKENS
+        self._input += self.result_tokens
         return True
 
     def refusal(self, input_tokens: int = 0, charges: Sequence[Charge] = ()) -> str:
@@ -314,7 +316,7 @@ class RunBudget:
 
     def _planned_usd(self, model: str, input_tokens: int) -> Decimal:
         """Return what the planned calls cost together with reading their results; an unknown price is refused at the call."""
-        more = len(self.planned) * RESULT_TOKENS
+        more = len(self.planned) * self.result_tokens
         now, then = (self._worst_case(model, input_tokens + tokens, 0) or _NOTHING for tokens in (0, more))
         return (charges_cost(self.planned) or _NOTHING) + max(_NOTHING, then - now)
 
@@ -322,7 +324,8 @@ class RunBudget:
         """Return what the results of a call add to the cost of the final answer."""
         if not self.answers:
             return _NOTHING
-        now, then = (self._worst_case(self.model, self._input + more, self.least) or _NOTHING for more in (0, RESULT_TOKENS))
+        less, more = self._input, self._input + self.result_tokens
+        now, then = (self._worst_case(self.model, tokens, self.least) or _NOTHING for tokens in (less, more))
         return max(_NOTHING, then - now)
 
     def _worst_case(self, model: str, input_tokens: int, tokens: int, searches: int = 0) -> Decimal | None:

@@ -36,13 +36,17 @@ _HEADING = re.compile(r"#{1,6} [^\n]*")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Text from one source, in paragraphs that can be cited one by one; `read` says whether it is text of the page itself."""
+    """Text from one source, in paragraphs that can be cited one by one.
+
+    `read` says whether it is text of the page itself; `note` is a remark of ours for the model.
+    """
 
     url: str
     title: str
     paragraphs: tuple[str, ...]
     published_date: datetime | None = None
     read: Read = "snippet"
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class ToolFactory:
     `defaults` is a request with the user's settings: domains, country, language, filter. `provider` is the engine that
     `web_search` goes to (None: the chain). `reader` opens the reader of pages; `research` makes the tool for the user's own
     research files (None: no root is set). Under a budget (`bounded`), a search is priced as by the dearest engine of the chain.
+    `read_pages` results of each search are read, `exact` as a cassette needs it (see `web_search.PageReading`).
     """
 
     router: SearchRouter
@@ -45,6 +46,8 @@ class ToolFactory:
     fresh: bool = False
     research: Callable[[], Tool] | None = None
     bounded: bool = False
+    read_pages: int = 0
+    exact: bool = False
 
     def search_options(self, provider: str | None) -> dict[str, Any]:
         """Return what a tool that searches is made with: `search`, `defaults` and `price`."""
@@ -57,9 +60,10 @@ class ToolFactory:
 
 
 def _web_search(factory: ToolFactory, name: str) -> Tool:
-    from ipy_websearch.tools.web_search import web_search_tool
+    from ipy_websearch.tools.web_search import PageReading, web_search_tool
 
-    return web_search_tool(**factory.search_options(factory.provider))
+    pages = PageReading(factory.reader, factory.read_pages, factory.fresh, factory.exact) if factory.read_pages else None
+    return web_search_tool(**factory.search_options(factory.provider), pages=pages)
 
 
 def _web_fetch(factory: ToolFactory, name: str) -> Tool:

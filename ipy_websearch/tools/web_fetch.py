@@ -174,7 +174,7 @@ def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
         panel_title=page.title or place(page.final_url),
         panel_kind="markdown",
         panel_data=page.content,
-        urls=_addresses(page),
+        urls=addresses_of_page(page),
         charges=(replace(_FREE, cached=page.cached),),
         notices=(f"{place(page.final_url)}: {page.note}",) if page.note else (),
         page=page,
@@ -190,7 +190,7 @@ def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
     return replace(output, passages=(Passage(page.final_url, page.title, paragraphs, page.published_date, "page"),))
 
 
-def _addresses(page: Page) -> tuple[str, ...]:
+def addresses_of_page(page: Page) -> tuple[str, ...]:
     """Return the addresses that the page makes known: its own, its links, and what else those of a table or a text may be."""
     others = (reading for link in page.links for readings in likely_readings(link) for reading in readings)
     return tuple(islice(dict.fromkeys((page.final_url, *page.links, *islice(others, MOST_ADDRESSES))), MOST_ADDRESSES))

@@ -4,26 +4,38 @@
 engine that it names and no other; the two schemas differ in the name and in the engine's name in the description, in nothing
 else (seed 002), so that either can stand in for the other. Domains that the user allowed or blocked bind the model: it may
 narrow an allowed list, never widen it.
+
+`web_search` also reads the pages of its first results (`PageReading`), and gives the model their passages in place of the
+snippets. A page is read as any other, through the guarded reader, and only where robots.txt allows it. Nothing waits for a slow
+page: when the time is over, its result keeps the snippet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote_plus
 
 from pydantic import ConfigDict, Field
 
-from ipy_websearch.errors import ConfigError, ProviderError
+from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
+from ipy_websearch.http.address import TO_OPEN, shown
 from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
-from ipy_websearch.results import SearchResults
+from ipy_websearch.results import Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput, as_passage, counted, refused
 from ipy_websearch.tools.inputs import Optional, ToolInput
+from ipy_websearch.tools.passages import best_passages, tokens_of
 from ipy_websearch.tools.schemas import SCHEMAS, SEARCH_PARAMETERS
+from ipy_websearch.tools.web_fetch import addresses_of_page, comparable, judge_address, judge_arrival
 from ipy_websearch.usage import Charge
+
+if TYPE_CHECKING:
+    from ipy_websearch.extract.reader import PageReader
 
 UNAVAILABLE = "Search unavailable. Please answer from your knowledge."
 """What the model reads when no engine answered (seed 000, "Brave API failures")."""
@@ -33,6 +45,11 @@ DESCRIPTION = (
     "Returns search results with their addresses and text."
 )
 _RICH_CHARACTERS = 8_000
+
+READ_S = 4.0
+"""Seconds that reading the pages of one search may take in all."""
+LAST_S = 1.0
+"""Seconds that the last page has when all the others have been read."""
 
 Search = Callable[[SearchRequest], Awaitable[SearchResults]]
 
@@ -63,14 +80,35 @@ class PairInput(ToolInput):
     blocked_domains: list[str] = []
 
 
-def web_search_tool(search: Search, defaults: SearchRequest, *, price: tuple[Charge, ...] = ()) -> Tool:
-    """Return `web_search`. `search` runs a request; `defaults` gives all but the query (count, country, domains, …)."""
+@dataclass(frozen=True, slots=True)
+class PageReading:
+    """How the pages of a search are read: the first `most` results, by what `reader` gives, at its first use.
+
+    `fresh` skips the page cache. `exact` is for cassettes: each download has `READ_S`, and all are waited for, so that the same
+    pages are read whenever it is played.
+    """
+
+    reader: Callable[[], PageReader]
+    most: int
+    fresh: bool = False
+    exact: bool = False
+
+
+def web_search_tool(
+    search: Search, defaults: SearchRequest, *, price: tuple[Charge, ...] = (), pages: PageReading | None = None
+) -> Tool:
+    """Return `web_search`. `search` runs a request; `defaults` gives all but the query (count, country, domains, …). `pages`
+    says how the pages of its first results are read (None: they are not)."""
 
     async def call(given: WebSearchInput, context: ToolContext) -> ToolOutput:
         try:
-            return search_output(await search(narrowed(defaults, given)))
+            request = narrowed(defaults, given)
+            results = await search(request)
         except (ConfigError, ProviderError) as exc:
             return unavailable(exc)
+        output = search_output(results)
+        wanted = [hit for hit in results[: pages.most] if hit.url.lower().startswith(_FETCHABLE)] if pages else []
+        return with_pages(output, await read_pages(wanted, request, pages)) if pages and wanted else output
 
     return Tool("web_search", DESCRIPTION, WebSearchInput, call, counts_as_search=True, price=price)
 
@@ -139,6 +177,135 @@ def search_output(results: SearchResults) -> ToolOutput:
         notices=results.notices,
         results=results,
     )
+
+
+# --- the pages of a search --------------------------------------------------------------------------------------------
+
+_FETCHABLE = ("http://", "https://")
+
+
+@dataclass(slots=True)
+class PageRead:
+    """What came of reading the page of a result: the page, or in words `why` not. `passages` are those that fit the query."""
+
+    hit: SearchResult
+    page: Page | None = None
+    why: str = "it took too long"
+    seconds: float = READ_S
+    passages: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the panel and `answer.steps` say of it."""
+        cost = {"tokens": sum(map(tokens_of, self.passages))} if self.passages else {"why": self.why}
+        cached = self.page is not None and self.page.cached
+        return {
+            "url": self.hit.url,
+            "read": "page" if self.passages else "snippet",
+            **cost,
+            "seconds": round(self.seconds, 2),
+            "cached": cached,
+        }
+
+
+async def read_pages(hits: Sequence[SearchResult], request: SearchRequest, pages: PageReading) -> list[PageRead]:
+    """Return what came of reading the pages of these results at the same time, with the passages that fit the query.
+
+    Raises:
+        ReplayError: a page is not on the cassette that is replayed.
+    """
+    began, reads = time.perf_counter(), [PageRead(hit) for hit in hits]
+
+    async def read(one: PageRead) -> None:
+        try:
+            one.page = await _page(one.hit.url, request, pages)
+        except ReplayError:
+            raise
+        except WebSearchError as exc:
+            one.why = _reason(exc, one.hit.url)
+        except Exception as exc:  # a page must not cost the search
+            one.why = f"reading it failed with {type(exc).__name__}"
+        one.seconds = time.perf_counter() - began
+
+    tasks = [asyncio.create_task(read(one)) for one in reads]
+    try:
+        await (asyncio.gather(*tasks) if pages.exact else _in_time(tasks, reads, began + READ_S))
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for missed in (exc for exc in ended if isinstance(exc, ReplayError)):
+        raise missed
+    found = [one for one in reads if one.page is not None]
+    texts = [(one.hit.title or page.title, page.content) for one in found if (page := one.page)]
+    chosen = await asyncio.to_thread(best_passages, request.query, texts)  # long pages take a tenth of a second
+    for one, passages in zip(found, chosen, strict=True):
+        one.passages, one.why = passages, "" if passages else "nothing on it fits the query"
+    return reads
+
+
+async def _in_time(tasks: Sequence[asyncio.Task[None]], reads: Sequence[PageRead], deadline: float) -> None:
+    """Wait for tasks until `deadline`; the last one has `LAST_S` from the moment when only it is missing."""
+    waiting: set[asyncio.Task[None]] = set(tasks)
+    while waiting and (left := deadline - time.perf_counter()) > 0:
+        last = len(waiting) == 1 and any(one.page is not None for one in reads)
+        limit = min(left, LAST_S) if last else left
+        done, waiting = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return
+
+
+async def _page(url: str, request: SearchRequest, pages: PageReading) -> Page:
+    """Return a page that may be read automatically.
+
+    Raises:
+        WebSearchError: it may not, or cannot, be read, or there is no text on it.
+    """
+    allowed, blocked = request.allowed_domains, request.blocked_domains
+    judge_address(url, True, allowed, blocked)
+    page = await pages.reader().read(url, fresh=pages.fresh, robots=True, timeout_s=READ_S)
+    judge_arrival(page.final_url, allowed, blocked)
+    if not page.content.strip():
+        raise FetchError("there is no text on the page")
+    return page
+
+
+def _reason(exc: WebSearchError, url: str) -> str:
+    """Return why a page was not read, in a few words; the address stands beside it."""
+    said = str(exc).partition(TO_OPEN)[0].replace(f": {shown(url)}", "").replace(shown(url), "the page")
+    return shorten(plain(said), 160).rstrip(".")
+
+
+def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
+    """Return a search's output with the passages of the pages that were read; the other results keep their snippets."""
+    assert output.results is not None
+    by_url = {one.hit.url: one for one in reads}
+    passages = [_passage(hit, by_url.get(hit.url)) for hit in output.results]
+    known = [addresses_of_page(one.page) for one in reads if one.page is not None and one.passages]
+    facts, read = [one.facts for one in reads], sum(1 for one in reads if one.passages)
+    body = output.panel_data if output.results.body is None else output.results.raw
+    return replace(
+        output,
+        summary=f"{output.summary}; {read} of {counted(len(reads), 'page')} read",
+        passages=tuple(passage for passage in passages if passage.paragraphs),
+        panel_data={"pages_read": facts, **(body if isinstance(body, Mapping) else {"results": body})},
+        urls=tuple(dict.fromkeys((*output.urls, *(url for urls in known for url in urls)))),
+        log={"pages": facts},
+    )
+
+
+def _passage(hit: SearchResult, read: PageRead | None) -> Passage:
+    """Return what the model gets of a result: passages of its page or, with a word on why, its snippet."""
+    snippet = as_passage(hit)
+    if read is None:
+        return snippet
+    if not read.passages or read.page is None:
+        return replace(snippet, note=f"(Only a snippet: the page was not read: {read.why}.)")
+    page = read.page
+    date = hit.published_date or page.published_date
+    dated = (f"Published: {date.date().isoformat()}",) if date else ()
+    moved = comparable(page.final_url) != comparable(hit.url)
+    return Passage(page.final_url if moved else hit.url, hit.title or page.title, (*read.passages, *dated), date, "page")
 
 
 def _as_data(results: SearchResults) -> dict[str, object]:

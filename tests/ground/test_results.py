@@ -69,7 +69,10 @@ def test_steps_have_their_tokens_and_an_unknown_cost_is_missing() -> None:
         trace=(Step(1, "model", "m", usage=usage, cost_usd=None), Step(2, "tool", "web_search", is_error=True))
     ).steps
     tokens = "input_tokens output_tokens cache_read_tokens cache_write_tokens"
-    assert list(frame.columns) == f"n kind name detail milliseconds {tokens} cost_usd is_error path bytes error_type".split()
+    assert (
+        list(frame.columns)
+        == f"n kind name detail milliseconds {tokens} cost_usd is_error effort pages_read path bytes error_type".split()
+    )
     assert (
         frame.iloc[0, 5:9].tolist() == [10, 5, 100, 50]
         and pd.isna(frame.cost_usd[0])

@@ -7,14 +7,14 @@ reasons, comparisons, choices and arithmetic: a sentence that shares their words
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ipy_websearch.model.offline.reading import Conversation, Source, content_words, stem, stems, words_in
+from ipy_websearch.model.offline.reading import Conversation, Source
+from ipy_websearch.tools.passages import bm25, content_words, stem, stems, word_weights, words_in
 
 SHOWN = 3
 """Passages in an answer."""
@@ -103,16 +103,13 @@ def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> l
     candidates = [passage for source in sources for passage in _candidates(source, set(wanted))]
     counted = [Counter(stems(passage.text)) for passage in candidates]
     titles = [set(stems(passage.source.title)) for passage in candidates]
-    usual = sum(map(Counter.total, counted)) / max(1, len(counted)) or 1
-    spread = {w: math.log(1 + len(counted) / (1 + sum(w in each for each in counted))) for w in wanted}
+    weights, texts = word_weights(wanted, counted), bm25(wanted, counted)
     ranks = {id(source): n for n, source in enumerate(sources)}
     scores: dict[int, float] = {}
-    for n, (passage, words) in enumerate(zip(candidates, counted, strict=True)):
-        length = 0.4 + 0.6 * words.total() / usual
-        text = sum(spread[w] * words[w] * 2.2 / (words[w] + 1.2 * length) for w in wanted)
-        title = sum(spread[w] for w in wanted if w in titles[n])
+    for n, passage in enumerate(candidates):
+        title = sum(weight for word, weight in weights.items() if word in titles[n])
         exact = 1.5 if passage.source.paragraphs[passage.at].startswith(FACTS) else 1.0
-        scores[n] = exact * (text + 0.5 * title) / (1 + 0.12 * ranks[id(passage.source)])
+        scores[n] = exact * (texts[n] + 0.5 * title) / (1 + 0.12 * ranks[id(passage.source)])
     chosen: list[Passage] = []
     for n in sorted(scores, key=lambda n: -scores[n]):
         if sum(other.source is candidates[n].source for other in chosen) < 2:

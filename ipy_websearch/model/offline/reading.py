@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ipy_websearch.tools.passages import content_words, stem, stems
+
 Block = Mapping[str, Any]
 
-_WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W_]+(?:['’.\-+#][^\W_]+)*[+#]*")
-_ENDINGS = ("iest", "ies", "ing", "ed", "es", "er", "s")
-_STOP_WORDS = frozenset(
-    """a an the of in on at to for from by with about into as and or but is are was were be been being am do does did has have
-    had can could will would shall should may might must i you he she it we they me him her us them my your his its our their
-    this that these those there here what which who whom whose when where why how many much please tell give show list name
-    named called find say explain describe know want's s some any also then so just 's""".split()
-)
 _ASKS_ON = re.compile(
     r"^\W*(?:and|or|but|what about|how about)\b|\b(?:it|its|they|their|them|he|his|she|her|there|that|this|one)\b", re.I
 )
@@ -119,32 +112,3 @@ def _cited_source(block: Block, index: int) -> Source:
     texts = tuple(str(part.get("text") or "") for part in blocks_of(block.get("content")))
     citable = bool((block.get("citations") or {}).get("enabled"))
     return Source(str(block.get("title") or ""), str(block.get("source") or ""), texts, index if citable else None)
-
-
-def words_in(text: str) -> Iterator[re.Match[str]]:
-    """Yield the words of a text; in scripts without spaces every character is one."""
-    return _WORD.finditer(text)
-
-
-def stem(word: str) -> str:
-    """Return a word without case, accents and common English endings, for comparing words alone."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(c))
-    plain = plain.removesuffix("'s").removesuffix("’s")
-    for ending in _ENDINGS:
-        if plain.endswith(ending) and len(plain) - len(ending) >= 3 and plain.isalpha():
-            plain = plain[: -len(ending)] + ("i" if ending in ("ies", "iest") else "")
-            break
-    if len(plain) > 4 and plain[-1] == plain[-2]:
-        plain = plain[:-1]
-    return plain[:-1] + "i" if plain.endswith("y") and len(plain) > 3 else plain.removesuffix("e") if len(plain) > 4 else plain
-
-
-def stems(text: str) -> list[str]:
-    """Return the stems of all words of a text, in order."""
-    return [stem(match[0]) for match in words_in(text)]
-
-
-def content_words(text: str) -> list[str]:
-    """Return the words of a question that carry meaning, in order, each once."""
-    words = (match[0] for match in words_in(text))
-    return list({stem(word): word for word in words if word.casefold() not in _STOP_WORDS}.values())

@@ -18,9 +18,10 @@ import httpx2
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.offline.facts import fill_record
 from ipy_websearch.model.offline.passages import answer_blocks
-from ipy_websearch.model.offline.reading import Conversation, content_words, read_conversation
+from ipy_websearch.model.offline.reading import Conversation, read_conversation
 from ipy_websearch.model.offline.rules import check
 from ipy_websearch.tools.addresses import likely_readings, without_addresses
+from ipy_websearch.tools.passages import content_words
 
 QUERY_WORDS = 24
 """Words of a long question that are searched for."""
