@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import nh3
@@ -50,7 +50,7 @@ STYLES = {
     "code": "font-size:.85em;white-space:pre-wrap;max-height:24em;overflow:auto;margin:4px 0 8px;padding:6px 10px;"
     "background-color:rgba(128,128,128,.1);border-radius:3px",
     "chip": "font-size:.78em;line-height:1.2;padding:1px 7px;border-radius:9px;text-decoration:none;white-space:nowrap;"
-    "background-color:rgba(128,128,128,.16)",
+    "background-color:rgba(128,128,128,.16);vertical-align:baseline",
 }
 _TAGS = set(
     "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li mark ol p pre s small span strong sub sup table tbody td th thead "
@@ -219,14 +219,16 @@ def alternative(token: Token) -> str:
 
 def chip(n: int, sources: Sources) -> str:
     """Return the mark of source `n` in a text: a chip with number and site, the quote on hover; `[n]` where there is none."""
-    source = sources.get(n)
-    if source is None:
-        return f"[{n}]"
+    return _chip(sources[n]) if n in sources else f"[{n}]"
+
+
+@lru_cache(maxsize=1024)
+def _chip(source: Citation) -> str:
     quote = f" — “{shorten(one_line(source.cited_text), _QUOTE)}”" if source.cited_text else ""
     href = safe_href(source.url)
     name = site_of(source.url) if href else one_line(source.title)
-    title, label = escape(f"{words.place_of(source.url)}{quote}"), escape(f"{n} {shorten(name, 24)}".strip())
-    tag, address = ("a", f' href="{escape(href)}"') if href else ("span", "")
+    title, label = escape(f"{words.place_of(source.url)}{quote}"), escape(f"{source.n} {shorten(name, 24)}".strip())
+    tag, address = ("a", f' href="{escape(href)}"') if href else ("sup", "")  # which is a mark without styles, too
     return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
 
 

@@ -54,7 +54,7 @@ def test_costs_counts_times_and_dates_read_as_phrases() -> None:
 
 def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds() -> None:
     html = answer_html(ANSWER)
-    assert ">1 duckdb</a>" in html and 'title="duckdb.org — “up to 3x faster”"' in html and ">2 Article</span>" in html
+    assert ">1 duckdb</a>" in html and 'title="duckdb.org — “up to 3x faster”"' in html and ">2 Article</sup>" in html
     shown = words(html)
     assert "1 · duckdb.org · 2026-11-17 · snippet News quote up to 3x faster a new format" in shown
     assert "2 · corpus://databases/duckdb Article" in shown

@@ -157,6 +157,12 @@ def test_a_table_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert table[2].endswith("    $489") and table[3] == f"Swift{' ' * 29}$1,469" and max(map(len, table)) == 40
 
 
+def test_only_the_first_offline_answer_of_a_session_says_where_its_passages_come_from(shell: Any, offline: Any) -> None:
+    asked = ("How many moons does Mars have?", "What is the capital of Kenya?")
+    first, second = (shell.run(f"%ask --provider local {question}").html for question in asked)
+    assert "built-in articles" in first and "built-in articles" not in second and "no model read these" in second
+
+
 def test_an_offline_label_is_said_once_in_a_terminal() -> None:
     offline = replace(ANSWER, offline=True, model="offline")
     printed = streamed((ev.ModelRequested(1, "offline", {}), ev.TextDelta("Mars has two moons.")), offline)

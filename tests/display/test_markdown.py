@@ -110,7 +110,7 @@ def test_hosts_sites_and_short_addresses_are_for_reading() -> None:
 def test_marks_of_known_sources_become_chips_and_others_stay_text() -> None:
     html = to_html("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
     assert 'href="https://www.one.example/?a=1&amp;b=2" title="one.example — “a &lt;b&gt; quote”"' in html
-    assert ">1 one</a>" in html and ">2 Two</span>[3]</p>" in html and "evil" not in html
+    assert ">1 one</a>" in html and ">2 Two</sup>[3]</p>" in html and "evil" not in html
     markdown = to_safe_markdown("a [1][2][3]\n\n[1]: https://evil.example", SOURCES)
     assert markdown == "a [[1]](https://www.one.example/?a=1&amp;b=2)[2]\\[3]"
 

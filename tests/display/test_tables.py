@@ -12,7 +12,16 @@ import pandas as pd
 import pytest
 
 from ipy_websearch.display.cost import cost_footer, cost_html, cost_text
-from ipy_websearch.display.tables import enriched_html, enriched_text, page_html, page_text, search_html, search_text
+from ipy_websearch.display.tables import (
+    enriched_html,
+    enriched_text,
+    page_html,
+    page_text,
+    search_html,
+    search_text,
+    status_html,
+    status_text,
+)
 from ipy_websearch.display.text import Terminal
 from ipy_websearch.frames import CostFrame, CostSummary, EnrichedFrame
 from ipy_websearch.results import Page, SearchResults
@@ -106,6 +115,13 @@ def test_enrich_gives_a_frame_that_shows_itself(shell: Any, offline: Any) -> Non
     ran = shell.run("%%enrich df -m offline --provider local --no-progress -o out\ncapital: What is the capital of {country}?")
     assert ran.ok and "capital 2/2" in words(ran.html) and "Nairobi" in ran.html and "↗" not in ran.texts()
     assert isinstance(shell.ns["out"], pd.DataFrame) and "capital_source" in shell.ns["out"].columns
+
+
+def test_the_status_is_a_table_that_names_the_command_for_what_is_missing() -> None:
+    sections = {"Works now": [("search", "brave, <b>")], "Missing": [("BRAVE_API_KEY", "not set", "%websearch key brave")]}
+    html = status_html(sections)
+    assert "<code>%websearch key brave</code>" in html and "brave, &lt;b&gt;" in html and html.count("<tr>") == 4
+    assert status_text(sections).endswith("Missing\n  BRAVE_API_KEY            not set: %websearch key brave")
 
 
 def test_a_page_is_shown_with_its_lines_and_cut_where_it_is_long() -> None:

@@ -144,8 +144,9 @@ def test_a_notebook_keeps_the_widget_and_the_page(messages_api: Any, brave_api: 
     """A real kernel puts out the page, then the widget's view; the saved state has every step, our script, the page's mark."""
     pytest.importorskip("anywidget")
     messages_api.reply("Matz.")
-    notebook = run_notebook(["%load_ext ipy_websearch", "a = %ask who?", "%trace --widget"])
+    notebook = run_notebook(["%load_ext ipy_websearch", "a = %ask who?", "%trace --widget", "%websearch status"])
     assert errors(notebook) == []
+    assert "<code>%websearch key tavily</code>" in notebook.cells[3].outputs[0].data["text/html"]
     page, view = (output.data for output in notebook.cells[2].outputs)
     assert "margin-left:" in page["text/html"] and "called" not in page["text/plain"] and set(view) == {VIEW, "text/plain"}
     state = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"].state[view[VIEW]["model_id"]].state
