@@ -7,8 +7,6 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
-
 from tests.fakes.notebook import subprocess_environment
 
 HEAVY = {"asyncio", "pandas", "numpy", "anthropic", "httpx", "aiohttp", "pydantic", "lxml", "yaml", "sqlite3", "narwhals"}
@@ -53,26 +51,7 @@ def test_the_frames_of_others_are_shown_without_us() -> None:
     assert printed_by(OTHERS) == []
 
 
-def test_loading_twice_changes_nothing(shell: Any) -> None:
-    def registered() -> list[Any]:
-        ip = shell.ip
-        return [*ip.Completer.custom_matchers, *ip.configurables, *ip.input_transformer_manager.token_transformers]
-
-    before = registered()
-    shell.ip.extension_manager.loaded.discard("ipy_websearch")
-    assert shell.run("%load_ext ipy_websearch").ok and registered() == before
-
-
 def test_the_magics_work_lazily_from_the_configuration(bare_shell: Any) -> None:
     bare_shell.ip.magics_manager.lazy_magics = {"search": "ipy_websearch"}
     ran = bare_shell.run("%search --provider local moons of Mars")
     assert ran.ok and ran.value.title[0] == "Mars"
-
-
-@pytest.mark.parametrize("assignment", ["count = 0", "count = 'many'", "timeout_s = -1", "safe_search = 'maybe'"])
-def test_a_wrong_setting_is_refused_and_named(shell: Any, assignment: str, caplog: Any) -> None:
-    before = shell.run("%config WebSearch").stdout
-    shell.run(f"%config WebSearch.{assignment}")
-    (said,) = caplog.messages
-    assert f"'{assignment.split()[0]}' trait" in said and "\n" not in said
-    assert shell.run("%config WebSearch").stdout == before

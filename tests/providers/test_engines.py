@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, RateLimitedError
+from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
 from ipy_websearch.usage import Charge
 from tests.fakes.wire import (
     Service,
@@ -238,17 +238,6 @@ def test_a_reset_that_is_far_away_is_a_quota_at_any_engine(served: Callable[[str
     with pytest.raises(RateLimitedError, match=r"the limit is reset at 20\d\d-") as caught:
         search("exa")
     assert caught.value.reason == "quota"
-
-
-@pytest.mark.parametrize("name", KEYED)
-def test_without_its_key_an_engine_sends_nothing(served: Callable[[str], Service], monkeypatch: Any, name: str) -> None:
-    """The error names every way to set it."""
-    server = served(name)
-    variable = "GOOGLE_SEARCH_API_KEY" if name == "google" else f"{name.upper()}_API_KEY"
-    monkeypatch.delenv(variable)
-    with pytest.raises(MissingKeyError, match=f"{variable} is not set: run `%websearch key {name}`"):
-        search(name)
-    assert server.requests == []
 
 
 @pytest.mark.parametrize(

@@ -73,15 +73,6 @@ def test_any_text_is_an_address_rules_or_refused(text: str) -> None:
         assert value == text.strip() or value in {goggle.value for goggle in catalogue().values()}
 
 
-def test_the_catalogue_can_be_listed_and_one_goggle_read(shell: Any) -> None:
-    """Unproven ones are marked as such; a misspelt name gets a hint."""
-    listed = shell.run("%websearch goggles").stdout
-    assert all(f"  {name} " in listed for name in catalogue()) and "whether Brave has it is not known" in listed
-    assert "$boost=5,site=arxiv.org" in shell.run("%websearch goggles academic").stdout
-    ran = shell.run("%websearch goggles rsut")
-    assert isinstance(ran.error, ConfigError) and "did you mean 'rust'" in str(ran.error)
-
-
 def test_a_search_takes_goggles_by_name_address_and_rule(brave_api: Any, shell: Any) -> None:
     """Addresses go out as they are, everything inline as one text; a misspelt name costs no search."""
     ran = shell.run("%search --provider brave --goggle no-crap --goggle academic --goggle $discard,site=x.example sleep")
