@@ -47,11 +47,9 @@ _HINTS = {
     _COMMENTS: "comment comments reply replies respond review reviews",
 }
 _HINT_WORDS = {flag: frozenset(words.split()) for flag, words in _HINTS.items()}
-_ADMONITIONS = frozenset("note tip warning caution danger callout admonition important hint".split())
 _WORD = re.compile(r"[a-z]+")
 # Utility classes such as Tailwind's "print:mt-3" and "[&>li]:flex" name conditions, not what an element is.
 _UTILITY = re.compile(r"\S*[:\[]\S*")
-_JOINED = (("sign-up", "signup"), ("log-in", "login"), ("pop-up", "popup"), ("side-bar", "sidebar"), ("sr-only", "notice"))
 
 # One character of CJK Extension B marks each run: letters that no page is written in, but letters, so that trafilatura
 # keeps them, counts them as one character of text and hands them back with the text it selects.
@@ -222,8 +220,7 @@ def _correct(content: _Content, main: int | None, kinds: frozenset[str]) -> None
     prose = sum(len(run.text) for run in kept if run.is_prose) / size if size else 0.0
     if size < _PART_CHARACTERS and _is_one_of_several(content, main):
         area = main if main is not None else content.smallest_area()
-    others = [run for run in kept if not _is_chrome(run, content.blocks[run.block].flags)]
-    for run in kept if others else ():
+    for run in kept:
         run.keep = not _is_chrome(run, content.blocks[run.block].flags)
     barred = _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL | _COMMENTS
     if size < _WEAK_CHARACTERS or prose < _WEAK_PROSE:
@@ -258,10 +255,9 @@ def _is_one_of_several(content: _Content, main: int | None) -> bool:
 
 def _keep_area(content: _Content, area: int, barred: int, *, strict: bool = False) -> None:
     """Keep also the runs in block `area` that no flag in `barred` speaks against; `strict` takes marked-up text alone."""
-    said = {run.text for run in content.runs if run.keep and run.is_prose}
     for run in content.inside(area):
         block = content.blocks[run.block]
-        if not run.keep and not block.flags & barred and block.tag != "figcaption" and run.text not in said:
+        if not run.keep and not block.flags & barred:
             is_text = block.tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _is_in_outline(block.element))
             run.keep = not strict or is_text
 
@@ -290,13 +286,10 @@ def _hints(element: Any) -> int:
     """Return the flags that fit `element` itself (not what it is in)."""
     tag, role = element.tag, element.get("role")
     names = f"{_own_id(element)} {element.get('class') or ''}"
-    if tag == "aside" and (role == "note" or not _ADMONITIONS.isdisjoint(_WORD.findall(names.lower()))):
-        return 0
     flags = 0
     if tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES or tag == "header":
         of_page = all(holder.tag not in _PARTS and holder.get("role") != "main" for holder in element.iterancestors())
-        with_title = tag == "header" and next(element.iter("h1"), None) is not None
-        flags = (0 if tag == "header" else _NAVIGATION) | (_PAGE_MENU if of_page and not with_title else 0)
+        flags = (0 if tag == "header" else _NAVIGATION) | (_PAGE_MENU if of_page else 0)
     return flags if len(names) == 1 or tag in _NEVER_HINTED else flags | _named(names[:1000])
 
 
@@ -315,8 +308,6 @@ def _own_id(element: Any) -> str:
 @lru_cache(maxsize=4096)
 def _named(names: str) -> int:
     names = _UTILITY.sub(" ", names.lower())
-    for written, joined in _JOINED:
-        names = names.replace(written, joined)
     words = set(_WORD.findall(names))
     return sum(flag for flag, hinting in _HINT_WORDS.items() if not words.isdisjoint(hinting))
 

@@ -29,20 +29,11 @@ def embedded_content(root: Any) -> str | None:
         return "".join(etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in parts).replace(
             "noscript", "div"
         )
-    texts = list(dict.fromkeys(t for source in _json_sources(root) for t in _texts(source)))[:_MAX_TEXTS]
+    scripts = (script.text or "" for script in root.iter("script") if "json" in (script.get("type") or ""))
+    texts = list(dict.fromkeys(text for script in scripts for text in _texts(script)))[:_MAX_TEXTS]
     if sum(map(len, texts)) < _ENOUGH_CHARACTERS:
         return None
     return "".join(f"<article>{t if _MARKUP.search(t) else _paragraphs(t)}</article>" for t in texts)
-
-
-def _json_sources(root: Any) -> Iterator[str]:
-    for script in root.iter("script"):
-        if "json" in (script.get("type") or "") and script.text:
-            yield script.text
-    for element in root.iter():
-        for value in element.attrib.values():
-            if len(value) > _ENOUGH_CHARACTERS and value.lstrip().startswith(("{", "[")):
-                yield value
 
 
 def _texts(source: str) -> Iterator[str]:

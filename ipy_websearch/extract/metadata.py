@@ -42,10 +42,9 @@ def metadata(root: Any) -> Metadata:
         if name and content and content.strip():
             metas.setdefault(name.strip().lower(), content)
     items = list(_schema_items(root))
-    kinds = {kind.lower() for item in items for kind in _strings(item.get("@type"))}
-    kinds |= {(e.get("itemtype") or "").rpartition("/")[2].lower() for e in root.iter("html", "body", "div", "article", "main")}
-    kinds.add(metas.get("og:type", "").lower())
-    return Metadata(_title(root, metas), _published(root, metas, items), frozenset(kinds - {""}))
+    types = [kind for item in items for kind in _strings(item.get("@type"))]
+    kinds = frozenset(kind.lower() for kind in (*types, metas.get("og:type", "")))
+    return Metadata(_title(root, metas), _published(root, metas, items), kinds)
 
 
 def _title(root: Any, metas: dict[str, str]) -> str:

@@ -29,7 +29,7 @@ LocalPage = tuple[str, str, datetime | None]
 """Title, Markdown and date of a page in the local index."""
 
 _LOCAL_SCHEMES = ("corpus:", "file:")
-_CACHE_KIND = "page-3"  # the number goes up whenever extraction gives something else for the same page
+_CACHE_KIND = "page-4"  # the number goes up whenever extraction gives something else for the same page
 _FIELDS = ("final_url", "title", "content", "content_type", "note")
 
 

@@ -4,9 +4,9 @@
 a mistake is named by its line.
 
 Brave ignores or refuses a faulty inline goggle without saying where the fault is. The form of a rule is
-`[pattern][$option,option]`; limits: 100,000 rules, 2 MB, 500 characters a rule, two `*` and two `^` in a pattern,
-strengths 1 to 10 (github.com/brave/goggles-quickstart, getting-started.md, read 2026-11). Precedence: `$discard` with a
-pattern or site, then boosts, then downranks; a bare `$discard` drops what no other rule matched.
+`[pattern][$option,option]`; limits: 100,000 rules and 2 MB (not checked), 500 characters a rule, two `*` and two `^` in a
+pattern, strengths 1 to 10 (github.com/brave/goggles-quickstart, getting-started.md, read 2026-11). Precedence: `$discard` with
+a pattern or site, then boosts, then downranks; a bare `$discard` drops what no other rule matched.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DISCOVER = "https://search.brave.com/goggles/discover"
 _NAME = re.compile(r"[^\W_]+(?:[ _-][^\W_]+)*")
 OPTIONS = ("boost", "downrank", "discard", "site", "inurl", "intitle", "indescription", "incontent")
 FORM = "pattern$option,option with boost=1…10, downrank=1…10 or discard, site=example.com, inurl, …"
-MAX_RULES, MAX_BYTES, MAX_RULE = 100_000, 2_000_000, 500
+MAX_RULE = 500
 
 _ADDRESS = re.compile(r"https?://\S+")
 _OPTION = r"(?:(?:boost|downrank)(?:=(?:[1-9]|10))?|discard|site=[^\s$,]+|inurl|intitle|indescription|incontent)"
@@ -70,16 +70,12 @@ def check_rules(goggle: str) -> None:
     Raises:
         ConfigError: a rule does not have the form above; the message names its line.
     """
-    lines = [(number, line.strip()) for number, line in enumerate(goggle.splitlines(), 1)]
-    rules = [(number, line) for number, line in lines if line and not line.startswith("!")]
-    for number, rule in rules:
-        if len(rule) > MAX_RULE or not _RULE.fullmatch(rule):
+    for number, rule in enumerate(map(str.strip, goggle.splitlines()), 1):
+        if rule and not rule.startswith("!") and (len(rule) > MAX_RULE or not _RULE.fullmatch(rule)):
             swallowed = "; was `$boost` swallowed by a shell?" if rule.startswith(("=", ",")) else ""
             option = next((name for name in re.findall(r"\w+", rule.rpartition("$")[2]) if name not in OPTIONS), "")
             hint = swallowed or did_you_mean(option, OPTIONS)
             raise ConfigError(f"goggle, line {number}, {rule[:60]!r} is no rule{hint}; write {FORM}")
-    if len(rules) > MAX_RULES or len(goggle.encode(errors="replace")) > MAX_BYTES:
-        raise ConfigError(f"the goggle is too large; at most {MAX_RULES:,} rules and {MAX_BYTES:,} bytes are allowed")
 
 
 @dataclass(frozen=True, slots=True)
