@@ -138,11 +138,11 @@ def _mark_doubts(state: Any) -> None:
         for sentence, why in state.env["doubts"].items():
             start = letters.find(sentence)
             found = places[start : start + len(sentence)] if start >= 0 else []
-            for child in {id(child): child for _, child, _ in found}.values():
-                ats = [at for _, other, at in found if other is child]
-                rest = child.content[ats[-1] + 1 :]
-                end = len(child.content) - len(rest.lstrip(".,;:!?)>\"'”’…。！？"))
-                child.meta.setdefault("doubts", []).append((ats[0], end, why))
+            children = list({id(child): child for _, child, _ in found}.values())
+            for child in children:  # inner ones belong to the sentence as a whole, their blanks too
+                rest = child.content[found[-1][2] + 1 :].lstrip(".,;:!?)>\"'”’…。！？")
+                end = len(child.content) - (len(rest) if child is children[-1] else 0)
+                child.meta.setdefault("doubts", []).append((found[0][2] if child is children[0] else 0, end, why))
 
 
 def _groups(tokens: Sequence[Token]) -> Iterator[list[Token]]:

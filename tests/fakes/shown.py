@@ -73,7 +73,8 @@ LAPTOPS = Answer(
     "| Price [2][3] | $489 | $469 |\n\nBoth have `USB-C` charging [3].",
     model="claude-sonnet-5-5",
     citations=tuple(
-        Citation(n, title, url, _QUOTE, datetime(*day, tzinfo=UTC)) for n, (title, url, day) in enumerate(_REVIEWS, 1)
+        Citation(n, title, url, _QUOTE, datetime(*day, tzinfo=UTC), "page" if n < 4 else "snippet")
+        for n, (title, url, day) in enumerate(_REVIEWS, 1)
     ),
     panels=(
         Panel(

@@ -84,7 +84,7 @@ replace(offline, text=f"The search gave no passage for “best laptop”.\\n\\n{
 CLAIMS = """
 claims = (Claim("partly", ("$500",), "The ThinkPad E14 Gen 7 has the best keyboard under $500"),)
 claims += (Claim("unsupported", (), "the Acer Swift Go 14 is the better all-rounder"),)
-replace(LAPTOPS, checked=claims, citations=(replace(LAPTOPS.citations[0], read="page"), *LAPTOPS.citations[1:]))
+replace(LAPTOPS, checked=claims)
 """
 PLOT = """
 from datetime import datetime, timedelta, UTC
