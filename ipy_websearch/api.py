@@ -145,7 +145,10 @@ def ask(question: str, **options: Any) -> Answer:
     was found, with `limit` set. `budget_usd` is US dollars over model and searches together. `columns`
     ("name, price: float", or names with types) asks for a table, which `.to_frame()` gives. `system` adds instructions of
     your own. `follow` continues the last conversation. `check` "mark" compares every sentence with the passages that it cites
-    (`.claims`), "repair" also asks the model once to mend those without support, "off" does neither.
+    (`.claims`), "repair" also asks the model once to mend those without support, "off" does neither. Each search reads the
+    pages of its first `read_pages` results (None: the setting, 3; 0: none), in 4 seconds at most, as their robots.txt allows;
+    the model gets the passages that fit the query, and `.sources` says what was read. `effort` ("low", "medium", "high") says
+    how hard the model is to think, where it can be told.
 
     >>> ask("How many moons does Mars have?", model="offline", provider="local").sources.url[0]
     'corpus://planets/mars'
@@ -182,7 +185,8 @@ def enrich(frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
 
     `model` None is the setting `enrich_model`; "offline" is the built-in one. `concurrency` requests run at once, fewer when
     the API says so. A row makes at most `max_searches` searches (0: none), with `provider` (None: the setting, else the chain),
-    and reads at most `max_fetches` pages, whose addresses stand in the row or in results, as their robots.txt allows.
+    and reads at most `max_fetches` pages, whose addresses stand in the row or in results, as their robots.txt allows. With
+    `read_pages` each search reads the pages of its first results, and their passages take the place of the snippets.
     `budget_usd` is US dollars that this call may cost; it is never passed. Rows that were filled before come from the store;
     `resume=False` asks them again. `sample=5` tries the first five distinct rows, leaves the others' new columns missing, and
     says what the whole would take. An interrupt stops the run and returns the frame as far as it is; one line says so.

@@ -106,10 +106,16 @@ class EnrichOptions:
     provider: str | None = None
     mode: str | None = None
     cluster: Any = None
+    read_pages: int = 0
 
     def __post_init__(self) -> None:
         texts(model=self.model, provider=self.provider)
-        for name, least, default in (("concurrency", 1, 16), ("max_searches", 0, 1), ("max_fetches", 0, 0)):
+        for name, least, default in (
+            ("concurrency", 1, 16),
+            ("max_searches", 0, 1),
+            ("max_fetches", 0, 0),
+            ("read_pages", 0, 0),
+        ):
             object.__setattr__(self, name, at_least(least, name, getattr(self, name), default))
         at_least(1, "sample", self.sample, 1)
         money("budget_usd", self.budget_usd)

@@ -47,7 +47,7 @@ from ipy_websearch.results import Panels, SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.addresses import addresses_in
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.web_search import web_search_tool
+from ipy_websearch.tools.web_search import PageReading, web_search_tool
 from ipy_websearch.usage import Charge, Limits
 
 TOOL_TIMEOUT_S = 600.0
@@ -122,6 +122,7 @@ class RowConfig:
     max_searches: int = 0
     fetch: Tool | None = None
     max_fetches: int = 0
+    pages: PageReading | None = None
     retrieve_first: str = "auto"
 
 
@@ -382,7 +383,7 @@ class Row:
             self._note(results)
             return results
 
-        tool = web_search_tool(search, self._config.defaults, price=searches.charges)
+        tool = web_search_tool(search, self._config.defaults, price=searches.charges, pages=self._config.pages)
         return replace(tool, timeout_s=TOOL_TIMEOUT_S)
 
     def _note(self, results: SearchResults) -> None:

@@ -30,6 +30,7 @@ from ipy_websearch.money.budget import Budget, RunBudget
 from ipy_websearch.money.ledger import Ledger, LedgerRow, Reservation
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.options import EnrichOptions
+from ipy_websearch.tools.passages import ALL_TOKENS
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ class Enrichment:
 
     def _lookup(self, provider: str, options: Any = None) -> str:
         given = self.options
-        return lookup_key(self.config.defaults, provider, options or {}, given.max_searches, given.max_fetches)
+        return lookup_key(
+            self.config.defaults, provider, options or {}, given.max_searches, given.max_fetches, given.read_pages
+        )
 
     # --- from outside -----------------------------------------------------------------------------------------------
 
@@ -415,4 +418,5 @@ class Rows:
         planned = config.searches.charges * config.max_searches if config.searches is not None else ()
         least = max_tokens(len(columns))
         budget = RunBudget(config.model, run.accounts.budget, least=least, timeout_s=config.timeout_s, planned=planned)
+        budget.result_tokens += ALL_TOKENS if config.pages is not None else 0
         return Row(config, columns, self._tools[numbers], run.plan.values(run.plan.inputs[n]), run.booking(budget), result)

@@ -23,6 +23,7 @@ from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean
 from ipy_websearch.tools.web_fetch import web_fetch_tool
+from ipy_websearch.tools.web_search import PageReading
 
 if TYPE_CHECKING:
     from ipy_websearch.model.client import ModelClient
@@ -47,8 +48,9 @@ def start(session: Session, options: EnrichOptions) -> Any:
         raise ConfigError(
             f"mode='batch' searches with the API's own web search, not with {options.provider!r}; leave provider out"
         )
-    if options.max_fetches and (batch or options.cluster is not None):
-        raise ConfigError("pages are read by this process: leave max_fetches out, or mode='batch' and the cluster")
+    if (options.max_fetches or options.read_pages) and (batch or options.cluster is not None):
+        given = "max_fetches" if options.max_fetches else "read_pages"
+        raise ConfigError(f"pages are read by this process: leave {given} out, or mode='batch' and the cluster")
     if batch and session.recording is not None:
         raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
     plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
@@ -86,6 +88,9 @@ def start(session: Session, options: EnrichOptions) -> Any:
         max_searches=options.max_searches,
         fetch=web_fetch_tool(session.reader, robots=True) if options.max_fetches else None,
         max_fetches=options.max_fetches,
+        pages=PageReading(lambda: session.reader, options.read_pages, exact=session.recording is not None)
+        if options.read_pages
+        else None,
         retrieve_first=settings.retrieve_first,
     )
     key = (NATIVE, {}) if batch else (first.name, first.options) if first is not None else ("", {})

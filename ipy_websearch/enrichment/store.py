@@ -201,11 +201,14 @@ def cell_key(model: str, lookup: str, column: Column, values: Mapping[str, str |
     return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode("utf-8", "replace")).digest()
 
 
-def lookup_key(request: SearchRequest, provider: str, options: Mapping[str, Any], max_searches: int, pages: int = 0) -> str:
+def lookup_key(
+    request: SearchRequest, provider: str, options: Mapping[str, Any], max_searches: int, pages: int = 0, read: int = 0
+) -> str:
     """Return the part of a key that says how a row may search: the provider that answers, with its options and every filter of
-    `request` but the query (country, language, count, safe search, domains)."""
+    `request` but the query (country, language, count, safe search, domains). `pages` may be fetched, `read` are read by each
+    search."""
     search = [provider, dict(options), *request_key(request)] if max_searches else None
-    return json.dumps([search, max_searches, pages], default=str)
+    return json.dumps([search, max_searches, pages, *([read] if read else [])], default=str)
 
 
 def _written(cell: Cell) -> str:

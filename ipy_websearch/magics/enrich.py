@@ -27,6 +27,7 @@ class EnrichMagics(WebMagics):
     @PROVIDER
     @argument("--concurrency", type=int, metavar="N", help="Requests at once (default 16).")
     @argument("--max-searches", type=int, metavar="N", help="Searches for a row (default 1; 0: none).")
+    @argument("--read", dest="read_pages", type=int, metavar="N", help="Pages that each search reads (default 0).")
     @argument("--max-fetches", type=int, metavar="N", help="Pages to read for a row, as robots.txt allows (default 0).")
     @argument("--budget", dest="budget_usd", metavar="USD", help="US dollars that it may cost in all.")
     @argument("--sample", type=int, metavar="N", help="Try the first N distinct rows, and say what the whole would take.")

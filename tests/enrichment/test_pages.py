@@ -100,3 +100,21 @@ def test_pages_are_read_in_this_process_alone(messages_api: Any) -> None:
         ipy_websearch.enrich(companies("A"), CEO, max_fetches=1, mode="batch", progress=False)
     with pytest.raises(ConfigError, match="max_fetches"):
         ipy_websearch.enrich(companies("A"), CEO, max_fetches=-1, progress=False)
+
+
+def test_a_search_that_reads_pages_gives_their_passages(
+    messages_api: Any, brave_api: Any, public_web: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `read_pages` it reads none, and a value of the one is not a value of the other."""
+    monkeypatch.setattr("ipy_websearch.tools.web_search.READ_S", 60.0)
+    brave_api.behave(lambda _: [hit(ABOUT, "Acme", "About us")])
+    public_web.page(ABOUT, PAGE)
+    said = {"value": "Ada Byron", "source": ABOUT, "quote": "The chief executive of Acme is Ada Byron"}
+    messages_api.behave(lambda body: record(ceo=said) if results(body) else tool_use("web_search", {"query": "Acme CEO"}))
+    ipy_websearch.enrich(companies("Acme"), CEO, **QUIET)
+    assert "About us" in str(results(messages_api.bodies[-1])) and public_web.requests == []
+    out = ipy_websearch.enrich(companies("Acme"), CEO, read_pages=1, **QUIET)
+    assert list(out.ceo_source) == [ABOUT] and "Ada Byron, who has led it" in str(results(messages_api.bodies[-1]))
+    assert ipy_websearch.enrich(companies("Acme"), CEO, read_pages=1, **QUIET).attrs["report"].cost_usd == 0
+    with pytest.raises(ConfigError, match="leave read_pages out"):
+        ipy_websearch.enrich(companies("Acme"), CEO, read_pages=1, mode="batch", **QUIET)
