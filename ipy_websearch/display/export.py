@@ -41,7 +41,7 @@ summary {{ cursor: pointer }}
   h2, summary {{ break-after: avoid }}
   table, blockquote, div[style*="border-radius"] {{ break-inside: avoid }}
   div[style*="nowrap"] {{ white-space: normal !important }}
-  a:not([title])[href^="http"]::after {{ content: " " attr(href); font-size: .75em; word-break: break-all }}
+  a:not([title])[href^="http"]::after {{ content: attr(href); display: block; font-size: .75em; overflow-wrap: anywhere }}
 }}
 </style>
 </head><body>
