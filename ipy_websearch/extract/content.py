@@ -47,6 +47,7 @@ _HINTS = {
     _COMMENTS: "comment comments reply replies respond review reviews",
 }
 _HINT_WORDS = {flag: frozenset(words.split()) for flag, words in _HINTS.items()}
+_ADMONITIONS = frozenset("note tip warning caution danger callout admonition important hint".split())
 _WORD = re.compile(r"[a-z]+")
 # Utility classes such as Tailwind's "print:mt-3" and "[&>li]:flex" name conditions, not what an element is.
 _UTILITY = re.compile(r"\S*[:\[]\S*")
@@ -286,6 +287,8 @@ def _hints(element: Any) -> int:
     """Return the flags that fit `element` itself (not what it is in)."""
     tag, role = element.tag, element.get("role")
     names = f"{_own_id(element)} {element.get('class') or ''}"
+    if tag == "aside" and (role == "note" or not _ADMONITIONS.isdisjoint(_WORD.findall(names.lower()))):
+        return 0
     flags = 0
     if tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES or tag == "header":
         of_page = all(holder.tag not in _PARTS and holder.get("role") != "main" for holder in element.iterancestors())

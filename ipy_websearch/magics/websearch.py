@@ -254,8 +254,8 @@ class WebSearchMagics(WebMagics):
 def cells_wait(shell: Any) -> bool:
     """Return whether further cells wait to be run, as after Restart & Run All: nobody may be there to type.
 
-    Their messages are in the kernel's socket, or already in tasks of its loop, which have not begun (ipykernel 6.29
-    and 7.4, read 2026-11).
+    Their messages are in the kernel's socket, or already in tasks of its loop, which have not begun (ipykernel 6.29 to 7.4,
+    tried 2026-11).
     """
     import asyncio
 

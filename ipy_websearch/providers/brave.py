@@ -53,10 +53,10 @@ class BraveProvider(Engine):
         query, count, notices = self.fitted(request)
         params = {**_parameters(request, query, count), **_ALWAYS, **self.chosen}
         raw = await self._send("/res/v1/web/search", params, request)
-        if altered := parsing.text(parsing.mapping(raw.get("query")).get("altered"), 200):
+        if altered := parsing.text(parsing.at(raw, "query", "altered"), 200):
             notices.append(f"brave searched for {altered!r}")
         rich = await self._rich(raw, notices)
-        results = parsing.objects(parsing.mapping(raw.get("web")).get("results"))
+        results = parsing.objects(parsing.at(raw, "web", "results"))
         whole = {**raw, "rich_results": rich} if rich else raw
         return self.answer(request, map(_result, results), whole, notices, extra={"rich": rich})
 
@@ -98,7 +98,7 @@ class BraveProvider(Engine):
 
     async def _rich(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any] | None:
         """Return the rich result that an answer points to, None when there is none, or (with a notice) it cannot be had."""
-        key = parsing.mapping(parsing.mapping(raw.get("rich")).get("hint")).get("callback_key")
+        key = parsing.at(raw, "rich", "hint", "callback_key")
         if not key or not isinstance(key, str):
             return None
         try:
@@ -119,7 +119,7 @@ class BraveProvider(Engine):
         if response.status == 429:
             return _rate_limit(error, response.headers)
         words, wait, reason = super().refusal(response)
-        faults = parsing.objects(parsing.mapping(error.get("meta")).get("errors"))  # pydantic's: loc, msg, type
+        faults = parsing.objects(parsing.at(error, "meta", "errors"))  # pydantic's: loc, msg, type
         return Reason("; ".join([words, *filter(None, map(_wrong_parameter, faults))]), wait, reason)
 
 

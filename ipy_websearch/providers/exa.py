@@ -47,7 +47,7 @@ class ExaProvider(Engine):
         query, count, notices = self.fitted(request)
         body = {**_body(request, query, count), **self.chosen}
         raw = await self.ask("POST", "/search", json=body, headers={"x-api-key": self.key()})
-        charge = Charge("exa", "search", usd=parsing.amount(parsing.mapping(raw.get("costDollars")).get("total")))
+        charge = Charge("exa", "search", usd=parsing.amount(parsing.at(raw, "costDollars", "total")))
         return self.answer(request, map(_result, parsing.objects(raw.get("results"))), raw, notices, charges=(charge,))
 
 

@@ -39,7 +39,7 @@ class GoogleProvider(Engine):
         query, count, notices = self.fitted(request)
         keys = {"key": self.key(), "cx": self.context.keys.require("GOOGLE_SEARCH_ENGINE_ID")}
         raw = await self.ask("GET", "/customsearch/v1", params={**_parameters(request, query, count), **self.chosen, **keys})
-        if corrected := parsing.text(parsing.mapping(raw.get("spelling")).get("correctedQuery"), 200):
+        if corrected := parsing.text(parsing.at(raw, "spelling", "correctedQuery"), 200):
             notices.append(f"google suggests {corrected!r}")
         # There is no "items" at all when nothing was found.
         return self.answer(request, map(_result, parsing.objects(raw.get("items"))), raw, notices)
@@ -86,7 +86,7 @@ def _language(request: SearchRequest) -> str | None:
 
 def _result(item: Mapping[str, Any]) -> SearchResult | None:
     """Return one item; its date is the page's own `article:published_time`, else the day its snippet begins with."""
-    tags = parsing.objects(parsing.mapping(item.get("pagemap")).get("metatags"))
+    tags = parsing.objects(parsing.at(item, "pagemap", "metatags"))
     snippet = item.get("snippet")
     published = parsing.moment(*(tag.get("article:published_time") for tag in tags), snippet)
     return parsing.hit(item.get("title"), item.get("link"), snippet, published)

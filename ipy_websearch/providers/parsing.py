@@ -49,6 +49,13 @@ def mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def at(value: Any, *path: str) -> Any:
+    """Return what stands at a path of nested JSON objects, None where there is nothing."""
+    for name in path:
+        value = mapping(value).get(name)
+    return value
+
+
 def items(value: Any) -> list[Any]:
     """Return the value if it is a JSON array, else an empty one."""
     return value if isinstance(value, list) else []

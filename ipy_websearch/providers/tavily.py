@@ -52,7 +52,7 @@ class TavilyProvider(Engine):
         if country and body.get("topic", "general") == "general":
             body["country"] = country
         raw = await self.ask("POST", "/search", json=body, headers={"Authorization": f"Bearer {self.key()}"})
-        used = parsing.amount(parsing.mapping(raw.get("usage")).get("credits"))
+        used = parsing.amount(parsing.at(raw, "usage", "credits"))
         charges = self.price if used is None else (Charge("tavily", units=used, unit="credit"),)
         results = map(_result, parsing.objects(raw.get("results")))
         return self.answer(request, results, raw, notices, charges=charges, extra={"answer": parsing.text(raw.get("answer"))})

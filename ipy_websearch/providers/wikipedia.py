@@ -89,7 +89,7 @@ class WikipediaProvider(Engine):
         except ProviderError as exc:
             notices.append(f"the articles' introductions could not be had: {exc}")
             return {}
-        return {_page_id(page): page for page in parsing.objects(parsing.mapping(raw.get("query")).get("pages"))}
+        return {_page_id(page): page for page in parsing.objects(parsing.at(raw, "query", "pages"))}
 
     async def _get(self, params: Mapping[str, Any], language: str) -> dict[str, Any]:
         params = {"action": "query", "format": "json", "formatversion": 2, **params}
@@ -139,7 +139,7 @@ def _any_of(words: str) -> str:
 
 
 def _found(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return list(parsing.objects(parsing.mapping(raw.get("query")).get("search")))
+    return list(parsing.objects(parsing.at(raw, "query", "search")))
 
 
 def _page_id(item: Mapping[str, Any]) -> int:

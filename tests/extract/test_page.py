@@ -212,6 +212,14 @@ def test_sections_about_cookies_or_sharing_are_content() -> None:
     assert "## Cookies" in text and "from the request" in text and "## Sharing" in text
 
 
+def test_a_warning_in_a_documentation_page_is_content() -> None:
+    """Several generators write admonitions as <aside>."""
+    notes = (
+        "<aside class='starlight-aside caution'><p>It locks the table.</p></aside><aside role=note><p>Since 2.0.</p></aside>"
+    )
+    assert "It locks the table." in markdown(notes) and "Since 2.0." in markdown(notes)
+
+
 def test_sloppy_documents_are_read_to_their_end() -> None:
     """A body closed too early, a page in one form, an article without a body."""
     early = f"<html><body><header>Top</header></body></html><article><h1>Rows</h1><p>{PROSE}</p></article>"
