@@ -302,8 +302,9 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
         else:
             missing.append((variable, "not set", f"%websearch key {spec.names[0]}"))
     said = {row[1] for row in missing}  # of a key that is no key
+    commands = {"searxng": ("%env SEARXNG_BASE_URL=http://localhost:8080",)}
     missing += [
-        (engine, why)
+        (engine, why, *commands.get(engine, ()))
         for engine, available, why in chain
         if not available and why not in said and not why.endswith(("is not set", "are not set"))
     ]
