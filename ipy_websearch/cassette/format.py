@@ -1,6 +1,6 @@
 """The cassette's file: JSON Lines. The first line says what a player must know, each further one is an exchange.
 
-    {"cassette": 2, "version": "0.1.0", "platform": "anthropic", "keys": ["ANTHROPIC_API_KEY"]}
+    {"cassette": 2, "version": "0.2.0", "platform": "anthropic", "keys": ["ANTHROPIC_API_KEY"]}
     {"kind": "model", "to": "claude-sonnet-5-5", "n": 1, "at": "2026-11-22T10:00:00.000Z", "took_s": 1.2,
      "request": {…}, "stream": [[0.31, {"type": "message_start", …}], …]}
     {"kind": "engine", "to": "brave", …, "request": {"method": "GET", …}, "status": 200, "headers": {…}, "json": {…}}
