@@ -29,17 +29,20 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from time import perf_counter
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import anthropic
 import httpx2
 from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
-from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
 from ipy_websearch.model.failures import MAX_RETRIES, connection_error, explain, retry_after_s
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
 from ipy_websearch.model.stream import Event, excerpt, reply_events
+
+if TYPE_CHECKING:
+    from ipy_websearch.cassette.recording import Recording
 
 ClientT = TypeVar("ClientT")
 T = TypeVar("T")
@@ -63,6 +66,7 @@ class Call(Protocol):
     """A call of the caller's under way; `interception.run` has the one there is."""
 
     platform: Platform
+    recording: Recording | None
     closed: bool
 
     def events(self, wire: Any) -> AsyncGenerator[list[Event], None]: ...
@@ -591,5 +595,11 @@ def _path(request: Any) -> str:
 
 
 def _count_body(call: Call) -> dict[str, Any]:
-    """Return what the model would be sent, without what a count of tokens does not take."""
+    """Return what the model would be sent, without what a count of tokens does not take.
+
+    Raises:
+        ReplayError: a cassette is replayed.
+    """
+    if call.recording is not None and call.recording.replayed_from:
+        raise ReplayError("token counts are not on cassettes; `%websearch stop` ends the replay")
     return {name: value for name, value in call.request(final=False).items() if name not in ("max_tokens", "stream")}

@@ -498,21 +498,28 @@ def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
         with client.messages.stream(**asked) as stream:
             streamed = stream.get_final_message()
 
-        async def ask() -> Any:
-            async with ipy_websearch.intercept(anthropic.AsyncAnthropic(**made), provider="brave") as other:
-                return await other.messages.create(**asked)
+        async def ask() -> list[Any]:
+            other = ipy_websearch.intercept(anthropic.AsyncAnthropic(**made), provider="brave")
+            async with other, other.messages.stream(**asked) as stream:
+                assert "".join([piece async for piece in stream.text_stream]) == "Matz."
+                return [await other.messages.create(**asked), await stream.get_final_message()]
 
-        return [[block.type for block in m.content] + [m.content[-1].text] for m in (whole, streamed, asyncio.run(ask()))]
+        messages = [whole, streamed, *asyncio.run(ask())]
+        return [[block.type for block in m.content] + [m.content[-1].text] for m in messages]
 
     lesson.model.behave(lambda body: search("ruby author") if len(body["messages"]) == 1 else "Matz.")
     lesson.model.key = "sk-ant-of-the-caller"
     assert lesson.shell.run(f"%websearch record {TAPE}").ok
     recorded, before = run(), lesson.asked()
     lesson.shell.run("%websearch stop")
-    assert recorded == [["server_tool_use", "web_search_tool_result", "text", "Matz."]] * 3
+    assert recorded == [["server_tool_use", "web_search_tool_result", "text", "Matz."]] * 4
     assert "sk-ant-of-the-caller" not in Path(TAPE).read_text()
     lesson.replay()
     assert run() == recorded and lesson.asked() == before and api.session().spent_usd == 0
     asked["messages"][0]["content"] = "who wrote Perl?"
     with pytest.raises(ReplayError, match="who wrote Perl"):
         run()
+    client = ipy_websearch.intercept(anthropic.Anthropic(api_key="x", base_url=lesson.model.url), provider="brave")
+    with pytest.raises(ReplayError, match="token counts are not on cassettes"):
+        client.messages.count_tokens(**{name: value for name, value in asked.items() if name != "max_tokens"})
+    assert lesson.asked() == before

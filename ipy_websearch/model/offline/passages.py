@@ -15,6 +15,7 @@ from typing import Any
 
 from ipy_websearch.model.offline.reading import Conversation, Source
 from ipy_websearch.tools.passages import bm25, content_words, stem, stems, word_weights, words_in
+from ipy_websearch.tools.web_search import UNAVAILABLE
 
 SHOWN = 3
 """Passages in an answer."""
@@ -77,7 +78,8 @@ def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]
     passages = best_passages(talk.query, talk.sources)
     if not passages:
         if talk.failures:
-            said = FAILED.format(reason=talk.failures[-1])
+            reason = talk.failures[-1].removeprefix(UNAVAILABLE).strip(" ()")  # which speaks to a model
+            said = FAILED.format(reason=reason.removeprefix("the search failed: ") or "no reason is known")
         else:
             said = NOTHING.format(query=talk.query) if searched else NO_SEARCH
         return [{"type": "text", "text": f"{said}\n\n{LABEL}"}]
