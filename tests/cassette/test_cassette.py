@@ -232,7 +232,7 @@ def test_what_went_wrong_goes_wrong_again_in_the_same_way(lesson: Any, replies: 
     assert getattr(again.error, "status", None) == getattr(first.error, "status", None)
 
 
-@pytest.mark.parametrize("option", ["--max-searches 1", "--max-steps 1", "--budget 0.031"])
+@pytest.mark.parametrize("option", ["--max-searches 1", "--max-steps 1", "--budget 0.05"])
 def test_limits_are_reached_where_they_were(lesson: Any, option: str) -> None:
     """Also after an engine that failed; a budget counts the prices although nothing is paid, and forgets them."""
 
