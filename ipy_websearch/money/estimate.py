@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ipy_websearch.events import Money
-from ipy_websearch.money.budget import GROWTH_TOKENS, RunBudget
+from ipy_websearch.money.budget import GROWTH_TOKENS, RESULT_TOKENS, RunBudget
 from ipy_websearch.money.prices import charges_cost, model_cost, worst_case
 from ipy_websearch.text import usd
 from ipy_websearch.usage import Charge, Limits, Usage
@@ -98,7 +98,8 @@ def estimate(
     searches = min(USUAL_SEARCHES, most_searches, *([run.server_searches] if native_uses else []))
     requests = limits.max_steps + 1 if has_tools else 1
     first, price = int(prompt_tokens * COMMON_SHARE), charges_cost(searching)
-    usual = _usual_native(model, first, searches) if native_uses else _usual(model, first, searches)
+    results = USUAL_RESULT_TOKENS + (run.result_tokens - RESULT_TOKENS) // 2  # of pages, half of the most is usual
+    usual = _usual_native(model, first, searches) if native_uses else _usual(model, first, searches, results)
     worst = _plus(_worst(run, input_tokens, max_tokens, requests), price, limits.max_searches)
     return Estimate(
         model=model,
@@ -118,11 +119,11 @@ def estimate(
     )
 
 
-def _usual(model: str, first: int, searches: int) -> Money:
-    """Return what the requests of a usual course cost: each reads the one before it from the cache."""
+def _usual(model: str, first: int, searches: int, results: int) -> Money:
+    """Return what the requests of a usual course cost: each reads the one before it from the cache, and new results."""
     total, known = Decimal(0), 0
     for n in range(searches + 1):
-        fresh = first if n == 0 else USUAL_RESULT_TOKENS + USUAL_CALL_TOKENS
+        fresh = first if n == 0 else results + USUAL_CALL_TOKENS
         written = USUAL_ANSWER_TOKENS if n == searches else USUAL_CALL_TOKENS
         cost = model_cost(model, Usage(output_tokens=written, cache_read_tokens=known, cache_write_5m_tokens=fresh))
         if cost is None:

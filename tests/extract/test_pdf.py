@@ -11,32 +11,7 @@ import pytest
 
 from ipy_websearch.extract.formats import Extracted
 from ipy_websearch.extract.page import extract
-
-
-def written(*pages: str, info: str = "") -> bytes:
-    """Return a PDF with these pages, one line of text for each line; `info` is what its information dictionary holds."""
-    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R /Lang (en-GB) >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
-    ]
-    for n, text in enumerate(pages):
-        shown = "".join(f"({line}) Tj T*\n" for line in text.split("\n"))
-        stream = f"BT /F1 12 Tf 14 TL 72 720 Td\n{shown}ET" if text else ""
-        resources = "/Resources << /Font << /F1 3 0 R >> >>"
-        objects.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * n} 0 R {resources} >>")
-        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    objects.append(f"<< {info} >>")
-    body, places = b"%PDF-1.4\n", []
-    for number, content in enumerate(objects, 1):
-        places.append(len(body))
-        body += f"{number} 0 obj\n{content}\nendobj\n".encode("latin-1")
-    table = "".join(f"{place:010d} 00000 n \n" for place in places)
-    size = len(objects) + 1
-    tail = f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n<< /Size {size} /Root 1 0 R /Info {size - 1} 0 R >>\n"
-    return body + f"{tail}startxref\n{len(body)}\n%%EOF\n".encode("latin-1")
-
+from tests.fakes.pdf import written
 
 INFO = "/Title (Rows & columns) /CreationDate (D:20260301120000Z)"
 REPORT = written("A table has rows.\nIt has columns too.", "See https://example.org/more.", info=INFO)
