@@ -18,11 +18,6 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import ToolAnnotations
 from pydantic import ValidationError
 
 from ipy_websearch import __version__
@@ -31,6 +26,16 @@ from ipy_websearch.enrichment.progress import Progress
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.events import Finished, Money, ToolFinished
 from ipy_websearch.session import Session
+
+try:
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver import Context
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.transport_security import TransportSecuritySettings
+    from mcp.types import ToolAnnotations
+except ImportError:
+    missing = "the MCP server needs one more package: pip install 'ipy_websearch[mcp]'"
+    raise (SystemExit(missing) if __name__ == "__main__" else ImportError(missing)) from None
 
 P = ParamSpec("P")
 R = TypeVar("R")

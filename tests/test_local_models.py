@@ -69,6 +69,9 @@ def test_a_server_that_refuses_tools_is_asked_with_what_a_search_found(local: An
     server.replies.append("Again Yukihiro Matsumoto wrote Ruby [1].")
     asked(session, "Who wrote Ruby in 1995?")
     assert len(server.requests) == 3, "what the server said of the model is remembered"
+    server.replies.append("372.")
+    answer, _ = asked(session, "12 * 31?")
+    assert answer.text == "372." and not answer.searches and len(server.requests) == 4
 
 
 def test_a_first_answer_without_a_call_is_taken_back_and_asked_again(local: Any, brave_api: Any) -> None:

@@ -41,7 +41,7 @@ from ipy_websearch.loop.history import (
 )
 from ipy_websearch.loop.prompts import FINAL_NUDGE
 from ipy_websearch.loop.repair import Repair
-from ipy_websearch.loop.retrieve import RETRIEVED, Numbered, answers_unsearched, refuses_tools, search_call
+from ipy_websearch.loop.retrieve import RETRIEVED, Numbered, answers_unsearched, needs_search, refuses_tools, search_call
 from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
 from ipy_websearch.loop.text import AnswerText
 from ipy_websearch.model.client import ModelClient
@@ -151,8 +151,9 @@ class AnswerLoop:
                 `ModelResponded` events.
             BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
         """
-        refused = self.client.lacks(self.job.model, "tools") and self.job.retrieve_first == "auto"
-        self._retrieves = self._has_search and (refused or self.job.retrieve_first == "always")
+        refused = self.client.lacks(self.job.model, "tools") and bool(self._tools)
+        mode = self.job.retrieve_first
+        self._retrieves = (mode == "always" and self._has_search) or (mode == "auto" and refused)
         while True:
             if self._retrieves:
                 async for event in self._retrieve():
@@ -192,12 +193,15 @@ class AnswerLoop:
     async def _retrieve(self) -> AsyncGenerator[Event, None]:
         """Search with the question and put what is found into its message; text that was shown before is void."""
         self._retrieves, self._reading, self.loop.shown = False, True, False
-        if self.loop.meter.steps:
+        began, unsearched = self.loop.meter.steps > 0, bool(self.loop.reply.text)
+        if began:
             self.text.retract()
             yield Retracted(self.loop.meter.steps)
-            yield self._noted(Notice(RETRIEVED))[0]
         call, found = search_call(self._tools, self.job.question), list[dict[str, Any]]()
-        if call is not None and self.job.limits.max_searches:
+        wanted = unsearched or self.job.retrieve_first == "always" or needs_search(self.job.question)
+        if call is not None and self.job.limits.max_searches and wanted:
+            if began:
+                yield self._noted(Notice(RETRIEVED))[0]
             yield ToolStarted(call.id, call.name, call.input)
             async for event in self.loop.runner.run([call]):
                 yield self._noted(event)[0]

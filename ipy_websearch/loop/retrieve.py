@@ -24,7 +24,7 @@ from ipy_websearch.tools.base import Passage, Tool
 
 MARK = "Put the number of the result in square brackets right behind every claim that rests on it, such as [2]."
 READING = f"""\
-- The question comes with the results of a web search, each with a number. Answer from them. {MARK}
+- Where the question needs it, it comes with the results of a web search, each with a number. Answer from them. {MARK}
 - What the results do not say, you may answer from what you know, without a number; say so."""
 RETRIEVED = "the model called no tool: the question was searched for, and the model reads what was found"
 
