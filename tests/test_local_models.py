@@ -94,7 +94,9 @@ def test_a_cell_does_not_keep_what_was_taken_back(
     server.replies += ["Guido wrote Ruby.", "Ruby was written by Yukihiro Matsumoto [1]."]
     ran = shell.run(f"%%ask -m llama3.2 --provider brave\n{RUBY}")
     shown = "".join(str(output.data) for output in ran.shown())
-    assert ran.ok and "Matsumoto" in shown and "Guido" not in shown and "example.org/ruby" in shown
+    at = shown.find("Guido")
+    assert at < 0, shown[at - 300 : at + 200]
+    assert ran.ok and "Matsumoto" in shown and ran.value.sources.url[0] == "https://example.org/ruby"
 
 
 @pytest.mark.parametrize("question", ["12 * 31?", "Write a limerick about rain.", "Thanks, that will do."])

@@ -19,7 +19,7 @@ from ipy_websearch.events import Cited
 from ipy_websearch.loop.calls import Call
 from ipy_websearch.model.platforms import cites
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.text import plain, shorten
+from ipy_websearch.text import fold, plain, shorten
 from ipy_websearch.tools.base import Passage, Tool
 
 MARK = "Put the number of the result in square brackets right behind every claim that rests on it, such as [2]."
@@ -51,7 +51,9 @@ _NAME = re.compile(r"(?<=\w )[A-Z]\w+|\b(?:19|20)\d\d\b")
 _SUM = re.compile(r"\W*(?:what is|calculate|compute|how much is)?[\s\d.,+*/^()x×÷=-]+\??\s*", re.IGNORECASE)
 _MARKS = re.compile(r"\\?\[\d{1,3}(?:, ?\d{1,3})*\]")
 _ENDS = re.compile(r"(?<=[.!?。！？])[\"”’')*_]*\s+(?=[^\sa-z])|\n+")
-_RANK = {"supported": 0, "partly": 1}
+_WORD = re.compile(r"\w{3,}")
+_RANKS = {"supported": 0, "partly": 1}
+UNSUPPORTED, NEAREST = 2, 3
 
 
 def refuses_tools(error: ModelError) -> bool:
@@ -170,9 +172,17 @@ def _given(passage: Passage, room: int) -> str:
 
 
 def supporting(sentence: str, passage: Passage) -> str:
-    """Return the paragraph of a passage that bears a sentence out best, the whole where only all of it does, "" otherwise."""
+    """Return the words of a passage that bear a sentence out, "" when it does not: a paragraph, or all of it."""
     whole = " ".join(passage.paragraphs)
-    candidates = passage.paragraphs if len(passage.paragraphs) == 1 else (*passage.paragraphs, whole)
-    judged = [(_RANK.get(check(sentence, [text, passage.title]).verdict, 2), text) for text in candidates if text.strip()]
-    rank, best = min(judged, key=lambda pair: pair[0], default=(2, ""))
-    return best if rank < 2 else ""
+    if _rank(sentence, whole, passage.title) == UNSUPPORTED:
+        return ""
+    words = set(_WORD.findall(fold(sentence)))
+    shared = [(len(words.intersection(_WORD.findall(fold(paragraph)))), paragraph) for paragraph in passage.paragraphs]
+    nearest = [paragraph for _, paragraph in sorted(shared, key=lambda pair: -pair[0])[:NEAREST]]
+    judged = [(_rank(sentence, paragraph, passage.title), n) for n, paragraph in enumerate(nearest)]
+    rank, best = min(judged, default=(UNSUPPORTED, 0))
+    return whole if rank == UNSUPPORTED else nearest[best]
+
+
+def _rank(sentence: str, text: str, title: str) -> int:
+    return _RANKS.get(check(sentence, [text, title]).verdict, UNSUPPORTED)
