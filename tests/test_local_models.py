@@ -86,8 +86,9 @@ def test_a_first_answer_without_a_call_is_taken_back_and_asked_again(local: Any,
     assert "Guido" not in shown and "Guido" not in str(answer.messages) and answer.claims.verdict[0] == "supported"
 
 
-def test_a_cell_does_not_keep_what_was_taken_back(local: Any, shell: Any) -> None:
+def test_a_cell_does_not_keep_what_was_taken_back(local: Any, brave_api: Any, shell: Any) -> None:
     server = local("ignored")
+    brave_api.reply(HITS)
     server.replies += ["Guido wrote Ruby.", "Ruby was written by Yukihiro Matsumoto [1]."]
     ran = shell.run(f"%%ask -m llama3.2 --provider brave\n{RUBY}")
     shown = "".join(str(output.data) for output in ran.shown())
