@@ -39,7 +39,7 @@ from ipy_websearch.loop.retrieve import call_free, json_record, listed, refuses_
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.failures import is_transient
 from ipy_websearch.model.requests import tool_result
-from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, message_events
+from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply
 from ipy_websearch.money.booking import Booking
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchPlan, SearchRouter, stood_in
@@ -355,19 +355,19 @@ class Row:
     async def _send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
         """Send a request as part of the run's share; the answer comes whole, which takes half the processor time."""
         try:
-            message = await self._config.limiter.run(lambda: self._message(body), overload_s)
+            events = await self._config.limiter.run(lambda: self._reply(body), overload_s)
         except ModelError as exc:
             if overload_s(exc) is not None:  # it was waited for as long as it makes sense
                 exc.kind = "do_not_retry"
             raise
-        yield message_events(message)
+        yield events
 
-    async def _message(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _reply(self, body: Mapping[str, Any]) -> list[Event]:
         self.result.requests += 1
         began, timeout_s = time.perf_counter(), self._config.timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._config.client.message(body)
+                return await self._config.client.whole_reply(body)
         except TimeoutError:
             raise ModelError(f"the model did not answer within {timeout_s:g} s", kind="timeout_error") from None
         finally:

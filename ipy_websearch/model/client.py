@@ -22,7 +22,7 @@ from ipy_websearch.errors import ModelError
 from ipy_websearch.model.failures import connection_error, status_error
 from ipy_websearch.model.opening import CLOUDS, open_client
 from ipy_websearch.model.platforms import OFFLINE, PLATFORMS, Platform, platform_at, settled
-from ipy_websearch.model.stream import Event, Reply, reply_events
+from ipy_websearch.model.stream import Event, reply_events
 
 if TYPE_CHECKING:
     import anthropic
@@ -112,8 +112,8 @@ class ModelClient:
             finally:
                 await response.aclose()
 
-    async def message(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a Messages API request that nobody watches and return the whole message, at half the processor time.
+    async def whole_reply(self, body: Mapping[str, Any]) -> list[Event]:
+        """Send a Messages API request that nobody watches and return all events of its reply, at half the processor time.
 
         Raises:
             ModelError: the API refused it, could not be reached, or answered with something that is no message.
@@ -121,16 +121,11 @@ class ModelClient:
         with self.opened() as client:
             response = await self._send(client, body)
             self._request_id.set(response.headers.get("request-id"))
-            kind, reply = response.headers.get("content-type", ""), Reply()
+            kind = response.headers.get("content-type", "")
             # Whatever is no stream is read as JSON, so that what stands in its place is told.
             kind = kind if "event-stream" in kind else "json"
-            async for events in reply_events(kind, response.aiter_bytes(), self.redact, self.request_id):
-                for event in events:
-                    reply.apply(event)
-            if not reply.complete:
-                raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
-            facts = {"stop_reason": reply.stop_reason, "stop_details": reply.stop_details, "usage": reply.usage_fields}
-            return {"model": reply.model, "content": reply.content, **facts}
+            arriving = reply_events(kind, response.aiter_bytes(), self.redact, self.request_id)
+            return [event async for events in arriving for event in events]
 
     async def check(self) -> None:
         """Ask for the list of models, which is free, to see whether the key is taken.
@@ -188,10 +183,12 @@ class ModelClient:
         if streamed and self.platform.name in CLOUDS:
             entered: Any = client.messages.with_streaming_response.create(**body, **options)
             return (await entered.__aenter__()).http_response
+        # The body is JSON already; the SDK's own preparation, which the clouds need, copies all of it value by value.
+        sent: dict[str, Any] = {"content": json.dumps(body, ensure_ascii=False).encode()}
+        if self.platform.name in CLOUDS:
+            sent = {"body": dict(body)}
         post: Any = client.post
-        response: httpx2.Response = await post(
-            MESSAGES, cast_to=httpx2.Response, options=options, stream=streamed, body=dict(body)
-        )
+        response: httpx2.Response = await post(MESSAGES, cast_to=httpx2.Response, options=options, stream=streamed, **sent)
         return response
 
 

@@ -45,7 +45,7 @@ async def events(client: ModelClient, body: dict[str, Any] = BODY) -> list[dict[
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, *, whole: bool, **heads: str) -> Any:
-    """Return what a client makes of a server's answer: the message, or all events."""
+    """Return the events that a client makes of a server's answer."""
 
     async def work(client: ModelClient) -> Any:
         async def write(_: str, writer: asyncio.StreamWriter) -> None:
@@ -54,7 +54,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, *, whol
 
         async with RawServer(write) as server:
             monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base)
-            return await (client.message(BODY) if whole else events(client))
+            return await (client.whole_reply(BODY) if whole else events(client))
 
     return run(work)
 
@@ -157,7 +157,7 @@ def test_odd_answers_are_understood(whole: bool, monkeypatch: pytest.MonkeyPatch
         (gzip.compress(CAFE.replace(b"?", b"e")), {"Content_Encoding": "gzip"}, "cafe"),
     ):
         got = answered(monkeypatch, content, JSON, whole=whole, **heads)
-        blocks = got["content"] if whole else [e["content_block"] for e in got if e["type"] == "content_block_start"]
+        blocks = [e["content_block"] for e in got if e["type"] == "content_block_start"]
         assert blocks == [{"type": "text", "text": said}]
 
 
