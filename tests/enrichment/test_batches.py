@@ -308,13 +308,6 @@ def test_what_batches_cannot_do_is_said_before_anything_is_sent(
         ipy_websearch.enrich(companies("A"), CEO, **(BATCH | options))
 
 
-def test_a_platform_without_batches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ollama speaks the Messages API and has no batches."""
-    monkeypatch.setenv("IPY_WEBSEARCH_PLATFORM", "ollama")
-    with pytest.raises(ConfigError, match="ollama has no Message Batches"):
-        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
-
-
 def test_the_cell_magic_has_the_mode(messages_api: Any, shell: Any) -> None:
     """`%%enrich --mode batch`."""
     messages_api.behave(echo)

@@ -1,12 +1,7 @@
-"""What enrichments keep: safe from kills with several kernels at work, and priced before they are asked."""
+"""What an enrichment would cost, told before it is asked for."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,41 +12,6 @@ from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.testing import FakeWeb
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
-WRITER = """
-import sys
-import pandas
-from ipy_websearch.settings import data_dir
-from ipy_websearch.enrichment.columns import Cell
-from ipy_websearch.enrichment.plan import make_plan
-from ipy_websearch.enrichment.store import Store, StoreView
-plan = make_plan(pandas.DataFrame({"company": ["A"]}), {"ceo": "Who leads {company}?"})
-view = StoreView(Store(data_dir() / "enrich.sqlite"), plan, "model", "")
-for n in range(1_000_000):
-    records = view.record((f"{sys.argv[1]}-{n}",), {0: Cell("value")}, 0.1, 0.1, "")
-    view.keep(records)
-    print(records[0][0].hex(), flush=True)
-"""
-
-
-def test_what_a_killed_kernel_said_was_kept_is_there(tmp_path: Path) -> None:
-    """Three processes write as fast as they can and are killed; the file is sound and lacks nothing that was reported."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-c", WRITER]
-    writers = [subprocess.Popen([*command, str(n)], env=environment, stdout=subprocess.PIPE, text=True) for n in range(3)]
-    said: list[str] = []
-    for writer in writers:
-        assert writer.stdout
-        said += [writer.stdout.readline().strip() for _ in range(150)]
-    for writer in writers:
-        writer.kill()
-    for writer in writers:
-        rest = writer.communicate()[0]
-        said += rest[: rest.rfind("\n") + 1].split()
-    connection = sqlite3.connect(tmp_path / "websearch/enrich.sqlite")
-    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    kept = {key.hex() for (key,) in connection.execute("SELECT key FROM answers")}
-    connection.close()
-    assert len(said) >= 450 and not set(said) - kept
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch.errors import ConfigError
-from tests.contract.helpers import CEO, companies, company_in, record
+from tests.contract.helpers import CEO, companies, record
 from tests.contract.helpers import boss as echo
 from tests.fakes.replies import delay, error, usage
 
@@ -49,14 +49,6 @@ def test_equal_inputs_are_asked_once(messages_api: Any) -> None:
     out = ipy_websearch.enrich(frame, CEO, **QUIET)
     assert len(messages_api.requests) == 10 and out.ceo.notna().all()
     assert out.attrs["report"]["cost_usd"] == pytest.approx(out.enrich_cost_usd.sum())
-
-
-def test_rows_with_missing_inputs_are_skipped(messages_api: Any) -> None:
-    """None, NaN and blanks are not asked about, and say so."""
-    messages_api.behave(echo)
-    out = ipy_websearch.enrich(companies("A", None, float("nan"), "  "), CEO, **QUIET)
-    assert list(out.enrich_status) == ["ok", "skipped", "skipped", "skipped"] and len(messages_api.requests) == 1
-    assert "company is missing" in out.enrich_error[1]
 
 
 def test_a_column_whose_inputs_are_there_is_asked_although_others_are_not(messages_api: Any) -> None:
@@ -211,31 +203,6 @@ def test_a_budget_of_nothing_sends_nothing(messages_api: Any) -> None:
     ipy_websearch.enrich(companies("A"), CEO, **QUIET)
     out = ipy_websearch.enrich(companies(*"AB"), CEO, budget_usd=0, **QUIET)
     assert list(out.enrich_status) == ["ok", "budget"] and len(messages_api.requests) == 1
-
-
-def test_an_interrupt_returns_the_frame_so_far(
-    messages_api: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The stop button: nothing more is sent, finished rows are filled, the others say "interrupted"."""
-    from ipy_websearch import api
-
-    messages_api.behave(lambda body: (echo(body), delay(0 if company_in(body) < "C05" else 30)))
-    waited, once = api.wait, iter([True])
-
-    def interrupted(*args: Any) -> Any:
-        if len(messages_api.requests) == 13 and next(once, False):  # five have ended, eight are under way
-            raise KeyboardInterrupt
-        return waited(*args)
-
-    monkeypatch.setattr(api, "wait", interrupted)
-    start = time.monotonic()
-    out = ipy_websearch.enrich(companies(*(f"C{n:02}" for n in range(50))), CEO, concurrency=8, **QUIET)
-    assert time.monotonic() - start < 2.5
-    assert list(out.enrich_status[:5]) == ["ok"] * 5 and set(out.enrich_status[5:]) == {"interrupted"}
-    sent = len(messages_api.requests)
-    assert sent <= 13 and "Interrupted" in capsys.readouterr().out
-    time.sleep(0.1)
-    assert len(messages_api.requests) == sent
 
 
 # --- wrong calls --------------------------------------------------------------------------------------------------------
