@@ -26,7 +26,10 @@ _STOP = frozenset(
     "however further der die das und ein eine ist war von zu mit den dem des im auf für le la les et un une est de du des "
     "en que el los y es con il di che per".split()
 )
-_NOT = frozenset("not no never none neither nor without cannot nobody nothing nowhere hardly barely".split())
+_NOT = frozenset(  # folded, as words are compared
+    "not no never none neither nor without cannot nobody nothing nowhere hardly barely nicht kein keine keinen keinem keiner "
+    "nie niemals pas jamais aucun aucune niet geen nunca jamas nao nessuno не ни никогда нет".split()
+)
 _SOFT = frozenset(
     "fail failed fails lack lacks lacked lacking refuse refused refuses deny denied denies unable instead rather except "
     "lost lose rejected reject declined decline few little unlike absent false untrue stopped prevent prevented avoid".split()
@@ -78,7 +81,7 @@ _CALENDAR = frozenset(
 _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
 )
-ENOUGH, LITTLE, FACT, SENTENCES = 0.51, 0.25, 6, 3
+ENOUGH, LITTLE, FACT, CLOSE = 0.51, 0.25, 6, 2
 CUT_FROM, CUT_TO = 140, 160
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"”')\]]*\s+(?=[\"“'(\[]?[^\sa-z])|(?<=[。！？])|\n+|\s[·|•]\s")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
@@ -89,10 +92,11 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text taken apart: its sentences in words, and all its stems."""
+    """A parsed text: its sentences in words, the stems of each, and all stems."""
 
     source: str
     sentences: tuple[tuple[str, ...], ...]
+    sentence_stems: tuple[frozenset[str], ...]
     stems: frozenset[str]
 
     @property
@@ -127,9 +131,9 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     is_cut = any(text.is_cut for text in texts)
     wrong, absent = _lacking_quantities(claim, texts)
     facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
-    score = 1.0 if foreign else _overlap(content, _covered(content, texts), facts, facts - len(wrong) - len(absent))
+    score = 1.0 if foreign else _overlap(content, known, facts, facts - len(wrong) - len(absent))
     if not foreign:
-        wrong += _reversed_words(claim, near)
+        wrong += _comparisons(claim, near[:CLOSE]) + _negations(claim, near[:CLOSE])
         other = _lacking_names(sentence, claim, texts, known)
         (wrong if other and _names_differ(content, near) else absent).extend(other)
     if is_cut:
@@ -204,11 +208,8 @@ def stem(word: str) -> str:
 def parse(text: str) -> Text:
     """Return a text as it is compared."""
     parts = tuple(tuple(tokenize(part)) for part in _SENTENCE_END.split(text) if part and part.strip())
-    return Text(
-        source=text,
-        sentences=parts,
-        stems=frozenset(stem(word) for part in parts for word in part),
-    )
+    stems = tuple(frozenset(map(stem, part)) for part in parts)
+    return Text(text, parts, stems, frozenset().union(*stems))
 
 
 def _overlap(content: Sequence[str], known: frozenset[str], facts: int = 0, found: int = 0) -> float:
@@ -218,20 +219,10 @@ def _overlap(content: Sequence[str], known: frozenset[str], facts: int = 0, foun
     return (sum(w for word, w in weights.items() if stem(word) in known) + FACT * found) / everything if everything else 1.0
 
 
-def _covered(content: Sequence[str], texts: Sequence[Text]) -> frozenset[str]:
-    """Return the words that stand in the three sentences of the passages which together have most of them: on a long page the
-    words of a false sentence stand too, but scattered."""
-    wanted = frozenset(map(stem, content))
-    parts = [wanted.intersection(map(stem, part)) for text in texts for part in text.sentences]
-    covered: frozenset[str] = frozenset()
-    for _ in range(SENTENCES):
-        covered |= max((part - covered for part in parts), key=len, default=frozenset())
-    return covered
-
-
 def _nearest(stems: frozenset[str], texts: Sequence[Text]) -> list[tuple[str, ...]]:
     """Return the sentences of the passages that share most with the stems, best first, down to 60 % of the best one."""
-    shared = [(len(stems.intersection(map(stem, part))), part) for text in texts for part in text.sentences]
+    sentences = (pair for text in texts for pair in zip(text.sentence_stems, text.sentences, strict=True))
+    shared = [(len(stems & found), part) for found, part in sentences]
     shared.sort(key=lambda pair: -pair[0])
     return [part for n, part in shared if n and n >= 0.6 * shared[0][0]]
 
@@ -273,7 +264,8 @@ def _lacking_quantities(claim: Text, texts: Sequence[Text]) -> tuple[list[str], 
             rivals = [
                 n for n in numbers if n.kinds & number.kinds and not any(n.agrees(m) or m.agrees(n) for m in asked.numbers)
             ]
-            (wrong if rivals else absent).append(number.text)
+            other_unit = any(n.plain == number.plain and "" not in n.kinds | number.kinds for n in numbers)
+            (wrong if rivals or other_unit else absent).append(number.text)
     for day in asked.dates:
         if not any(day.agrees(other) for other in dates) or (day.years and not day.years & years):
             (wrong if dates else absent).append(day.text)
@@ -361,43 +353,40 @@ def _names_differ(content: Sequence[str], near: Sequence[Sequence[str]]) -> bool
 # --- negations and comparisons ----------------------------------------------------------------------------------------------
 
 
-def _reversed_words(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
-    """Return the negations and comparisons in which the sentence and the nearest sentences of the passages differ."""
+def _comparisons(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
+    """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
+    words = {word for part in claim.sentences for word in part}
+    around = frozenset(word for part in near for word in part)
+    found: list[str] = []
+    for one, other in _OPPOSITES:
+        for mine, theirs in ((one, other), (other, one)):
+            if not words & theirs and not around & mine and around & theirs:
+                found += sorted(words & mine)
+    return found
+
+
+def _negations(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
+    """Return the negations in which the sentence and the nearest sentences of the passages differ."""
     words = [word for part in claim.sentences for word in part]
-    present = set(words)
-    around = [set(part) for part in near]
-    turned = []
-    for word in dict.fromkeys(words):
-        for axis in _OPPOSITES:
-            for mine, theirs in (axis, axis[::-1]):
-                if (
-                    word in mine
-                    and not present & theirs
-                    and not any(part & mine for part in around)
-                    and any(part & theirs for part in around)
-                ):
-                    turned.append(word)
-    denials = list(_denials(words))
-    if denials:
-        soft = near and _SOFT & set(near[0])
-        turned += [word for word, scope in denials if near and not soft and not any(scope & _denied(part) for part in near)]
-    elif near and not present & _DENYING:
-        stems = frozenset(stem(word) for word in words if word not in _STOP)
-        alike = [part for part in near if len(stems.intersection(map(stem, part))) >= 0.6 * len(stems)]
-        if alike and all(len(_denied(part) & stems) for part in alike):
-            turned.append("not")
-    return turned
+    if not near:
+        return []
+    if denials := list(_denials(words, _NOT)):
+        return [word for word, scope in denials if not any(scope & _denied(part, _DENYING) for part in near)]
+    stems = frozenset(stem(word) for word in words if word not in _STOP)
+    alike = [part for part in near if len(stems.intersection(map(stem, part))) >= 0.6 * len(stems)]
+    denied = alike and not _DENYING & set(words) and all(_denied(part, _NOT) & stems for part in alike)
+    return ["not"] if denied else []
 
 
-def _denials(words: Sequence[str]) -> Iterable[tuple[str, frozenset[str]]]:
+def _denials(words: Sequence[str], denying: frozenset[str]) -> Iterable[tuple[str, frozenset[str]]]:
     """Yield each negation with the stems of the next three words of content."""
     for i, word in enumerate(words):
         after = words[i + 1 : i + 8]
         idiom = i and words[i - 1] in ("to", "or", "and")  # little or no
         counted = word == "no" and after and after[0].isdigit()  # No. 5
-        if word in _NOT and after and after[0] != "only" and not counted and not idiom:
+        if word in denying and after and after[0] != "only" and not counted and not idiom:
             yield word, frozenset([stem(other) for other in after if other not in _STOP][:3])
 
 
-def _denied(words: Sequence[str]) -> frozenset[str]:
-    return frozenset().union(*(scope for _, scope in _denials(words)))
+def _denied(words: Sequence[str], denying: frozenset[str]) -> frozenset[str]:
+    return frozenset().union(*(scope for _, scope in _denials(words, denying)))

@@ -68,6 +68,7 @@ _UNITS: dict[str, tuple[str, float, float]] = {
     name: (kind, factor, offset)
     for kind, factor, offset, names in (
         ("percent", 1, 0, "% percent percentage pct prozent"),
+        ("points", 1, 0, "pp"),
         ("USD", 1, 0, "$ us$ usd dollar dollars"), ("USD", 0.01, 0, "cent cents"), ("EUR", 1, 0, "€ eur euro euros"),
         ("GBP", 1, 0, "£ gbp"), ("JPY", 1, 0, "¥ jpy yen"), ("INR", 1, 0, "₹ inr rupee rupees"),
         ("length", 0.001, 0, "mm millimeter millimeters millimetre millimetres"),
@@ -100,7 +101,7 @@ _UNITS: dict[str, tuple[str, float, float]] = {
 _SPELLINGS = tuple(
     (hint, re.compile(pattern, re.IGNORECASE), written)
     for hint, pattern, written in (
-        ("cent", r"\b(?:per|pour|por) ?cent[oi]?\b|\bpercentage points?\b", "%"),
+        ("cent", r"\b(?:per|pour|por) ?cent[oi]?\b", "%"), ("point", r"\bpercentage points?\b", "pp"),
         ("sq", r"\bsq(?:uare|\.)? ?(k?m|mi|ft)\b", r"\g<1>2"),
         ("square", r"\bsquare kilomet(?:er|re)s?\b", "km2"), ("square", r"\bsquare met(?:er|re)s?\b", "m2"),
         ("square", r"\bsquare miles?\b", "mi2"), ("square", r"\bsquare (?:foot|feet)\b", "ft2"),
@@ -135,6 +136,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _BEHIND = re.compile(r"[ -]?(%|°[CF]|[$€£¥₹]|[万萬만億亿억]|[^\W\d_]+(?:2\b|/[hs]\b)?)")
+_MINUS = re.compile(r"[\s(]?[-–]")
 _BETWEEN = re.compile(r" ?(?:-|–|—|to|and|or|bis|à|a|through|until) ?", re.IGNORECASE)
 _ABOUT = re.compile(
     r"(?:about|approx\w*\.?|around|roughly|some|nearly|almost|circa|ca?\.|~|≈|estimated|close to|near)(?: a| an)? ?[$€£~]?$",
@@ -333,7 +335,7 @@ def _number(found: re.Match[str], text: str) -> tuple[Number, int] | None:
         loose = _roundness(values[0][0])
     if found["tens"] and values[0][0] % 10 == 0:
         loose, bound = 9.5 / values[0][0] if values[0][0] else 0.0, 1
-    sign = -1 if before.endswith(("minus",)) or re.search(r"(?:^|[\s(])[-–]$", text[: found.start()]) else 1
+    sign = -1 if before.endswith("minus") or _MINUS.fullmatch(text[max(0, found.start() - 2) : found.start()]) else 1
     readings = tuple(r._replace(value=-r.value, own=-r.own) for r in readings) if sign < 0 else readings
     demanded = word not in _LOOSE or bool(names and names[0] in _FACTORS and word not in ("a", "an"))
     shown = text[found.start() : end].strip()

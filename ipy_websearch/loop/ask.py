@@ -51,7 +51,7 @@ from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.model.tokens import estimate_tokens
 from ipy_websearch.money.budget import RunBudget
-from ipy_websearch.results import Answer, Panel, Panels
+from ipy_websearch.results import Answer, Claim, Panel, Panels
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import LimitName, Limits
 
@@ -238,7 +238,7 @@ class AnswerLoop:
             columns=with_source(self.job.columns) if self.job.columns else None,
             offline=self.client.offline,
             seconds=loop.meter.seconds,
-            checked=self.book.claims(str(self.text)) if self.job.check != "off" else (),
+            checked=self._claims() if self.job.check != "off" else (),
         )
 
     def interrupted(self) -> ModelResponded | None:
@@ -248,7 +248,7 @@ class AnswerLoop:
     async def _repaired(self) -> AsyncGenerator[Event, None]:
         """Have unsupported sentences mended; the first answer stands until there is a better one."""
         wanted = self.job.check == "repair" and not self.job.columns and not self.client.offline
-        claims = self.book.claims(str(self.text)) if wanted and self.stop_reason == "end_turn" else ()
+        claims = self._claims() if wanted and self.stop_reason == "end_turn" else ()
         faulty = sum(claim.verdict == "unsupported" for claim in claims)
         if not faulty:
             return
@@ -264,6 +264,10 @@ class AnswerLoop:
         self.text, self.book, self.messages = repair.text, repair.book, repair.messages
         self._late.append(f"the model was asked to mend {sentences}, and wrote this answer anew")
         yield Rewritten(str(self.text), self.book.citations)
+
+    def _claims(self) -> tuple[Claim, ...]:
+        """Return the sentences as compared with their sources; what the offline server says without a source is no claim."""
+        return tuple(claim for claim in self.book.claims(str(self.text)) if claim.numbers or not self.client.offline)
 
     def _new_text(self, numbered: Numbered) -> AnswerText:
         return AnswerText(None if self.platform.search_results else numbered.bind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,8 +32,8 @@ LIE = {
 def asked(messages_api: Any, brave_api: Any, shell: Any) -> Any:
     """Ask a question whose answer is the given parts, after one search that found `HITS`; `then` is a further reply."""
 
-    def ask(*parts: Any, options: str = "", then: Sequence[Any] = ()) -> Any:
-        brave_api.reply(HITS)
+    def ask(*parts: Any, options: str = "", then: Sequence[Any] = (), hits: Sequence[Any] = HITS) -> Any:
+        brave_api.reply(list(hits))
         messages_api.reply(tool_use("web_search", {"query": "ruby author"}))
         messages_api.reply(*parts)
         if then:
@@ -66,6 +67,24 @@ def test_a_citation_of_words_that_were_not_given_is_no_mark(asked: Any) -> None:
 def test_a_mark_that_the_model_wrote_is_plain_text_outside_code(asked: Any) -> None:
     answer = asked(text("Matz wrote Ruby in 1993 [1], see `list[1]`.", citations=[(1, 0)]))
     assert answer.text == r"Matz wrote Ruby in 1993 \[1], see `list[1]`.[1]"
+    assert str(answer) == "Matz wrote Ruby in 1993 [1], see `list[1]`.[1]"
+
+
+def test_what_the_offline_server_says_itself_is_no_claim(session: Any) -> None:
+    answer = asyncio.run(session.ask("How many moons does Mars have?", model="offline", provider="local"))
+    assert "No model read these" in answer.text and set(answer.claims.verdict) == {"supported"}
+
+
+def test_addresses_that_differ_by_a_fragment_or_a_tracker_are_one_source(asked: Any) -> None:
+    hits = [
+        hit("https://a.example/x?utm_medium=m&id=2#top", "", "Matz wrote Ruby in 1993."),
+        hit("https://a.example/x?id=2", "", "Ruby came out in 1995."),
+        hit("https://a.example/x?id=3", "", "Guido wrote Python in 1991."),
+    ]
+    said = ("Matz wrote Ruby in 1993.", " Ruby came out in 1995.", " Guido wrote Python in 1991.")
+    answer = asked(*(text(words, citations=[(n, 0)]) for n, words in enumerate(said)), hits=hits)
+    assert answer.text == "Matz wrote Ruby in 1993.[1] Ruby came out in 1995.[1] Guido wrote Python in 1991.[2]"
+    assert list(answer.claims.verdict) == ["supported"] * 3
 
 
 RIGHT, WRONG = "Matz wrote Ruby in 1993.", "Matz wrote Ruby in 1995."

@@ -32,6 +32,10 @@ RECORDED = Path(__file__).parents[1] / "data"
         ),
         ("Le chiffre d'affaires est de 1 234,5 millions d'euros.", "Le chiffre d'affaires est de 1.234,5 millions d'euros."),
         ("東京の人口は1400万人です。", "東京の人口は約1400万人である。"),
+        ("Twenty-one people were hurt.", "The blast hurt 21 people."),
+        ("The plan covers 2019–2023.", "The plan runs from 2019 to 2023."),
+        ("Revenue was ₹45 crore.", "Revenue was 450 million rupees."),
+        ("Die Stadt hat 1.234.567 Einwohner.", "Die Stadt hat 1 234 567 Einwohner."),
     ],
 )
 def test_what_the_passage_says_in_other_words_is_supported(sentence: str, passage: str) -> None:
@@ -51,6 +55,13 @@ def test_what_the_passage_says_in_other_words_is_supported(sentence: str, passag
         ("The drug is effective.", "The drug is not effective.", "not"),
         ("Mars is larger than Earth.", "Mars is smaller than Earth.", "larger"),
         ("Unemployment rose to 5%.", "Unemployment fell to 5%.", "rose"),
+        ("The rate rose by 2 percent.", "The rate rose by 2 percentage points.", "2 %"),
+        ("It cost €3.5 million.", "It cost $3.5 million.", "€3.5 million"),
+        ("Der Turm ist nicht hoch.", "Der Turm ist hoch.", "nicht"),
+        ("La tour n'est pas haute.", "La tour est haute.", "pas"),
+        ("Башня не высокая.", "Башня высокая.", "не"),
+        ("Москва основана в 1247 году.", "Москва основана в 1147 году.", "1247"),
+        ("The plan covers 2019–2025.", "The plan runs from 2019 to 2023.", "2025"),
     ],
 )
 def test_what_the_passage_says_otherwise_is_unsupported_and_named(sentence: str, passage: str, missing: str) -> None:
