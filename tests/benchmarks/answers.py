@@ -4,10 +4,12 @@
     python -m tests.benchmarks.answers wice [--recordings FOLDER] [--write]
 
 WiCE (Kamoi et al., EMNLP 2023) has sentences of Wikipedia with the whole pages that they cite, labelled by people; nothing of
-it is in this repository. A sentence counts as predicted "supported" when the check says so. Thresholds were chosen on its "
-"dev part
-alone. Planted errors: one number, date, name, negation, unit or comparison of a sentence that passes is changed; caught means
-that it passes no more. `--recordings` names a folder of recorded replies (`*.json`, `*.sse`) with citations.
+it is in this repository. Its claim level is used: whole sentences, labelled supported, partially supported or not supported.
+"Supported" against the other two is the split, and a sentence is predicted so when the check says so. Thresholds were chosen
+on its dev part alone.
+
+Planted errors: one number, date, name, negation, unit or comparison of a sentence that passes is changed; caught means that it
+passes no more. `--recordings` names a folder of recorded replies (`*.json`, `*.sse`) with citations.
 """
 
 from __future__ import annotations

@@ -119,13 +119,13 @@ def test_repair_asks_once_with_what_is_missing_and_takes_the_better_answer(asked
         ([error(400)], "", "400"),
         ([text("Matz"), truncated(1)], "", "ended too soon"),
         ([], "--max-steps 2", "max_steps = 2"),
-        ([], "--budget 0.03", "budget"),
+        ([], "--budget 0.12", "budget"),
     ],
 )
 def test_a_repair_that_fails_or_is_no_better_leaves_the_first_answer(
     asked: Any, messages_api: Any, second: Any, options: str, why: str
 ) -> None:
-    first = [text(WRONG, citations=[(0, 0)]), usage(output_tokens=1_000)]
+    first = [text(WRONG, citations=[(0, 0)]), usage(output_tokens=11_800 if "budget" in options else 100)]
     answer = asked(*first, options=f"--check repair {options}", then=second)
     assert answer.text == WRONG + "[1]" and answer.stop_reason == "end_turn" and answer.limit is None
     assert [why in notice for notice in notices_of(answer)] == [True]
