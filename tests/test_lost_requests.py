@@ -363,6 +363,6 @@ def test_an_engine_that_is_left_out_is_named_once_in_an_answer(
 
 async def _notices(session: Any) -> list[str]:
     """Ask along the chain; return the notices in the order in which they were shown."""
-    said = [event.text async for event in session.start("Who wrote Ruby?") if isinstance(event, Notice)]
+    said = [event.text async for event in session.start("Who wrote Ruby?", read_pages=0) if isinstance(event, Notice)]
     await session.aclose()
     return said

@@ -196,16 +196,15 @@ class PageRead:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the panel and `answer.steps` say of it."""
+        """What the panel says of it; it is the same when a cassette is played."""
         cost = {"tokens": sum(map(tokens_of, self.passages))} if self.passages else {"why": self.why}
+        return {"url": self.hit.url, "read": "page" if self.passages else "snippet", **cost}
+
+    @property
+    def log(self) -> dict[str, Any]:
+        """What the trace says of it: also the seconds, and whether the page came from the cache."""
         cached = self.page is not None and self.page.cached
-        return {
-            "url": self.hit.url,
-            "read": "page" if self.passages else "snippet",
-            **cost,
-            "seconds": round(self.seconds, 2),
-            "cached": cached,
-        }
+        return {**self.facts, "seconds": round(self.seconds, 2), "cached": cached}
 
 
 async def read_pages(hits: Sequence[SearchResult], request: SearchRequest, pages: PageReading) -> list[PageRead]:
@@ -290,7 +289,7 @@ def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
         passages=tuple(passage for passage in passages if passage.paragraphs),
         panel_data={"pages_read": facts, **(body if isinstance(body, Mapping) else {"results": body})},
         urls=tuple(dict.fromkeys((*output.urls, *(url for urls in known for url in urls)))),
-        log={"pages": facts},
+        log={"pages": [one.log for one in reads]},
     )
 
 

@@ -71,7 +71,7 @@ async def test_the_passages_that_fit_the_query_stand_in_place_of_the_snippet(
     assert other["content"][0]["text"] == "Another snippet." and "Only a snippet: the page was not read" in words_of(body)
     read, unread = answer.panels[0].data["pages_read"]
     assert (read["read"], unread["read"]) == ("page", "snippet") and read["tokens"] > 20 and unread["why"]
-    assert answer.trace[1].log["pages"] == [read, unread] and "1 of 2 pages read" in answer.steps.detail[1]
+    assert answer.trace[1].log["pages"][0].items() >= read.items() and "1 of 2 pages read" in answer.steps.detail[1]
     assert "/x" in paths(public_web), "a page that was read in a search makes its links known"
 
 
