@@ -39,7 +39,6 @@ from ipy_websearch.http.client import HttpClient, Params, call_address
 from ipy_websearch.http.response import HttpResponse
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import PLATFORMS, Platform
-from ipy_websearch.model.stream import Reply
 
 if TYPE_CHECKING:
     from ipy_websearch.http.download import Download
@@ -278,16 +277,9 @@ class RecordedModel(ModelClient):
         async for events in self._cassette.stream(body, self._real.events):
             yield events
 
-    async def message(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a reply as one message; see `ModelClient.message`."""
-        reply = Reply()
-        async for events in self.events(body):
-            for event in events:
-                reply.apply(event)
-        if not reply.complete:
-            raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
-        stops = {"stop_reason": reply.stop_reason, "stop_details": reply.stop_details}
-        return {"model": reply.model, "content": reply.content, "usage": reply.usage_fields, **stops}
+    async def whole_reply(self, body: Mapping[str, Any]) -> Events:
+        """Return all events of a reply; see `ModelClient.whole_reply`."""
+        return [event async for events in self.events(body) for event in events]
 
     async def prepare(self) -> None:
         """Import the SDK, unless a cassette is replayed."""
