@@ -20,6 +20,8 @@ from tests.fakes.replies import error, text, tool_use
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 150_000
+MOST_CELLS = 25
+MOST_LINES = 15
 
 _FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -66,12 +68,10 @@ def test_a_notebook_runs_without_key_and_network(path: Path, tmp_path: Path, run
             assert bool(before.outputs) == bool(after.outputs), before.source
 
 
-@pytest.mark.parametrize("name", ["02_inside_the_tool_loop", "06_safety"])
-def test_exercises_have_hidden_solutions(name: str) -> None:
-    """Two or more exercises of these lessons have code to unfold, which runs with the lesson."""
-    path = next(path for path in NOTEBOOKS if path.stem == name)
-    cells = with_solutions(nbformat.read(path, as_version=4)).cells
-    assert sum(bool(cell.metadata.get("solution")) for cell in cells) >= 2
+@pytest.mark.parametrize("path", NOTEBOOKS[1:], ids=lambda path: path.stem)
+def test_exercises_have_hidden_solutions(path: Path) -> None:
+    """Each lesson after the quickstart has an exercise with code to unfold, which runs with the lesson."""
+    assert any(cell.metadata.get("solution") for cell in with_solutions(nbformat.read(path, as_version=4)).cells)
 
 
 @every_notebook
@@ -103,6 +103,14 @@ def test_a_lesson_says_where_it_leads(path: Path) -> None:
     assert cells[0].source.startswith(f"# {path.stem[:2]} · ") and "You will learn" in cells[0].source
     links = {link for cell in cells for link in re.findall(r"\(([\w-]+\.ipynb)\)", cell.source)}
     assert links and [link for link in links if not (path.parent / link).is_file()] == []
+
+
+@every_notebook
+def test_a_lesson_is_short_and_says_what_to_install(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    assert len(cells) <= MOST_CELLS and 'pip install "ipy_websearch[' in cells[0].source
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    assert [source for source in code if len(source.splitlines()) > MOST_LINES] == []
 
 
 def test_a_saved_answer_is_small_and_a_failure_is_one_line(messages_api: Any, brave_api: Any, run_notebook: Any) -> None:
