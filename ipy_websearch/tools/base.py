@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MODEL_CHARACTERS = 80_000
 """Characters that the model gets of one call, about 20,000 tokens; the panel has everything."""
 
+UNREAD = "(Only a snippet: the page was not read: "
+"""How the note begins that stands behind a snippet whose page could not be read."""
+
 _FENCE = re.compile(r"[ \t>]{0,12}(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r"#{1,6} [^\n]*")
 

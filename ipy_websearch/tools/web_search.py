@@ -27,7 +27,7 @@ from ipy_websearch.http.address import TO_OPEN, shown
 from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
 from ipy_websearch.results import Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten, visible
-from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput, as_passage, counted, refused
+from ipy_websearch.tools.base import UNREAD, Passage, Tool, ToolContext, ToolOutput, as_passage, counted, refused
 from ipy_websearch.tools.inputs import Optional, ToolInput
 from ipy_websearch.tools.passages import best_passages, tokens_of
 from ipy_websearch.tools.schemas import SCHEMAS, SEARCH_PARAMETERS
@@ -299,7 +299,7 @@ def _passage(hit: SearchResult, read: PageRead | None) -> Passage:
     if read is None:
         return snippet
     if not read.passages or read.page is None:
-        return replace(snippet, note=f"(Only a snippet: the page was not read: {read.why}.)")
+        return replace(snippet, note=f"{UNREAD}{read.why}.)")
     page = read.page
     date = hit.published_date or page.published_date
     dated = (f"Published: {date.date().isoformat()}",) if date else ()

@@ -47,7 +47,7 @@ def test_search_and_fetch_give_what_was_given() -> None:
         assert "It makes anvils." in ipy_websearch.fetch("https://acme.example/").content
         with pytest.raises(FetchError, match="no such page"):
             ipy_websearch.fetch("https://other.example/")
-        answer = ipy_websearch.ask("Who is the CEO of two words?")
+        answer = ipy_websearch.ask("Who is the CEO of two words?", read_pages=0)
         assert "Jo Doe" in answer.text and ACME[0] in list(answer.sources.url)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ipy_websearch.tools.base import UNREAD
 from ipy_websearch.tools.passages import content_words, stem, stems
 
 Block = Mapping[str, Any]
@@ -110,5 +111,6 @@ def text_of(blocks: Sequence[Block]) -> str:
 
 def _cited_source(block: Block, index: int) -> Source:
     texts = tuple(str(part.get("text") or "") for part in blocks_of(block.get("content")))
+    texts = tuple(text for text in texts if not text.startswith(UNREAD))  # it is the last one: the others keep their places
     citable = bool((block.get("citations") or {}).get("enabled"))
     return Source(str(block.get("title") or ""), str(block.get("source") or ""), texts, index if citable else None)
