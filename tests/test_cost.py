@@ -68,7 +68,7 @@ def test_the_footer_says_what_was_saved_and_what_is_unknown(messages_api: Any, b
     assert cost_footer(frame[frame.kind == "search"]) == "total 0.005 USD · 1 cached call"
     assert cost_html(frame.drop(columns="usd")) is None
     heads = ran.texts().splitlines()[0].split()
-    assert heads == ["time", "question", "kind", "name", "cached", "usd"]  # what a terminal has room for
+    assert heads == ["time", "question", "kind", "name", "cached", "cost"]  # what a terminal has room for
 
 
 def test_groups_and_python_give_the_same_figures(messages_api: Any, brave_api: Any, shell: Any) -> None:
