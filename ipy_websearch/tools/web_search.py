@@ -13,6 +13,7 @@ page: when the time is over, its result keeps the snippet.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
@@ -271,7 +272,8 @@ async def _page(url: str, request: SearchRequest, pages: PageReading) -> Page:
 
 def _reason(exc: WebSearchError, url: str) -> str:
     """Return why a page was not read, in a few words; the address stands beside it."""
-    said = str(exc).partition(TO_OPEN)[0].replace(f": {shown(url)}", "").replace(shown(url), "the page")
+    whole = rf"{re.escape(shown(url))}(?![^\s,;:)])"  # not the beginning of another address, as of the host's robots.txt
+    said = re.sub(whole, "the page", re.sub(f": {whole}", "", str(exc).partition(TO_OPEN)[0]))
     return shorten(plain(said), 160).rstrip(".")
 
 

@@ -108,6 +108,7 @@ async def test_only_the_first_pages_are_read_and_the_second_time_from_the_cache(
         ("http://picture.example.org/page", "image/png"),
         ("http://moved.example.org/page", "domain that was not allowed"),
         ("http://empty.example.org/page", "no text"),
+        ("http://down.example.org/", "http://down.example.org/robots.txt"),
     ],
 )
 async def test_what_cannot_be_read_keeps_its_snippet_and_says_why(
@@ -118,6 +119,7 @@ async def test_what_cannot_be_read_keeps_its_snippet_and_says_why(
     public_web.page("http://gone.example.org/page", "Gone", status=404)
     public_web.page("http://picture.example.org/page", b"\x89PNG", content_type="image/png")
     public_web.redirect("http://moved.example.org/page", about(public_web, "http://bad.example.org/about"))
+    public_web.page("http://down.example.org/robots.txt", "", status=503)
     public_web.page("http://empty.example.org/page", "<html><body></body></html>")
     brave_api.reply([hit(url, "Ruby", "A snippet.")])
     answer = await asked(session, messages_api, blocked_domains=["bad.example.org"])
