@@ -5,6 +5,7 @@ People and CI call the same command. All checks run even when one fails; the exi
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -18,13 +19,14 @@ CHECKS = {
     "types": [*PYTHON, "mypy", "-p", "ipy_websearch"],
     "types of the public API": [*PYTHON, "mypy", "tests/typing/api.py"],
     "import law": [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
-    "tests": [*PYTHON, "pytest", "-n", "2", "--dist", "loadgroup"],  # the browser tests stay together
+    "tests": [*PYTHON, "pytest", "-n", "3", "--dist", "loadgroup"],  # the browser tests stay together
 }
 
 
 def main(options: list[str]) -> int:
     """Run the checks and say how each went; `options` go to pytest."""
     failed = []
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the many processes that tests start load compiled files
     for name, command in CHECKS.items():
         print(f"── {name} ".ljust(80, "─"), flush=True)
         start = time.monotonic()

@@ -45,7 +45,7 @@ def test_an_interrupt_of_a_search_is_one_line(brave_api: Any, shell: Any) -> Non
     import _thread
     import threading
 
-    brave_api.reply(delay_s=3)
+    brave_api.reply(delay_s=60)
 
     def press() -> None:
         brave_api.wait(lambda api: api.active, 10)

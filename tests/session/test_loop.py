@@ -313,7 +313,7 @@ try:
     threading.Thread(target=interrupt, daemon=True).start()
     time.sleep(0.01)
     background.run(work)
-    time.sleep(0.5)
+    time.sleep(30)
 except KeyboardInterrupt:
     print("interrupted", background.run(work))
 """

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.Lab]:
     """A running JupyterLab and Chromium; nothing of the user's environment gets into the server."""
     folder = tmp_path_factory.mktemp("lab")
