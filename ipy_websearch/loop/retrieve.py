@@ -63,10 +63,7 @@ def refuses_tools(error: ModelError) -> bool:
 
 def refuses_formats(error: ModelError) -> bool:
     """Return whether a server says that it knows no `output_config`."""
-    return (
-        error.status in (400, 422)
-        and re.search(r"output_(?:config|format)|extra inputs", str(error), re.IGNORECASE) is not None
-    )
+    return error.status in (400, 422) and _FORMATS.search(str(error)) is not None
 
 
 def answers_unsearched(reply: Reply, model: str, question: str) -> bool:
