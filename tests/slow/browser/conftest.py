@@ -29,9 +29,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.Lab]:
-    """A running JupyterLab and Chromium; nothing of the user's environment gets into the server."""
+    """A running JupyterLab and Chromium; nothing of the user's environment gets into the server.
+
+    Not for the whole session: Playwright keeps an event loop running in the tests' thread.
+    """
     folder = tmp_path_factory.mktemp("lab")
     with pytest.MonkeyPatch.context() as clean:
         for name in filter(SECRET.search, list(os.environ)):
