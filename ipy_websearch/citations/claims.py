@@ -65,6 +65,7 @@ _OPENERS = frozenset(
     "or if to also then under over between among within despite because due today tonight tomorrow yesterday currently "
     "recently here what who how why where which other another all such following later early initially".split()
 )
+_COMPARING = frozenset().union(*(side for pair in _OPPOSITES for side in pair))
 _LANGUAGES = {
     "en": frozenset("the of and is was were are in to with by that it from has for at on an as".split()),
     "de": frozenset("der die das und ist ein eine im von mit den dem des zu auf für wurde sind nicht war hat".split()),
@@ -195,6 +196,7 @@ def tokenize(text: str) -> list[str]:
     return found
 
 
+@lru_cache(65_536)
 def stem(word: str) -> str:
     """Return what forms of a word share: a light cut of endings, and no more than six letters."""
     for ending in ("ies", "ing", "ed", "es", "s", "ly", "e", "y"):
@@ -229,17 +231,18 @@ def _nearest(stems: frozenset[str], texts: Sequence[Text]) -> list[tuple[str, ..
 
 def _languages_differ(claim: Text, texts: Sequence[Text]) -> bool:
     """Return whether the sentence and all the passages are in different languages, as far as that shows."""
-    one = _language(claim)
-    others = {_language(text) for text in texts}
+    one = _language(claim.source)
+    others = {_language(text.source) for text in texts}
     return one != "" and "" not in others and one not in others
 
 
-def _language(text: Text) -> str:
-    letters = [c for c in text.source[:400] if c.isalpha()]
+@lru_cache(1024)
+def _language(source: str) -> str:
+    letters = [c for c in source[:400] if c.isalpha()]
     script = unicodedata.name(letters[len(letters) // 2], "").split(" ")[0] if letters else ""
     if script != "LATIN":
         return script
-    words = [word for part in text.sentences for word in part]
+    words = [word for part in parse(source).sentences for word in part]
     scores = sorted(((sum(word in common for word in words), name) for name, common in _LANGUAGES.items()), reverse=True)
     return scores[0][1] if scores[0][0] >= 2 and scores[0][0] > 1.5 * scores[1][0] else ""
 
@@ -318,7 +321,7 @@ def _root(word: str) -> str:
 
 def _names(sentence: str) -> list[str]:
     """Return the names: runs of capitalised words. A sentence's first word is one where a name or a verb follows."""
-    if _language(parse(sentence)) == "de":
+    if _language(sentence) == "de":
         return []  # all nouns are capitalised
     found: list[str] = []
     last_end = -1
@@ -356,6 +359,8 @@ def _names_differ(content: Sequence[str], near: Sequence[Sequence[str]]) -> bool
 def _comparisons(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
     words = {word for part in claim.sentences for word in part}
+    if words.isdisjoint(_COMPARING):
+        return []
     around = frozenset(word for part in near for word in part)
     found: list[str] = []
     for one, other in _OPPOSITES:

@@ -62,7 +62,7 @@ async def both(url: str) -> Any:
     session, hand = Session(), HandLoop(url, url)
 
     async def ask(question: str) -> Any:
-        return await session.ask(question, provider="brave", max_searches=20)
+        return await session.ask(question, provider="brave", max_searches=20, read_pages=0)
 
     yield ask, hand.ask, session, hand
     await session.aclose()
@@ -128,7 +128,7 @@ async def first_text(url: str) -> Figure:
     async with both(url) as (_, _, session, hand):
         for n in range(4 + 6 * TURNS):
             start = time.perf_counter()
-            async for event in session.start(question(plan), provider="brave"):
+            async for event in session.start(question(plan), provider="brave", read_pages=0):
                 if type(event).__name__ == "TextDelta" and len(found[0]) < n + 1:
                     found[0].append((time.perf_counter() - start) * 1000)
             start = time.perf_counter()
