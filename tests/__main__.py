@@ -19,7 +19,7 @@ CHECKS = {
     "types": [*PYTHON, "mypy", "-p", "ipy_websearch"],
     "types of the public API": [*PYTHON, "mypy", "tests/typing/api.py"],
     "import law": [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
-    "tests": [*PYTHON, "pytest", "-n", "3", "--dist", "loadgroup"],  # the browser tests stay together
+    "tests": [*PYTHON, "pytest", "-n", "2", "--dist", "loadgroup"],  # the browser tests stay together
 }
 
 

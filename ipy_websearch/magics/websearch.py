@@ -251,22 +251,26 @@ class WebSearchMagics(WebMagics):
         return ["The conversation was forgotten."]
 
 
+ON_THE_WAY_MS = 300
+"""Milliseconds to wait for the messages of further cells before somebody is asked for a key."""
+
+
 def cells_wait(shell: Any) -> bool:
     """Return whether further cells wait to be run, as after Restart & Run All: nobody may be there to type.
 
     Their messages are in the kernel's socket, or already in tasks of its loop, which have not begun (ipykernel 6.29 to 7.4,
-    tried 2026-11).
+    tried 2026-11), or on their way there, which takes a busy machine a moment.
     """
     import asyncio
 
     kernel: Any = getattr(shell, "kernel", None)
     with suppress(AttributeError):  # no kernel, or one of another make: then somebody is asked
         if getattr(kernel, "shell_channel_thread", None) is None:
-            return kernel.msg_queue.qsize() > 0 or bool(kernel.shell_stream.socket.poll(0))
+            return kernel.msg_queue.qsize() > 0 or bool(kernel.shell_stream.socket.poll(ON_THE_WAY_MS))
         tasks: Any = asyncio.all_tasks(kernel.io_loop.asyncio_loop)
         started = [task.get_coro().__name__ for task in tasks].count("run_in_context")
         waiting = kernel.shell_channel_thread.manager.get_shell_channel_to_subshell_pair(None).to_socket
-        return started > 1 or bool(waiting.poll(0))
+        return started > 1 or bool(waiting.poll(ON_THE_WAY_MS))
     return False
 
 
