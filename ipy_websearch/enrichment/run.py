@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ipy_websearch.enrichment.columns import NOT_ASKED, Cell
 from ipy_websearch.enrichment.frames import assemble
@@ -243,9 +243,9 @@ class Enrichment:
 
     def booking(self, budget: RunBudget) -> Booking:
         """Return the booking of one row: all rows of a run are one question of the ledger."""
-        accounts, ledger = self.accounts, cast(Ledger, self)
+        accounts = self.accounts
         whose = (accounts.session_id, accounts.budget.question_id, self.question, accounts.notebook, accounts.replayed_from)
-        return Booking(ledger, *whose, traces=False, budget=budget)
+        return Booking(accounts.ledger, *whose, traces=False, budget=budget, write=self.book)
 
     def reserve(self, worst: Mapping[K, Decimal | None], lease_s: float, id: str = "") -> tuple[list[K], Reservation | None]:
         """Reserve what rows may cost at worst: of as many as fit, in their order; return these, and what is held.

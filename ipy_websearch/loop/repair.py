@@ -29,7 +29,7 @@ _LEAST_KEPT = 0.5
 class Repair:
     """One attempt. Iterate over `events()` once; then `problem` says why the first answer stands ("": the new one is better).
 
-    `request` returns the body for messages, `claims` are the first answer's, `book` and `text` are empty, for the new one.
+    `request_for` returns the body for messages, `claims` are the first answer's, `book` and `text` are empty, for the new one.
     """
 
     request_for: Callable[[Sequence[Message]], dict[str, Any]]

@@ -50,6 +50,7 @@ class Booking:
     budget: RunBudget = field(default_factory=RunBudget)
     cost_usd: Money = Decimal(0)
     steps: list[Step] = field(default_factory=list)
+    write: Callable[[Sequence[LedgerRow]], None] | None = None
     _body: Any = None
     _started: dict[str, ToolStarted] = field(default_factory=dict)
 
@@ -76,7 +77,7 @@ class Booking:
     def settle(self, rows: Sequence[LedgerRow], held: Reservation | None) -> None:
         """Write rows that were made here, and end what was reserved for them."""
         if rows and (self.replayed_from or held is None):
-            self.ledger.book([self.due(row) for row in rows])
+            (self.write or self.ledger.book)([self.due(row) for row in rows])
         if held is not None:
             held.settle(rows)
 
@@ -141,7 +142,7 @@ class Booking:
     def _book(self, rows: Sequence[LedgerRow], settle: Callable[[Sequence[LedgerRow]], None]) -> None:
         """Write rows; under a budget, in the transaction that ends what was reserved for them."""
         if self.replayed_from or not self.budget.bounded:
-            self.ledger.book([self.due(row) for row in rows])
+            (self.write or self.ledger.book)([self.due(row) for row in rows])
         settle(rows if self.budget.bounded else ())
 
     def _add(self, rows: Sequence[LedgerRow]) -> Money:
