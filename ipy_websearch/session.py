@@ -28,14 +28,12 @@ from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
 from ipy_websearch.loop.ask import AnswerLoop, Job
-from ipy_websearch.loop.history import trimmed
-from ipy_websearch.loop.offer import offered
-from ipy_websearch.loop.prompts import system_prompt
+from ipy_websearch.loop.offer import offered, system_prompt
 from ipy_websearch.loop.retrieve import MARK, READING
 from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import context_window, model_id, thinking_fields, unknown_note
-from ipy_websearch.model.tokens import estimate_tokens, prompt_tokens, server_searches
+from ipy_websearch.model.requests import estimate_tokens, prompt_tokens, server_searches, trimmed
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import Budgets, RunBudget
 from ipy_websearch.money.estimate import Estimate, estimate

@@ -40,10 +40,9 @@ from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.response import HttpResponse
 from ipy_websearch.keys import Keys
-from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.client import ModelClient, open_in_process
 from ipy_websearch.model.offline.rules import check as check_request
 from ipy_websearch.model.offline.server import OfflineTransport, Reply, reply_to
-from ipy_websearch.model.opening import open_in_process
 from ipy_websearch.model.platforms import PLATFORMS, Platform
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest, provider_info

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.loop.history import closed, ended_by, trimmed, turns, user_message
 from ipy_websearch.model.platforms import context_window, is_known, model_id
+from ipy_websearch.model.requests import closed, ended_by, trimmed, turns, user_message
 
 
 def turn(n: int, searches: int = 1) -> list[dict[str, Any]]:

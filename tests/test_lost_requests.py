@@ -12,7 +12,7 @@ import pytest
 
 from ipy_websearch.errors import BudgetExceededError, ProviderError
 from ipy_websearch.events import Notice
-from ipy_websearch.model.tokens import estimate_tokens
+from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.providers import brave
 from ipy_websearch.session import Session

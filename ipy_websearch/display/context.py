@@ -1,6 +1,6 @@
 """`%ask --context`: the request that a question would send, as a table of its parts and their tokens. Nothing is sent.
 
-The request is the one that the loop builds. Tokens are our own count of characters by their kind (`model.tokens`).
+The request is the one that the loop builds. Tokens are our own count of characters by their kind (`model.requests`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from ipy_websearch.frames import WebFrame, frame_of
 from ipy_websearch.loop.ask import AnswerLoop
 from ipy_websearch.model.platforms import context_window
-from ipy_websearch.model.tokens import prompt_tokens, text_tokens
+from ipy_websearch.model.requests import prompt_tokens, text_tokens
 from ipy_websearch.money.estimate import COMMON_SHARE
 
 

@@ -41,11 +41,9 @@ from ipy_websearch.enrichment.prompt import (
 from ipy_websearch.enrichment.row import RowResult
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import BudgetExceededError, EnrichmentError, ModelError
-from ipy_websearch.loop.history import assistant_message, user_message
 from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.requests import FIRST_SEARCH, server_tools
-from ipy_websearch.model.tokens import estimate_tokens
+from ipy_websearch.model.requests import FIRST_SEARCH, assistant_message, estimate_tokens, server_tools, user_message
 from ipy_websearch.money.booking import add_money
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation, microseconds

@@ -36,9 +36,8 @@ from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentErr
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import KEYS, Keys
-from ipy_websearch.loop.history import user_message
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.tokens import estimate_tokens
+from ipy_websearch.model.requests import estimate_tokens, user_message
 from ipy_websearch.money.booking import Booking, add_money
 from ipy_websearch.money.budget import GROWTH_TOKENS, RunBudget
 from ipy_websearch.money.ledger import Ledger, LedgerRow, Reservation

@@ -32,14 +32,11 @@ from ipy_websearch.enrichment.prompt import (
 from ipy_websearch.enrichment.report import Status
 from ipy_websearch.errors import ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.events import Money, ToolFinished
-from ipy_websearch.loop.calls import Call, CallRunner, Meter
-from ipy_websearch.loop.core import Loop, Then
-from ipy_websearch.loop.history import assistant_message, user_message
+from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
 from ipy_websearch.loop.retrieve import call_free, json_record, listed, refuses_formats, refuses_tools, search_call
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.failures import is_transient
-from ipy_websearch.model.requests import tool_result
-from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply
+from ipy_websearch.model.requests import assistant_message, tool_result, user_message
+from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_transient
 from ipy_websearch.money.booking import Booking
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchPlan, SearchRouter, stood_in

@@ -16,7 +16,7 @@ from typing import Any
 
 from ipy_websearch.interception.native import Sources, given, kind_of_result, own_call, told
 from ipy_websearch.interception.tools import OUR_NAMES, Kind
-from ipy_websearch.loop.history import THINKING, Message, content_of, sendable
+from ipy_websearch.model.requests import THINKING, Message, content_of, sendable
 from ipy_websearch.tools.base import ToolOutput
 
 Block = dict[str, Any]

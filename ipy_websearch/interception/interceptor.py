@@ -29,9 +29,9 @@ from ipy_websearch.interception.tools import (
     search_tool,
     web_tool,
 )
-from ipy_websearch.loop.calls import CallRunner, Meter
+from ipy_websearch.loop.core import CallRunner, Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
-from ipy_websearch.model.tokens import caches_for_an_hour, server_searches
+from ipy_websearch.model.requests import caches_for_an_hour, server_searches
 from ipy_websearch.money.booking import add_money
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.options import at_least, texts

@@ -19,21 +19,21 @@ from ipy_websearch.interception.history import Render, Unpacked
 from ipy_websearch.interception.native import given, result_block, server_id
 from ipy_websearch.interception.stream import EventWriter, is_own
 from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
-from ipy_websearch.loop.calls import Call, CallRunner
-from ipy_websearch.loop.core import Loop, Then
-from ipy_websearch.loop.history import (
+from ipy_websearch.loop.core import Call, CallRunner, Loop, Then
+from ipy_websearch.loop.offer import FINAL_NUDGE
+from ipy_websearch.model.platforms import Platform, forces_tools
+from ipy_websearch.model.requests import (
+    CACHE_CONTROL,
     THINKING,
     Message,
     assistant_message,
+    estimate_tokens,
+    tool_result,
     with_nudge,
     without_newest_results,
     without_thinking,
 )
-from ipy_websearch.loop.prompts import FINAL_NUDGE
-from ipy_websearch.model.platforms import Platform, forces_tools
-from ipy_websearch.model.requests import CACHE_CONTROL, tool_result
 from ipy_websearch.model.stream import Event, Reply
-from ipy_websearch.model.tokens import estimate_tokens
 from ipy_websearch.money.booking import Booking
 from ipy_websearch.tools.base import ToolOutput
 

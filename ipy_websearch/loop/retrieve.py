@@ -16,7 +16,7 @@ from typing import Any
 from ipy_websearch.citations import CitationBook, check
 from ipy_websearch.errors import ModelError
 from ipy_websearch.events import Cited
-from ipy_websearch.loop.calls import Call
+from ipy_websearch.loop.core import Call
 from ipy_websearch.model.platforms import cites
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.text import fold, plain, shorten

@@ -37,9 +37,8 @@ from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
-from ipy_websearch.model.failures import MAX_RETRIES, connection_error, explain, retry_after_s
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
-from ipy_websearch.model.stream import Event, excerpt, reply_events
+from ipy_websearch.model.stream import MAX_RETRIES, Event, connection_error, excerpt, explain, reply_events, retry_after_s
 
 if TYPE_CHECKING:
     from ipy_websearch.cassette.recording import Recording

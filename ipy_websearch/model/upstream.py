@@ -17,9 +17,9 @@ import anthropic
 import httpx2
 
 from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.model.failures import connection_error
-from ipy_websearch.model.opening import CLOUDS, open_cloud
+from ipy_websearch.model.client import CLOUDS, open_cloud
 from ipy_websearch.model.sdk_hook import COUNT, MESSAGES, RAW_RESPONSE, Interceptor, as_text, platform_of, with_interception
+from ipy_websearch.model.stream import connection_error
 
 PUBLIC = "https://api.anthropic.com"
 RETRIES = 2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, WebSearchError
-from ipy_websearch.model.opening import CLOUDS
+from ipy_websearch.model.client import CLOUDS
 from ipy_websearch.model.platforms import PLATFORMS
 
 if TYPE_CHECKING:

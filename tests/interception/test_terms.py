@@ -12,7 +12,7 @@ import pytest
 from ipy_websearch import api
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.interception import intercept
-from ipy_websearch.model.tokens import estimate_tokens
+from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.money.prices import worst_case
 from tests.fakes.clouds import Clouds
 from tests.fakes.money import Limited as limited

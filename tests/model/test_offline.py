@@ -13,8 +13,7 @@ import pytest
 
 import ipy_websearch as ws
 from ipy_websearch.model.offline.facts import facts_of, fill_record
-from ipy_websearch.model.offline.passages import LABEL, answering_sentence, best_passages
-from ipy_websearch.model.offline.reading import Source
+from ipy_websearch.model.offline.passages import LABEL, Source, answering_sentence, best_passages
 from ipy_websearch.model.offline.server import OfflineTransport
 from ipy_websearch.tools.passages import content_words, stem
 

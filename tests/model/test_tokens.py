@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.model.platforms import context_window
-from ipy_websearch.model.tokens import (
+from ipy_websearch.model.requests import (
     IMAGE_TOKENS,
     caches_for_an_hour,
     estimate_tokens,

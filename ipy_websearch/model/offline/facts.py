@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from ipy_websearch.model.offline.passages import FACTS
-from ipy_websearch.model.offline.reading import Source
+from ipy_websearch.model.offline.passages import FACTS, Source
 from ipy_websearch.tools.passages import content_words, stem, stems
 
 MOST_ROWS = 20

@@ -17,8 +17,7 @@ import httpx2
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.offline.facts import fill_record
-from ipy_websearch.model.offline.passages import answer_blocks
-from ipy_websearch.model.offline.reading import Conversation, read_conversation
+from ipy_websearch.model.offline.passages import Conversation, answer_blocks, read_conversation
 from ipy_websearch.model.offline.rules import check
 from ipy_websearch.tools.addresses import likely_readings, without_addresses
 from ipy_websearch.tools.passages import content_words
