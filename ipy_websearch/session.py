@@ -495,7 +495,7 @@ class Session:
         self, *, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None
     ) -> CostFrame:
         """Return the session's spending, one row for each ledger entry; see `ipy_websearch.cost`."""
-        from ipy_websearch.money.report import cost_frame
+        from ipy_websearch.money.ledger import cost_frame
 
         later = None if since is None else moment("since", since, datetime.now(UTC))
         everything = everything or (later is not None and later <= self.started)
@@ -505,7 +505,7 @@ class Session:
         self, *, by: str = "kind", everything: bool = False, since: datetime | None = None
     ) -> list[tuple[datetime, str, Decimal]]:
         """Return (moment, group, US dollars that it added) in the order of time, in at most 500 steps."""
-        from ipy_websearch.money.report import curve
+        from ipy_websearch.money.ledger import curve
 
         return curve(self.ledger, by=by, **self._scope(everything, since))
 
@@ -638,7 +638,7 @@ class AskRun:
 
     async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
         """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
-        if not is_at_hand(self.loop.job.model):  # look it up while the model thinks, not on the event loop
+        if not is_at_hand():  # look it up while the model thinks, not on the event loop
             asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
         try:
             await self.loop.client.prepare()

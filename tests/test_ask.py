@@ -468,8 +468,7 @@ def test_the_request_is_what_it_should_be(messages_api: Any, session: Any) -> No
 
 def test_what_was_spent_is_on_disk_before_the_answer_is_shown(session: Any, messages_api: Any, brave_api: Any) -> None:
     """Each row is written as its call ends."""
-    from ipy_websearch.money.ledger import Ledger
-    from ipy_websearch.money.report import cost_frame
+    from ipy_websearch.money.ledger import Ledger, cost_frame
 
     messages_api.reply(search("who wrote Ruby"))
     messages_api.reply("Matz.")

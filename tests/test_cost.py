@@ -22,9 +22,8 @@ from IPython.core.error import UsageError
 from ipy_websearch.display.cost import cost_footer, cost_html, cost_png, cost_words
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.frames import CostFrame
-from ipy_websearch.money.ledger import LedgerRow
+from ipy_websearch.money.ledger import GROUPS, LedgerRow
 from ipy_websearch.money.prices import forget_prices, model_cost, price_source, update_model_prices
-from ipy_websearch.money.report import GROUPS
 from ipy_websearch.options import moment
 from ipy_websearch.usage import Usage
 from tests.fakes.money import held, spent

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
 from importlib.metadata import distribution
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from ipy_websearch.errors import ConfigError, ProviderError
@@ -47,29 +47,22 @@ _DATE = re.compile(r"[-@](\d{8})$")
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """US dollars for one token of each class and for one server search; None: unknown. They hold above `start` input tokens."""
+    """US dollars for one token of each class and for one server search. They hold above `start` input tokens."""
 
     start: int
     input: Decimal
     output: Decimal
-    cache_read: Decimal | None
-    cache_write_5m: Decimal | None
-    cache_write_1h: Decimal | None
+    cache_read: Decimal
+    cache_write_5m: Decimal
+    cache_write_1h: Decimal
     server_search: Decimal = _SERVER_SEARCH_USD
-
-    def dearest_input(self, *, hour: bool = False) -> Decimal:
-        """Return the highest price of an input token: read, or written to the prompt cache (with `hour`, for an hour)."""
-        written = self.input * _CACHE_WRITE if self.cache_write_5m is None else self.cache_write_5m
-        longer = self.input * _CACHE_WRITE_1H if self.cache_write_1h is None else self.cache_write_1h
-        return max(self.input, written, self.cache_read or _NOTHING, longer if hour else _NOTHING)
 
     def times(self, factor: Decimal) -> Rates:
         """Return the rates with all token prices multiplied; a search costs the same on all terms."""
-        known: dict[str, Any] = {n: getattr(self, n) * factor for n in _TOKENS if getattr(self, n) is not None}
-        return replace(self, **known)
+        return replace(self, **{name: getattr(self, name) * factor for name in _TOKENS})
 
 
-_FREE = (Rates(-1, _NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING),)
+_FREE = (Rates(-1, *[_NOTHING] * 6),)
 
 
 # --- what things cost ---------------------------------------------------------------------------------------------------
@@ -79,37 +72,32 @@ def tariff(model: str, *, batch: bool = False, at: datetime | None = None, terms
     """Return a model's rates by rising input size, () when its price is unknown. `at` is when it was sent (None: now)."""
     if model == OFFLINE_MODEL:
         return _FREE
-    day = _utc_day(at)
+    day = (at or datetime.now(UTC)).astimezone(UTC).date()
     own = own_prices().models.get(model.lower())
-    return _own_tariff(own, model, batch, terms, day) if own else _listed(model, batch, terms, day)
+    found = _own_tariff(own, model, batch, terms.fast, day) if own else _listed(model, batch, terms.fast, day)
+    number = _NUMBER.search(model.lower())
+    if terms.us_only and number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM:
+        return tuple(rates.times(_US_ONLY) for rates in found)
+    return found
 
 
 def model_cost(model: str, usage: Usage, *, batch: bool = False, at: datetime | None = None) -> Decimal | None:
-    """Return what one request with this usage costs, None when a price is unknown.
+    """Return what one request with this usage costs, None when its price is unknown.
 
     `model` is an id of the Claude API, Bedrock or Vertex. `batch` is the Message Batches API. A sum of several requests has no
     price: rates step up with the input of each.
     """
-    rates = _rates(model, usage.total_input_tokens, batch, at, usage.terms)
+    rates = _rates(tariff(model, batch=batch, at=at, terms=usage.terms), usage.total_input_tokens)
     if rates is None:
         return None
-    total = usage.server_searches * rates.server_search
-    for name in _TOKENS:
-        if count := getattr(usage, f"{name}_tokens"):
-            if (rate := getattr(rates, name)) is None:
-                return None
-            total += count * rate
-    return total
+    tokens = sum((getattr(usage, f"{name}_tokens") * getattr(rates, name) for name in _TOKENS), _NOTHING)
+    return tokens + usage.server_searches * rates.server_search
 
 
 def caching_saved(model: str, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
     """Return what reads from the prompt cache saved against the plain input price, None when a price is unknown."""
-    if not usage.cache_read_tokens:
-        return _NOTHING
-    rates = _rates(model, usage.total_input_tokens, False, at, usage.terms)
-    if rates is None or rates.cache_read is None:
-        return None
-    return usage.cache_read_tokens * (rates.input - rates.cache_read)
+    rates = _rates(tariff(model, at=at, terms=usage.terms), usage.total_input_tokens) if usage.cache_read_tokens else _FREE[0]
+    return None if rates is None else usage.cache_read_tokens * (rates.input - rates.cache_read)
 
 
 def worst_case(
@@ -128,10 +116,11 @@ def worst_case(
     With `caching`, input counts at the price of a cache write where that is higher. `server_searches` are the searches that the
     API may make by itself.
     """
-    rates = _rates(model, input_tokens, batch, None, terms)
+    rates = _rates(tariff(model, batch=batch, terms=terms), input_tokens)
     if rates is None:
         return None
-    each = rates.dearest_input(hour=hour_cache) if caching else rates.input
+    written = rates.cache_write_1h if hour_cache else rates.cache_write_5m
+    each = max(rates.input, rates.cache_read, written) if caching else rates.input
     return input_tokens * each + max_tokens * rates.output + server_searches * rates.server_search
 
 
@@ -150,12 +139,8 @@ def charge_cost(charge: Charge) -> Decimal | None:
 
 def charges_cost(charges: Iterable[Charge]) -> Decimal | None:
     """Return what calls cost together, None when one of them has no known price."""
-    total = _NOTHING
-    for charge in charges:
-        if (cost := charge_cost(charge)) is None:
-            return None
-        total += cost
-    return total
+    costs = [charge_cost(charge) for charge in charges]
+    return None if None in costs else sum(filter(None, costs), _NOTHING)
 
 
 def billed_model(asked: str, answered: str) -> str:
@@ -183,36 +168,36 @@ def _same_model(asked: str, answered: str) -> str:
     return asked if re.search(rf"(?:^|[./]){re.escape(bare)}(?:[-@]{day})?(?:-v\d+)?(?:[:\[].*)?$", whole) else ""
 
 
-def is_at_hand(model: str) -> bool:
-    """Say whether a model's price was looked up today: the first time takes 0.1 s."""
-    return model == OFFLINE_MODEL or (model, _utc_day(None)) in _looked_up
-
-
 # --- the price list of models -------------------------------------------------------------------------------------------
 
 # genai-prices raises these for what it does not list, and a later release may have another form.
 _UNLISTED = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
-_looked_up: set[tuple[str, date]] = set()
 
 
-def _rates(model: str, input_tokens: int, batch: bool, at: datetime | None, terms: Terms) -> Rates | None:
-    steps = tariff(model, batch=batch, at=at, terms=terms)
+def is_at_hand() -> bool:
+    """Say whether the models' prices are loaded: the first look at them takes 0.1 s."""
+    return "genai_prices" in sys.modules
+
+
+def _rates(steps: tuple[Rates, ...], input_tokens: int) -> Rates | None:
     return next((rates for rates in reversed(steps) if input_tokens > rates.start), steps[0] if steps else None)
 
 
 @lru_cache(maxsize=1024)
-def _listed(model: str, batch: bool, terms: Terms, day: date) -> tuple[Rates, ...]:
-    found = _found(model, batch, terms.fast, datetime.combine(day, time(12), UTC))
-    _looked_up.add((model, day))
-    return tuple(rates.times(_US_ONLY) for rates in found) if terms.us_only and _bills_geography(model) else found
+def _listed(model: str, batch: bool, fast: bool, day: date) -> tuple[Rates, ...]:
+    from genai_prices import Usage as Counts
+    from genai_prices import calc_price
 
-
-def _found(model: str, batch: bool, fast: bool, when: datetime) -> tuple[Rates, ...]:
+    when = datetime.combine(day, time(12), UTC)
     context = {"processing": "batch"} if batch else {"speed": "fast"} if fast else {}
     for provider, name in _spellings(model):
         try:
-            standard = _listed_price(provider, name, when, {}).model_price
-            price = _listed_price(provider, name, when, context).model_price
+            standard, price = (
+                calc_price(
+                    Counts(), name, provider_id=provider, genai_request_timestamp=when, price_context=said or None
+                ).model_price
+                for said in ({}, context)
+            )
             as_usual = price.output_mtok == standard.output_mtok
             if as_usual and fast and not batch:
                 continue  # fast mode always costs more: its price is not listed
@@ -223,27 +208,13 @@ def _found(model: str, batch: bool, fast: bool, when: datetime) -> tuple[Rates, 
     return ()
 
 
-def _own_tariff(own: Mapping[str, Any], model: str, batch: bool, terms: Terms, day: date) -> tuple[Rates, ...]:
+def _own_tariff(own: Mapping[str, Any], model: str, batch: bool, fast: bool, day: date) -> tuple[Rates, ...]:
     """Return the tariff of the user's file, which states usual prices: fast mode raises them as much as the list's."""
     divisor = _MILLION * (2 if batch else 1)
     tokens = {name: own.get(name, own["input"]) / divisor for name in _TOKENS}
-    search = own["server_search"] / 1000 if "server_search" in own else _SERVER_SEARCH_USD
-    rates = Rates(start=-1, server_search=search, **tokens)
-    if terms.fast and (usual := _listed(model, batch, USUAL, day)) and (fast := _listed(model, batch, Terms(fast=True), day)):
-        rates = rates.times(fast[0].output / usual[0].output if usual[0].output else Decimal(1))
-    return (rates.times(_US_ONLY),) if terms.us_only and _bills_geography(model) else (rates,)
-
-
-def _bills_geography(model: str) -> bool:
-    number = _NUMBER.search(model.lower())
-    return number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM
-
-
-def _listed_price(provider: str, name: str, when: datetime, context: dict[str, str]) -> Any:
-    from genai_prices import Usage as Counts
-    from genai_prices import calc_price
-
-    return calc_price(Counts(), name, provider_id=provider, genai_request_timestamp=when, price_context=context or None)
+    rates = Rates(start=-1, server_search=own.get("server_search", _SERVER_SEARCH_USD * 1000) / 1000, **tokens)
+    usual, dear = (_listed(model, batch, speed, day) if fast else () for speed in (False, True))
+    return (rates.times(dear[0].output / usual[0].output) if usual and dear else rates,)
 
 
 def _spellings(model: str) -> Iterator[tuple[str, str]]:
@@ -259,32 +230,25 @@ def _spellings(model: str) -> Iterator[tuple[str, str]]:
 
 def _steps(price: Any, per: Decimal) -> tuple[Rates, ...]:
     """Return the tariff of a genai-prices `ModelPrice`, whose entries are plain or in tiers by the size of the input."""
-    prices = {
-        "input": price.input_mtok,
-        "output": price.output_mtok,
-        "cache_read": price.cache_read_mtok,
-        "cache_write_5m": price.cache_write_mtok,
-        "cache_write_1h": price.cache_write_1h_mtok,
-    }
-    if prices["input"] is None or prices["output"] is None:
-        raise ValueError("a model without a price for input and output")
-    starts = {tier.start for value in prices.values() for tier in getattr(value, "tiers", ())}
-    searches = price.web_searches_kcount
+    entries = [getattr(price, f"{name}_mtok") for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h")]
+    starts = {tier.start for entry in entries for tier in getattr(entry, "tiers", ())}
+    search = price.web_searches_kcount / 1000 if isinstance(price.web_searches_kcount, Decimal) else _SERVER_SEARCH_USD
 
-    def at(value: Any, start: int) -> Any:
-        reached = [tier.price for tier in getattr(value, "tiers", ()) if tier.start <= start]
-        return None if value is None else Decimal(reached[-1] if reached else getattr(value, "base", value)) / per
+    def rates(start: int) -> Rates:
+        read, written, cache_read, cache_write, hour = (_at(entry, start, per) for entry in entries)
+        if read is None or written is None:
+            raise ValueError("a model without a price for input and output")
+        # The oldest models lack some; the page's rule for writes holds, and a read costs no more than plain input.
+        others = (cache_read or read, cache_write or read * _CACHE_WRITE, hour or read * _CACHE_WRITE_1H)
+        return Rates(start, read, written, *others, search)
 
-    search = searches / 1000 if isinstance(searches, Decimal) else _SERVER_SEARCH_USD
-    return tuple(
-        Rates(start=start, server_search=search, **{name: at(value, start) for name, value in prices.items()})
-        for start in sorted({-1, *starts})
-    )
+    return tuple(map(rates, sorted({-1, *starts})))
 
 
-def _utc_day(at: datetime | None) -> date:
-    at = at or datetime.now(UTC)
-    return (at if at.tzinfo is None else at.astimezone(UTC)).date()
+def _at(entry: Any, start: int, per: Decimal) -> Decimal | None:
+    """Return the price of one token above `start` input tokens, None where the list has none."""
+    reached = [tier.price for tier in getattr(entry, "tiers", ()) if tier.start <= start]
+    return None if entry is None else Decimal(reached[-1] if reached else getattr(entry, "base", entry)) / per
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,11 +265,9 @@ def price_source() -> PriceSource:
     from genai_prices.data_snapshot import get_snapshot
 
     package, snapshot = distribution("genai-prices"), get_snapshot()
-    if snapshot.from_auto_update:
-        return PriceSource(package.version, snapshot.timestamp.date(), True)
-    metadata = [Path(str(file.locate())) for file in package.files or () if file.name == "METADATA"]
-    installed = max((file.stat().st_mtime for file in metadata if file.exists()), default=0.0)
-    return PriceSource(package.version, datetime.fromtimestamp(installed, UTC).date(), False)
+    installed = os.stat(str(package.locate_file("genai_prices"))).st_mtime
+    day = snapshot.timestamp.date() if snapshot.from_auto_update else datetime.fromtimestamp(installed, UTC).date()
+    return PriceSource(package.version, day, snapshot.from_auto_update)
 
 
 def update_model_prices() -> PriceSource:
@@ -321,28 +283,29 @@ def update_model_prices() -> PriceSource:
 
     address = base_url("GENAI_PRICES_BASE_URL", PRICE_LIST)
     try:
-        snapshot = UpdatePrices(url=address + PRICE_LIST_PATH).fetch()
+        set_custom_snapshot(UpdatePrices(url=address + PRICE_LIST_PATH).fetch())
     except Exception as exc:  # network, status, JSON, and whatever a later form of the data brings
-        reason = shorten(plain(str(exc)).splitlines()[0] if str(exc) else type(exc).__name__, 160)
+        reason = shorten(plain(str(exc)) or type(exc).__name__, 160)
         text = f"newer model prices could not be fetched from {address}: {reason}; the earlier prices stay in force"
         raise ProviderError(text, provider="genai-prices") from exc
-    if snapshot is not None:
-        set_custom_snapshot(snapshot)
-        forget_prices()
+    forget_prices()
     return price_source()
 
 
 def forget_prices() -> None:
     """Look all prices up again: genai-prices has newer ones, or the user's file is to be read again."""
-    for cached in (_listed, _read_own):
-        cached.cache_clear()
-    _looked_up.clear()
+    _listed.cache_clear()
+    _read_own.cache_clear()
 
 
 # --- the price files ----------------------------------------------------------------------------------------------------
 
-_TEXTS, _NOTES = ("provider", "kind", "unit"), ("plan", "source", "date")
-_MODEL_RATES = (*_TOKENS, "server_search")
+# The fields of an entry: texts, amounts, amounts that may be missing.
+_FIELDS = {
+    "price": (("provider", "kind", "unit"), ("usd",), ()),
+    "model": (("id",), ("input", "output"), ("cache_read", "cache_write_5m", "cache_write_1h", "server_search")),
+}
+_NOTES = ("plan", "source", "date")
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,55 +375,38 @@ def parse_prices(text: str, name: str) -> PriceFile:
         content = tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(f"the price file {name} is not TOML: {exc}") from exc
-    for key in content:
-        if key not in ("price", "model"):
-            raise ConfigError(f"{name}: there is no section {key!r}; the sections are [[price]] and [[model]]")
-    rows = [PriceRow(**entry) for entry in _entries(content, "price", name, _TEXTS, ("usd",))]
-    for row in rows:
-        if row.kind not in KINDS:
-            raise ConfigError(f"{name}: kind is {row.kind!r}; it must be one of {', '.join(KINDS)}")
-    models = _entries(content, "model", name, ("id",), ("input", "output"), _MODEL_RATES[2:])
-    return PriceFile({(row.provider, row.kind, row.unit): row for row in rows}, {entry["id"]: entry for entry in models})
+    entries: dict[str, list[dict[str, Any]]] = {"price": [], "model": []}
+    for section, found in content.items():
+        if section not in _FIELDS:
+            raise ConfigError(f"{name}: there is no section {section!r}; the sections are [[price]] and [[model]]")
+        if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+            raise ConfigError(f"{name}: write [[{section}]], with two brackets, above each entry")
+        entries[section] = [_entry(e, section, f"{name}, [[{section}]] number {n}") for n, e in enumerate(found, 1)]
+    rows = [PriceRow(**entry) for entry in entries["price"]]
+    return PriceFile({(row.provider, row.kind, row.unit): row for row in rows}, {e["id"]: e for e in entries["model"]})
 
 
-def _entries(
-    content: Mapping[str, Any],
-    section: str,
-    name: str,
-    texts: Sequence[str],
-    amounts: Sequence[str],
-    optional: Sequence[str] = (),
-) -> list[dict[str, Any]]:
-    """Return the entries of a section, each with its texts, its amounts, those optional ones that it has, and its notes."""
-    entries = content.get(section, [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ConfigError(f"{name}: write [[{section}]], with two brackets, above each entry")
+def _entry(entry: Mapping[str, Any], section: str, where: str) -> dict[str, Any]:
+    """Return an entry with its texts, its amounts, those optional ones that it has, and its notes."""
+    texts, amounts, optional = _FIELDS[section]
     known = (*texts, *amounts, *optional, *_NOTES)
-    checked = []
-    for n, entry in enumerate(entries, 1):
-        where = f"{name}, [[{section}]] number {n}"
-        for key in entry:
-            if key not in known:
-                raise ConfigError(f"{where}: there is no field {key!r}{did_you_mean(key, known)}; fields: {', '.join(known)}")
-        values: dict[str, Any] = {key: _text(entry, key, where) for key in texts}
-        values |= {key: _amount(entry, key, where) for key in (*amounts, *optional) if key in entry or key in amounts}
-        checked.append(values | {key: str(entry.get(key, "")) for key in _NOTES})
-    return checked
-
-
-def _text(entry: Mapping[str, Any], name: str, where: str) -> str:
-    value = entry.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f'{where}: {name} is {_shown(value)}; it must be a text such as {name} = "…"')
-    return value.strip().lower()
-
-
-def _amount(entry: Mapping[str, Any], name: str, where: str) -> Decimal:
-    value = entry.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not Decimal(value).is_finite() or value < 0:
-        raise ConfigError(f"{where}: {name} is {_shown(value)}; it must be an amount of US dollars such as 0.005")
-    return Decimal(value)
+    if unknown := [key for key in entry if key not in known]:
+        hint = did_you_mean(unknown[0], known)
+        raise ConfigError(f"{where}: there is no field {unknown[0]!r}{hint}; fields: {', '.join(known)}")
+    values: dict[str, Any] = {key: str(entry.get(key, "")) for key in _NOTES}
+    for key in texts:
+        if not isinstance(entry.get(key), str) or not entry[key].strip():
+            raise ConfigError(f'{where}: {key} is {_shown(entry.get(key))}; it must be a text such as {key} = "…"')
+        values[key] = entry[key].strip().lower()
+    for key in (*amounts, *(key for key in optional if key in entry)):
+        usd = entry.get(key)
+        if isinstance(usd, bool) or not isinstance(usd, int | Decimal) or not Decimal(usd).is_finite() or usd < 0:
+            raise ConfigError(f"{where}: {key} is {_shown(usd)}; it must be an amount of US dollars such as 0.005")
+        values[key] = Decimal(usd)
+    if values.get("kind", "*") not in KINDS:
+        raise ConfigError(f"{where}: kind is {values['kind']!r}; it must be one of {', '.join(KINDS)}")
+    return values
 
 
 def _shown(value: Any) -> str:
-    return "missing" if value is None else value.isoformat() if isinstance(value, date) else repr(str(value)[:80])
+    return "missing" if value is None else repr(str(value)[:80])

@@ -15,8 +15,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from ipy_websearch.money.ledger import Ledger, LedgerRow, Limit
-from ipy_websearch.money.report import GROUPS, cost_frame, curve
+from ipy_websearch.money.ledger import GROUPS, Ledger, LedgerRow, Limit, cost_frame, curve
 from ipy_websearch.usage import Usage
 from tests.benchmarks.report import write_section
 

@@ -6,8 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from ipy_websearch import api
-from ipy_websearch.money.ledger import NANO
-from ipy_websearch.money.report import cost_frame
+from ipy_websearch.money.ledger import NANO, cost_frame
 
 
 def total(ledger: Any, **scope: Any) -> tuple[Decimal, int]:

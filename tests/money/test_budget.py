@@ -99,7 +99,7 @@ def test_what_a_refusal_says_is_true(limit: Decimal, spent: Decimal, price: Deci
     ledger.book([paid(ledger, str(spent))])
     made = budgets(ledger, session=float(limit))
     try:
-        made.for_question("q").reserve(price, what="a search with brave").release()
+        made.for_question("q").reserve(price, what="a search with brave").settle([])
     except BudgetExceededError as exc:
         left, needed, enough = map(Decimal, re.findall(r"(\d+\.\d+) USD(?: left|;| \()", str(exc)))
         assert left < needed and left <= limit - spent and needed >= price and "%cost --budget" in str(exc)

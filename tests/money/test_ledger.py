@@ -19,8 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.money.ledger import BUSY_S, LEASE_S, RETRY_S, Ledger, LedgerRow, Limit, Refused
-from ipy_websearch.money.report import cost_frame
+from ipy_websearch.money.ledger import BUSY_S, LEASE_S, RETRY_S, Ledger, LedgerRow, Limit, Refused, cost_frame
 from ipy_websearch.usage import Usage
 from tests.fakes.money import total
 
