@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from difflib import SequenceMatcher
 from functools import lru_cache
 
 from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
@@ -82,20 +83,21 @@ _CALENDAR = frozenset(
 _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
 )
-ENOUGH, LITTLE, FACT, CLOSE = 0.51, 0.25, 6, 2
+ENOUGH, LITTLE, FACT, CLOSE, TWIN = 0.51, 0.25, 6, 2, 0.8
 CUT_FROM, CUT_TO = 140, 160
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"”')\]]*\s+(?=[\"“'(\[]?[^\sa-z])|(?<=[。！？])|\n+|\s[·|•]\s")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _NAME = re.compile(
-    r"(?:[A-Z]\.){2,}|[^\W\d_a-z][\w’']*(?:[.&-][\w’']+)*|[a-z]+[A-Z]\w*|\b(?=\w*\d)(?=\w*[A-Za-z])[A-Za-z]\w*(?:-\d\w*)?"
+    r"(?:[A-Z]\.){2,}|(?<!\w)[^\W\d_a-z][\w’']*(?:[.&-][\w’']+)*|[a-z]+[A-Z]\w*|\b(?=\w*\d)(?=\w*[A-Za-z])[A-Za-z]\w*(?:-\d\w*)?"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A parsed text: its sentences in words, the stems of each, and all stems."""
+    """A parsed text: its sentences as written, in words, and in stems, and all stems."""
 
     source: str
+    parts: tuple[str, ...]
     sentences: tuple[tuple[str, ...], ...]
     sentence_stems: tuple[frozenset[str], ...]
     stems: frozenset[str]
@@ -133,13 +135,15 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     wrong, absent = _lacking_quantities(claim, texts)
     facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
     score = 1.0 if foreign else _overlap(content, known, facts, facts - len(wrong) - len(absent))
+    changed, lacking, free = _altered(claim, texts)
     if not foreign:
-        wrong += _comparisons(claim, near[:CLOSE]) + _negations(claim, near[:CLOSE])
+        wrong += changed + _comparisons(free, near[:CLOSE]) + _negations(free, near[:CLOSE])
+        absent += lacking
         other = _lacking_names(sentence, claim, texts, known)
         (wrong if other and _names_differ(content, near) else absent).extend(other)
     if is_cut:
         score, absent = 1.0, []
-        wrong = wrong if _names_differ(content, near) else []
+        wrong = wrong if _names_differ(content, near) else changed
     missing = tuple(dict.fromkeys(wrong + absent))
     if wrong or score < LITTLE:
         return Claim("unsupported", missing)
@@ -170,7 +174,7 @@ def quote_has(value: object, quote: str) -> bool:
     words = [word for word in words if word not in _STOP] or words
     found = sum(stem(word) in there.stems for word in words)
     whole = found == len(words) if len(words) < 4 else found >= 0.75 * len(words)
-    return not wrong and not absent and (whole or _abbreviated(str(value), words, [there], there.stems))
+    return not wrong and not absent and (whole or _abbreviated(str(value), words, [there]))
 
 
 def folded(text: str) -> str:
@@ -209,9 +213,10 @@ def stem(word: str) -> str:
 @lru_cache(1024)
 def parse(text: str) -> Text:
     """Return a text as it is compared."""
-    parts = tuple(tuple(tokenize(part)) for part in _SENTENCE_END.split(text) if part and part.strip())
-    stems = tuple(frozenset(map(stem, part)) for part in parts)
-    return Text(text, parts, stems, frozenset().union(*stems))
+    parts = tuple(part for part in _SENTENCE_END.split(text) if part and part.strip())
+    sentences = tuple(tuple(tokenize(part)) for part in parts)
+    stems = tuple(frozenset(map(stem, words)) for words in sentences)
+    return Text(text, parts, sentences, stems, frozenset().union(*stems))
 
 
 def _overlap(content: Sequence[str], known: frozenset[str], facts: int = 0, found: int = 0) -> float:
@@ -245,6 +250,68 @@ def _language(source: str) -> str:
     words = [word for part in parse(source).sentences for word in part]
     scores = sorted(((sum(word in common for word in words), name) for name, common in _LANGUAGES.items()), reverse=True)
     return scores[0][1] if scores[0][0] >= 2 and scores[0][0] > 1.5 * scores[1][0] else ""
+
+
+# --- sentences that stand in a passage nearly word by word --------------------------------------------------------------------
+
+
+def _altered(claim: Text, texts: Sequence[Text]) -> tuple[list[str], list[str], list[str]]:
+    """Return what contradicts and what is missing in sentences that stand in the passages nearly word by word, and the words
+    of the other sentences. Of several twins the one counts that differs least."""
+    wrong: list[str] = []
+    absent: list[str] = []
+    others: list[str] = []
+    for part, words, stems in zip(claim.parts, claim.sentences, claim.sentence_stems, strict=True):
+        changes = []
+        for text in texts:
+            for twin, twin_words, twin_stems in zip(text.parts, text.sentences, text.sentence_stems, strict=True):
+                if len(stems & twin_stems) >= TWIN * len(stems) and (changed := _changed(words, twin_words)) is not None:
+                    contradicted, lacking = _lacking_quantities(parse(part), [parse(twin)])
+                    changed += contradicted + _replaced(read(part), read(twin))
+                    changes.append((changed, lacking + _new_names(part, twin)))
+        if changes:
+            least = min(changes, key=lambda change: len(change[0]) + len(change[1]))
+            wrong += least[0]
+            absent += least[1]
+        else:
+            others += words
+    return wrong, absent, others
+
+
+def _replaced(own: Quantities, twin: Quantities) -> list[str]:
+    """Return the numbers and dates that stand where a twin with as many has another one."""
+    found: list[str] = []
+    if len(own.numbers) == len(twin.numbers):
+        pairs = zip(own.numbers, twin.numbers, strict=True)
+        found += [number.text for number, other in pairs if number.demanded and not number.stands_for(other)]
+    if len(own.dates) == len(twin.dates):
+        found += [day.text for day, other in zip(own.dates, twin.dates, strict=True) if not day.agrees(other)]
+    return found
+
+
+def _new_names(part: str, twin: str) -> list[str]:
+    """Return the capitalised words behind the first that a sentence's twin lacks: in German these may be names."""
+    there = parse(twin).stems
+    found = [word for word in _WORD.findall(part)[1:] if word[0].isupper()] if _language(part) == "de" else []
+    return [word for word in found if there.isdisjoint(map(stem, tokenize(word)))]
+
+
+def _changed(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
+    """Return the negations and comparisons in which two nearly equal sentences differ; None when they are not nearly equal."""
+    blocks = SequenceMatcher(None, words, twin, autojunk=False).get_matching_blocks()[:-1]
+    if not blocks or sum(block.size for block in blocks) < TWIN * len(words):
+        return None
+    before, behind = blocks[0].a, len(words) - blocks[-1].a - blocks[-1].size
+    start, end = max(0, blocks[0].b - before), min(len(twin), blocks[-1].b + blocks[-1].size + behind)
+    mine, theirs = set(range(len(words))), set(range(start, end))
+    for a, b, size in blocks:
+        mine.difference_update(range(a, a + size))
+        theirs.difference_update(range(b, b + size))
+    own, other = {words[i] for i in mine}, {twin[i] for i in theirs}
+    found = sorted((own ^ other) & _NOT) if len(own & _NOT) != len(other & _NOT) else []
+    for one, opposite in (pair for both in _OPPOSITES for pair in (both, both[::-1])):
+        found += sorted(own & one) if other & opposite else []
+    return found
 
 
 # --- numbers and dates ------------------------------------------------------------------------------------------------------
@@ -295,16 +362,17 @@ def _lacking_names(sentence: str, claim: Text, texts: Sequence[Text], known: fro
     for name in _names(sentence):
         words = tokenize(name)
         absent = [word for word in words if stem(word) not in known and _root(word) not in known]
-        if absent and not _abbreviated(name, words, texts, known):
+        if absent and not _abbreviated(name, words, texts):
             lacking.append(
                 name if len(absent) == len(words) else " ".join(w for w in name.split() if set(tokenize(w)) & set(absent))
             )
     return lacking
 
 
-def _abbreviated(name: str, words: Sequence[str], texts: Sequence[Text], known: frozenset[str]) -> bool:
+def _abbreviated(name: str, words: Sequence[str], texts: Sequence[Text]) -> bool:
     """Return whether the passages have the initials of a name, or the words whose initials it is (US: United States)."""
-    if len(words) > 1 and "".join(word[0] for word in words if word not in _STOP) in known:
+    initials = r"\.?".join(re.escape(word[0].upper()) for word in words if word not in _STOP)
+    if len(words) > 1 and any(re.search(rf"\b{initials}\b", text.source) for text in texts):
         return True
     short = "".join(words)
     parts = (part for text in texts for part in text.sentences) if name.isupper() and len(short) > 1 else ()
@@ -356,9 +424,9 @@ def _names_differ(content: Sequence[str], near: Sequence[Sequence[str]]) -> bool
 # --- negations and comparisons ----------------------------------------------------------------------------------------------
 
 
-def _comparisons(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
+def _comparisons(free: Sequence[str], near: Sequence[Sequence[str]]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
-    words = {word for part in claim.sentences for word in part}
+    words = frozenset(free)
     if words.isdisjoint(_COMPARING):
         return []
     around = frozenset(word for part in near for word in part)
@@ -370,10 +438,9 @@ def _comparisons(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
     return found
 
 
-def _negations(claim: Text, near: Sequence[Sequence[str]]) -> list[str]:
-    """Return the negations in which the sentence and the nearest sentences of the passages differ."""
-    words = [word for part in claim.sentences for word in part]
-    if not near:
+def _negations(words: Sequence[str], near: Sequence[Sequence[str]]) -> list[str]:
+    """Return the negations in which the words and the nearest sentences of the passages differ."""
+    if not near or not words:
         return []
     if denials := list(_denials(words, _NOT)):
         return [word for word, scope in denials if not any(scope & _denied(part, _DENYING) for part in near)]

@@ -36,6 +36,11 @@ RECORDED = Path(__file__).parents[1] / "data"
         ("The plan covers 2019–2023.", "The plan runs from 2019 to 2023."),
         ("Revenue was ₹45 crore.", "Revenue was 450 million rupees."),
         ("Die Stadt hat 1.234.567 Einwohner.", "Die Stadt hat 1 234 567 Einwohner."),
+        (
+            "The phone has 256GB of storage. It's not waterproof.",
+            "It's not cheap. The phone has 256GB of storage. It's not waterproof.",
+        ),
+        ("The council spent about 5 million on 12 roads.", "The council spent 4.9 million on 12 roads."),
     ],
 )
 def test_what_the_passage_says_in_other_words_is_supported(sentence: str, passage: str) -> None:
@@ -62,6 +67,18 @@ def test_what_the_passage_says_in_other_words_is_supported(sentence: str, passag
         ("Башня не высокая.", "Башня высокая.", "не"),
         ("Москва основана в 1247 году.", "Москва основана в 1147 году.", "1247"),
         ("The plan covers 2019–2025.", "The plan runs from 2019 to 2023.", "2025"),
+        ("Take 8 cups of rice and 8 oz of butter.", "Take 1 cup of rice and 8 oz of butter.", "8"),
+        (
+            "The bank reopened the case after he was taken to court.",
+            "The bank reopened the case before he was taken to court after all.",
+            "after",
+        ),
+        (
+            "It does not matter who calls, but no one is without a phone.",
+            "It does not matter who calls, but no one is not without a phone.",
+            "not",
+        ),
+        ("Der Vorstand sprach in Hamburg mit Siemens.", "Der Vorstand sprach in Hamburg mit Bosch.", "Siemens"),
     ],
 )
 def test_what_the_passage_says_otherwise_is_unsupported_and_named(sentence: str, passage: str, missing: str) -> None:
