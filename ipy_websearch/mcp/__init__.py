@@ -9,22 +9,18 @@ another host or come from a web page (the specification's section on security, m
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
 from ipy_websearch import __version__
 from ipy_websearch.enrichment.columns import NOTED
-from ipy_websearch.enrichment.progress import Progress
 from ipy_websearch.errors import WebSearchError
-from ipy_websearch.events import Finished, Money, ToolFinished
+from ipy_websearch.events import Money, ToolFinished
 from ipy_websearch.session import Session
 
 try:
@@ -34,11 +30,7 @@ try:
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp.types import ToolAnnotations
 except ImportError:
-    missing = "the MCP server needs one more package: pip install 'ipy_websearch[mcp]'"
-    raise (SystemExit(missing) if __name__ == "__main__" else ImportError(missing)) from None
-
-P = ParamSpec("P")
-R = TypeVar("R")
+    raise ImportError("the MCP server needs one more package: pip install 'ipy_websearch[mcp]'") from None
 
 INSTRUCTIONS = (
     "Search the web, read pages as Markdown, have questions answered with their sources, and fill columns of a table. "
@@ -118,6 +110,16 @@ class Spent:
     questions: list[dict[str, Any]]
 
 
+def serve(session: Session, port: int | None) -> None:
+    """Serve over standard input and output, or over HTTP on this machine at a port, until the process is stopped."""
+    if port is None:
+        server(session).run("stdio")
+        return
+    here = [f"{host}:{port}" for host in ("127.0.0.1", "localhost")]
+    security = TransportSecuritySettings(allowed_hosts=here, allowed_origins=[f"http://{place}" for place in here])
+    server(session).run("streamable-http", host="127.0.0.1", port=port, transport_security=security)
+
+
 def server(session: Session) -> MCPServer:
     """Return the server whose tools work in `session`."""
 
@@ -131,7 +133,6 @@ def server(session: Session) -> MCPServer:
     made = _Server("ipy_websearch", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan)
 
     @made.tool(annotations=READS)
-    @_one_line_errors
     async def search(
         query: str,
         count: int | None = None,
@@ -152,14 +153,12 @@ def server(session: Session) -> MCPServer:
         return Hits(hits, found.provider, _usd(found.cost_usd), list(found.notices))
 
     @made.tool(annotations=READS)
-    @_one_line_errors
     async def fetch(url: str, offset: int = 1, limit: int | None = None) -> PageText:
         """Read a public web page as Markdown: from line `offset` on, `limit` lines at most."""
         page = await session.fetch(url, offset=offset, limit=limit)
         return PageText(page.final_url, page.title, page.content, page.lines_read, page.total_lines)
 
     @made.tool(annotations=READS)
-    @_one_line_errors
     async def ask(
         question: str,
         context: Context,
@@ -176,8 +175,7 @@ def server(session: Session) -> MCPServer:
             if isinstance(event, ToolFinished):
                 calls += 1
                 await context.report_progress(calls, message=event.summary)
-            if isinstance(event, Finished):
-                await context.report_progress(calls + 1, message="answered")
+        await context.report_progress(calls + 1, message="answered")
         answer = run.answer
         assert answer is not None
         sources = [Source(cited.n, cited.title, cited.url, cited.cited_text) for cited in answer.citations]
@@ -185,7 +183,6 @@ def server(session: Session) -> MCPServer:
         return Answered(str(answer), sources, *facts)
 
     @made.tool(annotations=READS)
-    @_one_line_errors
     async def enrich(
         rows: list[dict[str, Any]],
         columns: dict[str, str],
@@ -200,14 +197,17 @@ def server(session: Session) -> MCPServer:
         import pandas as pd
 
         limits = {"max_searches": max_searches, "budget_usd": budget_usd}
-        frame = pd.DataFrame(rows, dtype=object)
-        work = session.enrichment(frame, columns, provider=provider, progress=False, **limits)
+        work = session.enrichment(pd.DataFrame(rows, dtype=object), columns, provider=provider, progress=False, **limits)
         async with aclosing(session.filling(work)) as ticks:
             await _tell_progress(work.progress, ticks, context)
-        return _filled(rows, work.frame())
+        frame = work.frame()
+        added = json.loads(frame[frame.attrs[NOTED]].to_json(orient="records", date_format="iso"))
+        costs = frame["enrich_cost_usd"]
+        errors = int((frame["enrich_status"] == "error").sum())
+        filled = [{**row, **new} for row, new in zip(rows, added, strict=True)]  # what was given comes back unchanged
+        return Filled(filled, errors, float(costs.sum()) if costs.notna().all() else None)
 
     @made.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
-    @_one_line_errors
     async def cost() -> Spent:
         """Return what this session cost so far, by question, in US dollars."""
         frame = session.cost(by="question")
@@ -216,80 +216,34 @@ def server(session: Session) -> MCPServer:
     return made
 
 
-async def _tell_progress(progress: Progress, ticks: AsyncIterator[None], context: Context) -> None:
-    """Tell the agent of rows that have ended; its number may only grow."""
-    told = 0
+async def _tell_progress(progress: Any, ticks: AsyncIterator[None], context: Context) -> None:
+    told = 0  # what an agent is told may only grow
     async for _ in ticks:
         if progress.finished > told:
             told = progress.finished
             await context.report_progress(told, progress.total, f"{told} of {progress.total} rows")
 
 
-def _filled(rows: list[dict[str, Any]], frame: Any) -> Filled:
-    """Return the rows as they were given, with what a frame has beside them."""
-    added = json.loads(frame[frame.attrs[NOTED]].to_json(orient="records", date_format="iso"))
-    cost = float(frame["enrich_cost_usd"].sum()) if frame["enrich_cost_usd"].notna().all() else None
-    errors = int((frame["enrich_status"] == "error").sum())
-    return Filled([{**row, **new} for row, new in zip(rows, added, strict=True)], errors, cost)
-
-
 class _Server(MCPServer):
-    """The SDK's server, which says in one line what is wrong with a call's arguments."""
+    """The SDK's server; what is wrong with a call's arguments, and the package's errors, reach the agent in one line."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool.
 
         Raises:
-            ToolError: why not, for the agent to read.
+            ToolError: why not, for the agent to read. Any other crash is for the SDK to report.
         """
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as exc:
-            if not isinstance(exc.__cause__, ValidationError):
-                raise
-            wrong = (f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in exc.__cause__.errors()[:5])
-            raise ToolError(f"Invalid arguments for {name}: {'; '.join(wrong)}") from exc.__cause__
-
-
-def _one_line_errors(work: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """Have the package's errors reach the agent as they are written; anything else is a crash that the SDK reports."""
-
-    @wraps(work)
-    async def tool(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return await work(*args, **kwargs)
-        except WebSearchError as exc:
-            raise ToolError(str(exc)) from exc
-
-    return tool
+            match exc.__cause__:
+                case ValidationError() as cause:
+                    wrong = (f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in cause.errors()[:5])
+                    raise ToolError(f"Invalid arguments for {name}: {'; '.join(wrong)}") from cause
+                case WebSearchError() as cause:
+                    raise ToolError(f"Error executing tool {name}: {cause}") from cause
+            raise
 
 
 def _usd(amount: Money) -> float | None:
     return None if amount is None else float(amount)
-
-
-def main() -> None:
-    """Serve over standard input and output, or over HTTP on this machine."""
-    parser = argparse.ArgumentParser(prog="python -m ipy_websearch.mcp", description="Web search and cited answers for agents.")
-    parser.add_argument("--http", type=int, metavar="PORT", help="serve http://127.0.0.1:PORT/mcp instead of standard input")
-    parser.add_argument("--budget", type=float, metavar="USD", help="US dollars that this process may spend in all")
-    options = parser.parse_args()
-    session = Session()
-    if options.budget is not None:
-        session.settings.session_budget_usd = options.budget
-    made = server(session)
-    try:
-        if options.http is None:
-            made.run("stdio")
-        else:
-            here = [f"{host}:{options.http}" for host in ("127.0.0.1", "localhost")]
-            security = TransportSecuritySettings(allowed_hosts=here, allowed_origins=[f"http://{place}" for place in here])
-            made.run("streamable-http", host="127.0.0.1", port=options.http, transport_security=security)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        asyncio.run(session.aclose())
-
-
-if __name__ == "__main__":
-    main()
