@@ -13,13 +13,13 @@ A file that is replaced leaves one line in `warnings`; what the caller can still
 
 from __future__ import annotations
 
-import atexit
 import os
+import re
 import sqlite3
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -27,10 +27,13 @@ from typing import TypeVar
 BUSY_TIMEOUT_S = 10.0
 """Seconds to wait for another kernel's write; one takes well under a millisecond, but a disk can stall."""
 
-# The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11.
+# The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11. A damaged byte in a name or a text shows in
+# SQLite's words alone (a constraint of ours is named in them, one inside FTS5 is not), or when Python cannot decode it.
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_SUSPECT = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
-_BROKEN_WORDS = ("Could not decode to UTF-8", "invalid fts5 file format")
+_BROKEN_WORDS = re.compile(
+    "Could not decode|invalid fts5 file format|no such table|no such column|has no column|vtable constructor failed"
+    "|SQL logic error|^constraint failed"
+)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 T = TypeVar("T")
@@ -41,7 +44,7 @@ class _NotOursError(Exception):
 
 
 class Database:
-    """A connection that opens itself at the first use. Threads take turns.
+    """A connection that opens itself at the first use, and is closed with Python or the last reference. Threads take turns.
 
     `path` None means memory. `application_id` marks our files. `prepare` creates the tables; it runs at every opening, inside
     one write transaction. `version` is that of the tables (`PRAGMA user_version`): a file with a higher one is set aside; None
@@ -56,7 +59,7 @@ class Database:
         prepare: Callable[[sqlite3.Connection], None],
         purpose: str,
         version: int | None = None,
-        busy_timeout_s: float | None = None,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
         memory_instead: bool = True,
     ) -> None:
         self.path = path
@@ -66,11 +69,12 @@ class Database:
         self._prepare = prepare
         self._purpose = purpose
         self._version = version
-        self._busy_timeout_s = BUSY_TIMEOUT_S if busy_timeout_s is None else busy_timeout_s
+        self._busy_timeout_s = busy_timeout_s
         self._memory_instead = memory_instead
         self._connection: sqlite3.Connection | None = None
         self._opened_file: os.stat_result | None = None
         self._lock = threading.RLock()
+        self._closer: Callable[[], object] = bool
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return `work(connection)`; when the file has to be replaced, `work` is called again on the new one.
@@ -105,89 +109,63 @@ class Database:
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
             self._connection = None
-
-    def __del__(self) -> None:
-        self.close()
+            self._closer()
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
-            if self.path is None or self.in_memory:
-                self._connection = self._open(":memory:")
-            else:
+            target = ":memory:"
+            if self.path is not None and not self.in_memory:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self.path.touch(mode=0o600)  # it holds questions; SQLite gives the files beside it the same mode
                 self._opened_file = self.path.stat()
-                self._connection = self._open(str(self.path))
-            _open.add(self)
+                target = str(self.path)
+            made = sqlite3.connect(target, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False)
+            self._closer = weakref.finalize(self, _close, made, self._lock)
+            try:
+                self._open(made)
+            except BaseException:
+                self._closer()
+                raise
+            self._connection = made
         return self._connection
 
-    def _open(self, target: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(target, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA temp_store = MEMORY")
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                self._claim(connection)
-                self._prepare(connection)
-                if self._version is not None:
-                    connection.execute(f"PRAGMA user_version = {self._version:d}")
-            # With a write-ahead log, readers and a writer do not wait for each other and a commit needs no sync. File systems
-            # without shared memory keep the ordinary journal (https://www.sqlite.org/wal.html, read 2026-11).
-            with suppress(sqlite3.OperationalError):
-                connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            connection.execute("PRAGMA synchronous = NORMAL")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def _open(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA temp_store = MEMORY")
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            self._claim(connection)
+            self._prepare(connection)
+            if self._version is not None:
+                connection.execute(f"PRAGMA user_version = {self._version:d}")
+        # With a write-ahead log, readers and a writer do not wait for each other and a commit needs no sync. File systems
+        # without shared memory keep the ordinary journal (https://www.sqlite.org/wal.html, read 2026-11).
+        with suppress(sqlite3.OperationalError):
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = NORMAL")
 
     def _claim(self, connection: sqlite3.Connection) -> None:
         """Mark a new file as ours, and refuse one that is not."""
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if mark != self._application_id:
-            if mark or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-                raise _NotOursError("belongs to another program")
-            connection.execute(f"PRAGMA application_id = {self._application_id:d}")
-        elif self._version is not None and version > self._version:
-            raise _NotOursError("was written by a newer version of ipy_websearch")
+        if mark == self._application_id:
+            if self._version is not None and version > self._version:
+                raise _NotOursError("was written by a newer version of ipy_websearch")
+        elif mark or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise _NotOursError("belongs to another program")
+        connection.execute(f"PRAGMA application_id = {self._application_id:d}")
 
     def _recovered_from(self, exc: Exception) -> bool:
         """Say whether another attempt makes sense now; if not, the error is the caller's."""
-        was_open = self._connection is not None
         code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
-        if isinstance(exc, _NotOursError):
-            self._set_aside(str(exc))
-        elif self._is_broken(exc, code):
-            self._set_aside("is broken")
-        elif was_open or not self._memory_instead or code in _LOCKED or "no such module" in str(exc):
+        broken = isinstance(exc, UnicodeDecodeError) or code in _BROKEN or bool(_BROKEN_WORDS.search(str(exc)))
+        if broken or isinstance(exc, _NotOursError):
+            self._set_aside("is broken" if broken else str(exc))
+        elif self._connection or not self._memory_instead or code in _LOCKED or "no such module" in str(exc):
             return False
         else:
             self._use_memory(getattr(exc, "strerror", None) or str(exc))
         return True
-
-    def _is_broken(self, exc: Exception, code: int) -> bool:
-        # A damaged byte in a text makes Python fail to decode the text, or SQLite's message that quotes it.
-        if isinstance(exc, UnicodeDecodeError) or any(words in str(exc) for words in _BROKEN_WORDS):
-            return True
-        return code in _BROKEN or (code in _SUSPECT and self._lacks_tables())
-
-    def _lacks_tables(self) -> bool:
-        """Say whether the file's tables are not those of a new one, as after a damaged byte in the name of a column."""
-        tables = "SELECT name, sql FROM sqlite_master"
-        try:
-            with closing(self._open(":memory:")) as new:
-                wanted = set(new.execute(tables))
-        except sqlite3.Error:
-            return False  # this SQLite cannot create them anywhere
-        try:
-            with closing(sqlite3.connect(str(self.path))) as file:
-                return not wanted <= set(file.execute(tables))
-        except (sqlite3.Error, UnicodeDecodeError):
-            return True
 
     def _set_aside(self, reason: str) -> None:
         """Rename the file and its log, unless another kernel has just done so."""
@@ -201,14 +179,13 @@ class Database:
             for ending in ("-wal", "-shm"):
                 with suppress(FileNotFoundError):
                     os.rename(f"{self.path}{ending}", f"{target}{ending}")
+            self._warn(f"{reason}; it was renamed to {os.path.basename(target)} and a new one was begun")
         except FileNotFoundError:
             return
         except OSError as exc:
             if not self._memory_instead:
                 raise
             self._use_memory(f"it {reason} and cannot be renamed: {exc.strerror}")
-        else:
-            self._warn(f"{reason}; it was renamed to {os.path.basename(target)} and a new one was begun")
 
     def _use_memory(self, reason: str) -> None:
         self.in_memory = True
@@ -218,11 +195,7 @@ class Database:
         self.warnings.append(f"the {self._purpose} {self.path} {event}")
 
 
-_open: weakref.WeakSet[Database] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close the files, each when no thread is using it any more: closing a connection under one crashes the process."""
-    for database in list(_open):
-        database.close()
+def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:
+    """Close a connection when no thread is using it any more: closing it under one crashes the process."""
+    with lock:
+        connection.close()
