@@ -18,15 +18,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, MissingKeyError
 
 KEYRING_SERVICE = "ipy_websearch"
-SHORTEST_SECRET = 4
-"""Shorter values are no keys, and may be part of any word."""
+SHORTEST_SECRET = 4  # shorter values are no keys, and may be part of any word
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,6 @@ KEYS: dict[str, KeySpec] = {
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_KEY|KEY|TOKEN|SECRET|ID)")
 _FORBIDDEN = re.compile(r"[^\x21-\x7e]")
-_RECHECK_S = 1.0
-"""Seconds for which the keyring's answer and the list of secrets are reused: both are asked for many times in a question."""
 
 
 class Keys:
@@ -81,8 +78,7 @@ class Keys:
         self.env_file = env_file
         self.environ = environ
         self._session = dict(session or {})
-        self._keyring: dict[str, tuple[float, str | None]] = {}
-        self._secrets: tuple[object, float, list[str]] = (None, 0.0, [])
+        self._secrets: tuple[object, list[str]] = (None, [])
 
     def spec(self, name: str) -> KeySpec:
         """Return the key that `name` means: a variable name or a short name, in any case.
@@ -108,7 +104,8 @@ class Keys:
         spec = self.spec(name)
         for place, value in self._values(spec):
             if _stripped(value):
-                return _clean(value, spec, self._described(place, spec)), place
+                files = {".env": self.env_file, "file": self._file(spec)}
+                return _clean(value, spec, f" ({files.get(place, place)})"), place
         return None
 
     def get(self, name: str) -> str | None:
@@ -163,21 +160,16 @@ class Keys:
         """
         spec = self.spec(name)
         key, path = _clean(value, spec), self._file(spec)
-        temporary = None
         try:
             self.settings_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, temporary = tempfile.mkstemp(dir=self.settings_dir, prefix=f".{spec.file_name}-")  # has mode 0600
-            with open(handle, "w", encoding="ascii") as file:
-                file.write(f"{key}\n")
-                file.flush()
-                os.fsync(handle)
-            os.replace(temporary, path)
+            with tempfile.TemporaryDirectory(dir=self.settings_dir, prefix=".new-") as folder:  # has mode 0700
+                written = Path(folder, path.name)
+                written.touch(mode=0o600)
+                written.write_text(f"{key}\n", encoding="ascii")
+                written.replace(path)
         except OSError as exc:
-            if temporary is not None:
-                with suppress(OSError):
-                    os.unlink(temporary)
             raise ConfigError(f"{spec.variable} cannot be saved in {path}: {exc.strerror or exc}") from exc
-        self._secrets = (None, 0.0, [])
+        self._secrets = (None, [])
         return path
 
     def forget(self, name: str) -> list[str]:
@@ -186,28 +178,26 @@ class Keys:
         Raises:
             ConfigError: the file cannot be deleted.
         """
-        spec, removed = self.spec(name), []
-        if self._session.pop(spec.variable, None) is not None:
-            removed.append("session")
+        spec = self.spec(name)
+        removed = ["session"] if self._session.pop(spec.variable, None) is not None else []
         path = self._file(spec)
         try:
-            path.unlink()
-            removed.append(str(path))
-        except FileNotFoundError:
-            pass
+            if path.exists():
+                path.unlink()
+                removed.append(str(path))
         except OSError as exc:
             raise ConfigError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
         return removed
 
     def secrets(self) -> list[str]:
         """Return every text to keep out of outputs, longest first: all keys that can be found, and malformed values as
-        written and as they may be shown. Texts under 4 characters are left out."""
-        state = (*self._session.values(), *map(self.environ.get, KEYS))
-        if self._secrets[0] != state or time.monotonic() > self._secrets[1]:
+        written and as they may be shown. Texts under 4 characters are left out. Files are read once a second at most."""
+        state = (*self._session.values(), *map(self.environ.get, KEYS), int(time.monotonic()))
+        if self._secrets[0] != state:
             values = [*self._session.values(), *(self._first_value(spec) for spec in KEYS.values())]
             forms = {form for value in values for form in _forms(value) if len(form) >= SHORTEST_SECRET}
-            self._secrets = (state, time.monotonic() + _RECHECK_S, sorted(forms, key=len, reverse=True))
-        return self._secrets[2]
+            self._secrets = (state, sorted(forms, key=len, reverse=True))
+        return self._secrets[1]
 
     def _values(self, spec: KeySpec) -> Iterator[tuple[str, str]]:
         """Yield (place, value) for each place that has one, in the order in which the places count."""
@@ -215,7 +205,7 @@ class Keys:
         yield "environment", self.environ.get(spec.variable, "")
         yield ".env", self._from_env_file(spec)
         yield "file", _text_of(self._file(spec))
-        yield "keyring", self._from_keyring(spec)
+        yield "keyring", _from_keyring(spec.variable, int(time.monotonic()))
 
     def _first_value(self, spec: KeySpec) -> str:
         """Return the value that `find` would use, malformed or not; "" when there is none or it cannot be read."""
@@ -226,26 +216,16 @@ class Keys:
     def _file(self, spec: KeySpec) -> Path:
         return self.settings_dir / spec.file_name
 
-    def _described(self, place: str, spec: KeySpec) -> str:
-        return str({".env": self.env_file, "file": self._file(spec)}[place]) if place in (".env", "file") else place
-
     def _from_env_file(self, spec: KeySpec) -> str:
         text = _text_of(self.env_file, spec.variable) if self.env_file else ""
-        if spec.variable not in text:
+        if not text:
             return ""
         from dotenv import dotenv_values
 
         return dotenv_values(stream=io.StringIO(text), interpolate=False).get(spec.variable) or ""
 
-    def _from_keyring(self, spec: KeySpec) -> str:
-        until, value = self._keyring.get(spec.variable, (0.0, None))
-        if time.monotonic() >= until:
-            value = _keyring_password(spec.variable)
-            self._keyring[spec.variable] = (time.monotonic() + _RECHECK_S, value)
-        return value or ""
 
-
-def _clean(value: str, spec: KeySpec, place: str = "") -> str:
+def _clean(value: str, spec: KeySpec, where: str = "") -> str:
     """Return the key without white space and quotes around it.
 
     Raises:
@@ -253,11 +233,8 @@ def _clean(value: str, spec: KeySpec, place: str = "") -> str:
     """
     key = _stripped(value)
     if _FORBIDDEN.search(key):
-        where = f" ({place})" if place else ""
-        raise ConfigError(
-            f"the value of {spec.variable}{where} holds blanks, line breaks or non-ASCII characters, so it is not a key; "
-            "set it again"
-        )
+        wrong = "holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
+        raise ConfigError(f"the value of {spec.variable}{where} {wrong}")
     return key
 
 
@@ -297,23 +274,15 @@ def _forms(value: str) -> tuple[str, ...]:
     return key, value.strip(), value, " ".join(key.encode("utf-8", "ignore").decode().split())
 
 
-def _keyring_password(variable: str) -> str | None:
-    """Return the key from the system keyring; a missing package, back end or entry means no key."""
-    if not _keyring_installed():
-        return None
+@lru_cache(maxsize=64)
+def _from_keyring(variable: str, second: int) -> str:
+    """Return the key from the system keyring, asked once a second at most; "" for no package, back end or entry."""
     try:
         import keyring
 
-        return keyring.get_password(KEYRING_SERVICE, variable)
+        return keyring.get_password(KEYRING_SERVICE, variable) or ""
     except Exception:  # a locked or broken keyring must not hide the error that names the other places
-        return None
-
-
-@cache
-def _keyring_installed() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("keyring") is not None
+        return ""
 
 
 def base_url(variable: str, default: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -325,13 +294,10 @@ def base_url(variable: str, default: str, environ: Mapping[str, str] = os.enviro
     value = (environ.get(variable) or default).strip().rstrip("/")
     try:
         parts = urlsplit(value)
-        usable = (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 0) >= 0
-        )  # reading a port may raise
+        usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc and not {*"?#"} & {*value}
+        if usable and (parts.port or 0) >= 0:  # reading a port may raise
+            return value
     except ValueError:
-        usable = False
-    if not usable or "@" in parts.netloc or "?" in value or "#" in value:
-        shown = re.sub(r"//.*@", "//***@", value)
-        wanted = "an http:// or https:// address without a user name, ? and #"
-        raise ConfigError(f"{variable} is {shown!r}; it must be {wanted}")
-    return value
+        pass
+    shown = re.sub(r"//.*@", "//***@", value)
+    raise ConfigError(f"{variable} is {shown!r}; it must be an http:// or https:// address without a user name, ? and #")

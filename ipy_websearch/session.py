@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch import background
-from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, WebSearchError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.events import Event, Finished, Money, Notice
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Keys
+from ipy_websearch.keys import Keys, KeySpec
 from ipy_websearch.loop.ask import AnswerLoop, Job
 from ipy_websearch.loop.offer import offered, system_prompt
 from ipy_websearch.loop.retrieve import MARK, READING
@@ -40,7 +40,7 @@ from ipy_websearch.money.estimate import Estimate, estimate
 from ipy_websearch.money.ledger import Ledger, Status
 from ipy_websearch.money.prices import PriceRow, is_at_hand, model_cost, price_table
 from ipy_websearch.options import AskOptions, EnrichOptions, as_tuple, moment, options_of, text, texts, whole
-from ipy_websearch.providers.base import ProviderContext, SearchRequest
+from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.goggles import resolve
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Page, Panels, SearchResults
@@ -207,6 +207,31 @@ class Session:
             return True
         own_server = bool(os.environ.get("ANTHROPIC_BASE_URL")) and not self.claude.platform.server_tools
         return own_server or self.settings.platform not in ("", "anthropic")
+
+    async def check_key(self, spec: KeySpec) -> str:
+        """Try a key that has just been set, the model's on its free list of models, a provider's on one search, which is booked
+        like any other; return in words whether it works, or why that is unknown.
+
+        Raises:
+            ModelError, ProviderError: the service refused the key.
+        """
+        if self.replayed_from:
+            return f"it was not tried, since {self.replayed_from} is being replayed"
+        provider = next((info for info in PROVIDERS.values() if spec.variable in info.keys), None)
+        try:
+            if spec.variable == "ANTHROPIC_API_KEY":
+                await self.claude.check()
+                return "it works"
+            if provider is None:
+                return "it was not tried"
+            if missing := [key for key in provider.keys if not self.keys.get(key)]:
+                return f"it can be tried when {missing[0]} is set as well"
+            found = await self.search("python", provider=provider.name, count=1, fresh=True)
+        except (ModelError, ProviderError) as exc:
+            if exc.status in (400, 401, 403, 422):
+                raise
+            return f"it could not be tried: {exc}"
+        return f"it works (tried with one search, {'free' if found.cost_usd == 0 else 'booked in %cost'})"
 
     # --- searching and reading --------------------------------------------------------------------------------------
 

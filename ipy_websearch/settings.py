@@ -109,10 +109,14 @@ def settings_in_force() -> WebSearch | None:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'x'?" for a close match of `name`, or "" when nothing is close."""
+    close = _closest(name, known, 0.6)
+    return f"; did you mean {close!r}?" if close else ""
+
+
+def _closest(name: str, known: Iterable[str], how_close: float) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return next(iter(difflib.get_close_matches(name, list(known), 1, how_close)), "")
 
 
 def load_settings(start: Path, *, parent: Any = None, warn: Callable[[str], None] | None = None) -> WebSearch:
@@ -124,23 +128,24 @@ def load_settings(start: Path, *, parent: Any = None, warn: Callable[[str], None
     Raises:
         ConfigError: a file or variable holds an unknown or forbidden setting, or a wrong value; nothing else is raised.
     """
+
+    def leave_out(problem: ConfigError) -> None:
+        if warn is None:
+            raise problem
+        warn(f"{problem} (left out)")
+
     try:
         settings = WebSearch(parent=parent)
     except Exception as exc:  # traitlets raises more than its TraitError
         raise ConfigError(f"ipython_config.py: {_line(exc)}") from exc
     configured = settings.config.get("WebSearch", {})
     variables = _environment_settings()
-    problems: list[ConfigError] = []
-    for name, value in _project_settings(start, problems).items():
+    for name, value in _project_settings(start, leave_out).items():
         if name not in configured and name not in variables:
             try:
                 _assign(settings, name, value, "[tool.ipy_websearch] in pyproject.toml")
             except ConfigError as exc:
-                problems.append(exc)
-    for problem in problems:
-        if warn is None:
-            raise problem
-        warn(f"{problem} (left out)")
+                leave_out(exc)
     for name, text in variables.items():
         if name not in configured:
             _assign(settings, name, text, f"environment variable {_PREFIX}{name.upper()}")
@@ -172,27 +177,16 @@ def _environment_settings() -> dict[str, str]:
 
     A name that is close to a setting's is an error; others may have another purpose, such as IPY_WEBSEARCH_HOME.
     """
-    found = {}
-    names = WebSearch.class_trait_names(config=True)
-    for variable, text in os.environ.items():
-        name = variable.removeprefix(_PREFIX).lower()
-        if not variable.startswith(_PREFIX) or not text:
-            continue
-        if name in names:
-            found[name] = text
-        elif name not in _OTHER_VARIABLES and (meant := _misspelt(name, names)):
-            raise ConfigError(f"environment variable {variable} is no setting; did you mean {_PREFIX}{meant.upper()}?")
-    return found
+    given = {name.removeprefix(_PREFIX): text for name, text in os.environ.items() if name.startswith(_PREFIX) and text}
+    known = WebSearch.class_trait_names(config=True)
+    for name in given:
+        if name.lower() not in (*known, *_OTHER_VARIABLES) and (meant := _closest(name.lower(), known, 0.8)):
+            raise ConfigError(f"environment variable {_PREFIX}{name} is no setting; did you mean {_PREFIX}{meant.upper()}?")
+    return {name.lower(): text for name, text in given.items() if name.lower() in known}
 
 
-def _misspelt(name: str, names: list[str]) -> str:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(name, names, 1, 0.8)), "")
-
-
-def _project_settings(start: Path, problems: list[ConfigError]) -> dict[str, Any]:
-    """Return what the nearest pyproject.toml may set; add its mistakes to `problems`."""
+def _project_settings(start: Path, leave_out: Callable[[ConfigError], None]) -> dict[str, Any]:
+    """Return what the nearest pyproject.toml may set; its mistakes go to `leave_out`."""
     path = next((path for folder in (start, *start.parents) if (path := folder / "pyproject.toml").is_file()), None)
     try:
         data = path.read_bytes() if path else b""
@@ -206,21 +200,16 @@ def _project_settings(start: Path, problems: list[ConfigError]) -> dict[str, Any
     try:
         tool = tomllib.loads(data.decode("utf-8-sig")).get("tool")
     except (ValueError, RecursionError) as exc:
-        problems.append(ConfigError(f"{path} cannot be read as TOML in UTF-8: {_line(exc)}"))
+        leave_out(ConfigError(f"{path} cannot be read as TOML in UTF-8: {_line(exc)}"))
         return {}
     table = tool.get("ipy_websearch", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
-        problems.append(ConfigError(f"ipy_websearch in {path} must be a table: [tool.ipy_websearch]"))
+        leave_out(ConfigError(f"ipy_websearch in {path} must be a table: [tool.ipy_websearch]"))
         return {}
-    known = WebSearch.class_trait_names(config=True)
     for name in (name for name in table if name not in PROJECT_SETTINGS):
-        instead = f"; use %config WebSearch.{name} instead" if name in known else ""
-        problems.append(
-            ConfigError(
-                f"[tool.ipy_websearch] in {path} may not set {name!r}{did_you_mean(name, PROJECT_SETTINGS)} "
-                f"(allowed there: {', '.join(PROJECT_SETTINGS)}){instead}"
-            )
-        )
+        instead = f"; use %config WebSearch.{name} instead" if name in WebSearch.class_trait_names(config=True) else ""
+        wrong = f"may not set {name!r}{did_you_mean(name, PROJECT_SETTINGS)} (allowed there: {', '.join(PROJECT_SETTINGS)})"
+        leave_out(ConfigError(f"[tool.ipy_websearch] in {path} {wrong}{instead}"))
     return {name: value for name, value in table.items() if name in PROJECT_SETTINGS}
 
 

@@ -134,11 +134,10 @@ class WebSearchMagics(WebMagics):
             ]
         from ipy_websearch import background
         from ipy_websearch.errors import ModelError, ProviderError
-        from ipy_websearch.key_check import check_key
 
         keys.set(spec.variable, value)
         try:
-            outcome = background.run(lambda: check_key(session, spec))
+            outcome = background.run(lambda: session.check_key(spec))
         except (ModelError, ProviderError):  # the service refused it
             keys.unset(spec.variable)
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +69,11 @@ def test_a_key_that_cannot_be_saved_is_one_line_and_leaves_no_file(
 ) -> None:
     """A full disk keeps the earlier file; a folder that cannot be made is told the same way."""
 
-    def full(handle: int) -> None:
+    def full(*_: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")
 
     path = Keys(settings_dir()).save("brave", "the-earlier-key")
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(Path, "write_text", full)
     typed(monkeypatch, SECRET)
     for spec in ("brave", "exa"):
         ran = shell.run(f"%websearch key {spec} --save")
@@ -82,9 +81,8 @@ def test_a_key_that_cannot_be_saved_is_one_line_and_leaves_no_file(
         assert "cannot be saved" in str(ran.error) and "\n" not in str(ran.error) and SECRET not in str(ran.error)
     assert [file.name for file in settings_dir().iterdir() if "key" in file.name] == [path.name]
     assert path.read_text() == "the-earlier-key\n"
-    (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be saved in"):
-        Keys(tmp_path / "file").save("brave", SECRET)
+        Keys(path).save("brave", SECRET)
 
 
 def test_the_models_key_is_tried_on_the_free_list_of_models(
