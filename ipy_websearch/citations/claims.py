@@ -14,6 +14,7 @@ from datetime import date
 from decimal import Decimal
 from difflib import SequenceMatcher
 from functools import lru_cache
+from typing import NamedTuple
 
 from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
 from ipy_websearch.results import Claim
@@ -66,6 +67,7 @@ _OPENERS = frozenset(
     "or if to also then under over between among within despite because due today tonight tomorrow yesterday currently "
     "recently here what who how why where which other another all such following later early initially".split()
 )
+_LINKS = frozenset("of the and for".split())
 _COMPARING = frozenset().union(*(side for pair in _OPPOSITES for side in pair))
 _LANGUAGES = {
     "en": frozenset("the of and is was were are in to with by that it from has for at on an as".split()),
@@ -92,15 +94,26 @@ _NAME = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A parsed text: its sentences as written, in words, and in stems, and all stems."""
+class Sentence(NamedTuple):
+    """A sentence as written, its words as they are compared, and their stems."""
 
     source: str
-    parts: tuple[str, ...]
-    sentences: tuple[tuple[str, ...], ...]
-    sentence_stems: tuple[frozenset[str], ...]
+    words: tuple[str, ...]
     stems: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A parsed text."""
+
+    source: str
+    sentences: tuple[Sentence, ...]
+    stems: frozenset[str]
+
+    @property
+    def words(self) -> list[str]:
+        """All words."""
+        return [word for sentence in self.sentences for word in sentence.words]
 
     @property
     def quantities(self) -> Quantities:
@@ -113,6 +126,20 @@ class Text:
         return CUT_FROM <= len(self.source) <= CUT_TO and self.source.endswith("...")
 
 
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """What a sentence is held against: the passages' sentences with all stems, their numbers, dates and years."""
+
+    source: str
+    sentences: tuple[Sentence, ...]
+    stems: frozenset[str]
+    numbers: tuple[Number, ...]
+    dates: tuple[Date, ...]
+    years: frozenset[int]
+    languages: frozenset[str]
+    are_cut: bool
+
+
 def check(sentence: str, passages: Sequence[str]) -> Claim:
     """Return whether the passages that a sentence cites support it, and what they lack.
 
@@ -123,27 +150,25 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     >>> check("The tower is 330 m tall.", ["It was built in 1889 and is 324 metres tall."])
     Claim(verdict='unsupported', missing=('330 m',), sentence='', numbers=())
     """
-    passages = [passage for passage in passages if passage.strip()]
-    if not passages:
+    texts = tuple(passage for passage in passages if passage.strip())
+    if not texts:
         return Claim("uncited")
-    claim, texts = parse(sentence), [parse(passage) for passage in passages]
-    known = frozenset().union(*(text.stems for text in texts))
-    content = [word for part in claim.sentences for word in part if word not in _STOP]
-    foreign = _languages_differ(claim, texts)
-    near = _nearest(frozenset(map(stem, content)), texts)
-    is_cut = any(text.is_cut for text in texts)
-    wrong, absent = _lacking_quantities(claim, texts)
+    claim, given = parse(sentence), _given(texts)
+    content = [word for word in claim.words if word not in _STOP]
+    wrong, absent = _lacking_quantities(claim.quantities, given)
     facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
-    score = 1.0 if foreign else _overlap(content, known, facts, facts - len(wrong) - len(absent))
-    changed, lacking, free = _altered(claim, texts)
-    if not foreign:
+    found, score, is_other_name = facts - len(wrong) - len(absent), 1.0, False
+    changed, lacking, free = _altered(claim, given)
+    if not _languages_differ(sentence, given):
+        near = _nearest(frozenset(map(stem, content)), given)
+        score = _overlap(content, given.stems, facts, found)
+        names = _lacking_names(sentence, given)
+        is_other_name = bool(names or given.are_cut) and _names_differ(content, near)
         wrong += changed + _comparisons(free, near[:CLOSE]) + _negations(free, near[:CLOSE])
         absent += lacking
-        other = _lacking_names(sentence, claim, texts, known)
-        (wrong if other and _names_differ(content, near) else absent).extend(other)
-    if is_cut:
-        score, absent = 1.0, []
-        wrong = wrong if _names_differ(content, near) else changed
+        (wrong if is_other_name else absent).extend(names)
+    if given.are_cut:
+        wrong, absent, score = wrong if is_other_name else changed, [], 1.0
     missing = tuple(dict.fromkeys(wrong + absent))
     if wrong or score < LITTLE:
         return Claim("unsupported", missing)
@@ -168,13 +193,13 @@ def quote_has(value: object, quote: str) -> bool:
         return any(asked.agrees(other) for other in given.dates) or (not given.dates and quote_has(value.year, quote))
     if isinstance(value, int | float | Decimal):
         return any(number.is_about(float(value)) for number in given.numbers) or any(value in day.years for day in given.dates)
-    text, there = parse(str(value)), parse(quote)
-    wrong, absent = _lacking_quantities(text, [there])
-    words = [word for part in text.sentences for word in part if not is_part_of_one(word)]
+    text, there = parse(str(value)), _given((quote,))
+    wrong, absent = _lacking_quantities(text.quantities, there)
+    words = [word for word in text.words if not is_part_of_one(word)]
     words = [word for word in words if word not in _STOP] or words
     found = sum(stem(word) in there.stems for word in words)
     whole = found == len(words) if len(words) < 4 else found >= 0.75 * len(words)
-    return not wrong and not absent and (whole or _abbreviated(str(value), words, [there]))
+    return not wrong and not absent and (whole or _abbreviated(str(value), words, there))
 
 
 def folded(text: str) -> str:
@@ -213,10 +238,31 @@ def stem(word: str) -> str:
 @lru_cache(1024)
 def parse(text: str) -> Text:
     """Return a text as it is compared."""
-    parts = tuple(part for part in _SENTENCE_END.split(text) if part and part.strip())
-    sentences = tuple(tuple(tokenize(part)) for part in parts)
-    stems = tuple(frozenset(map(stem, words)) for words in sentences)
-    return Text(text, parts, sentences, stems, frozenset().union(*stems))
+    found = []
+    for part in _SENTENCE_END.split(text):
+        if part and part.strip():
+            words = tuple(tokenize(part))
+            found.append(Sentence(part, words, frozenset(map(stem, words))))
+    return Text(text, tuple(found), frozenset().union(*(sentence.stems for sentence in found)))
+
+
+@lru_cache(256)
+def _given(passages: tuple[str, ...]) -> Passages:
+    """Return passages as a sentence is held against them."""
+    texts = [parse(passage) for passage in passages]
+    numbers = tuple(number for text in texts for number in text.quantities.numbers)
+    dates = tuple(day for text in texts for day in text.quantities.dates)
+    years = {year for day in dates for year in day.years} | {int(n.plain) for n in numbers if 1000 <= n.plain <= 2200}
+    return Passages(
+        source="\n".join(passages),
+        sentences=tuple(sentence for text in texts for sentence in text.sentences),
+        stems=frozenset().union(*(text.stems for text in texts)),
+        numbers=numbers,
+        dates=dates,
+        years=frozenset(years),
+        languages=frozenset(map(_language, passages)),
+        are_cut=any(text.is_cut for text in texts),
+    )
 
 
 def _overlap(content: Sequence[str], known: frozenset[str], facts: int = 0, found: int = 0) -> float:
@@ -226,19 +272,17 @@ def _overlap(content: Sequence[str], known: frozenset[str], facts: int = 0, foun
     return (sum(w for word, w in weights.items() if stem(word) in known) + FACT * found) / everything if everything else 1.0
 
 
-def _nearest(stems: frozenset[str], texts: Sequence[Text]) -> list[tuple[str, ...]]:
+def _nearest(stems: frozenset[str], given: Passages) -> list[Sentence]:
     """Return the sentences of the passages that share most with the stems, best first, down to 60 % of the best one."""
-    sentences = (pair for text in texts for pair in zip(text.sentence_stems, text.sentences, strict=True))
-    shared = [(len(stems & found), part) for found, part in sentences]
+    shared = [(len(stems & sentence.stems), sentence) for sentence in given.sentences]
     shared.sort(key=lambda pair: -pair[0])
-    return [part for n, part in shared if n and n >= 0.6 * shared[0][0]]
+    return [sentence for n, sentence in shared if n and n >= 0.6 * shared[0][0]]
 
 
-def _languages_differ(claim: Text, texts: Sequence[Text]) -> bool:
+def _languages_differ(sentence: str, given: Passages) -> bool:
     """Return whether the sentence and all the passages are in different languages, as far as that shows."""
-    one = _language(claim.source)
-    others = {_language(text.source) for text in texts}
-    return one != "" and "" not in others and one not in others
+    own = _language(sentence)
+    return own != "" and "" not in given.languages and own not in given.languages
 
 
 @lru_cache(1024)
@@ -247,7 +291,7 @@ def _language(source: str) -> str:
     script = unicodedata.name(letters[len(letters) // 2], "").split(" ")[0] if letters else ""
     if script != "LATIN":
         return script
-    words = [word for part in parse(source).sentences for word in part]
+    words = parse(source).words
     scores = sorted(((sum(word in common for word in words), name) for name, common in _LANGUAGES.items()), reverse=True)
     return scores[0][1] if scores[0][0] >= 2 and scores[0][0] > 1.5 * scores[1][0] else ""
 
@@ -255,27 +299,33 @@ def _language(source: str) -> str:
 # --- sentences that stand in a passage nearly word by word --------------------------------------------------------------------
 
 
-def _altered(claim: Text, texts: Sequence[Text]) -> tuple[list[str], list[str], list[str]]:
+def _altered(claim: Text, given: Passages) -> tuple[list[str], list[str], list[str]]:
     """Return what contradicts and what is missing in sentences that stand in the passages nearly word by word, and the words
     of the other sentences. Of several twins the one counts that differs least."""
     wrong: list[str] = []
     absent: list[str] = []
     others: list[str] = []
-    for part, words, stems in zip(claim.parts, claim.sentences, claim.sentence_stems, strict=True):
-        changes = []
-        for text in texts:
-            for twin, twin_words, twin_stems in zip(text.parts, text.sentences, text.sentence_stems, strict=True):
-                if len(stems & twin_stems) >= TWIN * len(stems) and (changed := _changed(words, twin_words)) is not None:
-                    contradicted, lacking = _lacking_quantities(parse(part), [parse(twin)])
-                    changed += contradicted + _replaced(read(part), read(twin))
-                    changes.append((changed, lacking + _new_names(part, twin)))
+    for sentence in claim.sentences:
+        enough = TWIN * len(sentence.stems)
+        twins = [twin for twin in given.sentences if len(sentence.stems & twin.stems) >= enough]
+        changes = [change for twin in twins if (change := _change(sentence, twin)) is not None]
         if changes:
             least = min(changes, key=lambda change: len(change[0]) + len(change[1]))
             wrong += least[0]
             absent += least[1]
         else:
-            others += words
+            others += sentence.words
     return wrong, absent, others
+
+
+def _change(sentence: Sentence, twin: Sentence) -> tuple[list[str], list[str]] | None:
+    """Return what contradicts and what is missing in one of two nearly equal sentences; None when they are not nearly equal."""
+    turned = _turned(sentence.words, twin.words)
+    if turned is None:
+        return None
+    own, other = read(sentence.source), read(twin.source)
+    wrong, absent = _lacking_quantities(own, _given((twin.source,)))
+    return turned + wrong + _replaced(own, other), absent + _new_names(sentence, twin)
 
 
 def _replaced(own: Quantities, twin: Quantities) -> list[str]:
@@ -289,14 +339,15 @@ def _replaced(own: Quantities, twin: Quantities) -> list[str]:
     return found
 
 
-def _new_names(part: str, twin: str) -> list[str]:
+def _new_names(sentence: Sentence, twin: Sentence) -> list[str]:
     """Return the capitalised words behind the first that a sentence's twin lacks: in German these may be names."""
-    there = parse(twin).stems
-    found = [word for word in _WORD.findall(part)[1:] if word[0].isupper()] if _language(part) == "de" else []
-    return [word for word in found if there.isdisjoint(map(stem, tokenize(word)))]
+    if _language(sentence.source) != "de":
+        return []
+    names = [word for word in _WORD.findall(sentence.source)[1:] if word[0].isupper()]
+    return [name for name in names if twin.stems.isdisjoint(map(stem, tokenize(name)))]
 
 
-def _changed(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
+def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
     """Return the negations and comparisons in which two nearly equal sentences differ; None when they are not nearly equal."""
     blocks = SequenceMatcher(None, words, twin, autojunk=False).get_matching_blocks()[:-1]
     if not blocks or sum(block.size for block in blocks) < TWIN * len(words):
@@ -317,66 +368,61 @@ def _changed(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
 # --- numbers and dates ------------------------------------------------------------------------------------------------------
 
 
-def _lacking_quantities(claim: Text, texts: Sequence[Text]) -> tuple[list[str], list[str]]:
-    """Return the numbers and dates of the sentence which the passages contradict, and those that they lack."""
-    asked = claim.quantities
-    if not asked.numbers and not asked.dates:
-        return [], []
-    given = [text.quantities for text in texts]
-    numbers = [number for part in given for number in part.numbers]
-    dates = [date for part in given for date in part.dates]
-    years = {year for date in dates for year in date.years}
-    years |= {int(number.plain) for number in numbers if 1000 <= number.plain <= 2200}
+def _lacking_quantities(asked: Quantities, given: Passages) -> tuple[list[str], list[str]]:
+    """Return the numbers and dates which the passages contradict, and those that they lack."""
     wrong: list[str] = []
     absent: list[str] = []
     for number in asked.numbers:
-        if number.demanded and not _stands(number, numbers, years):
+        if number.demanded and not _stands(number, given):
             rivals = [
-                n for n in numbers if n.kinds & number.kinds and not any(n.agrees(m) or m.agrees(n) for m in asked.numbers)
+                other
+                for other in given.numbers
+                if other.kinds & number.kinds and not any(other.agrees(m) or m.agrees(other) for m in asked.numbers)
             ]
-            other_unit = any(n.plain == number.plain and "" not in n.kinds | number.kinds for n in numbers)
+            other_unit = any(n.plain == number.plain and "" not in n.kinds | number.kinds for n in given.numbers)
             (wrong if rivals or other_unit else absent).append(number.text)
     for day in asked.dates:
-        if not any(day.agrees(other) for other in dates) or (day.years and not day.years & years):
-            (wrong if dates else absent).append(day.text)
+        if not any(day.agrees(other) for other in given.dates) or (day.years and not day.years & given.years):
+            (wrong if given.dates else absent).append(day.text)
     return wrong, absent
 
 
-def _stands(number: Number, given: Sequence[Number], years: set[int]) -> bool:
-    found = [other for other in given if number.agrees(other)]
+def _stands(number: Number, given: Passages) -> bool:
+    found = [other for other in given.numbers if number.agrees(other)]
     if not found:
-        return number.plain in years and number.kinds == {""}
+        return number.plain in given.years and number.kinds == {""}
     if number.bound and all(other.bound == -number.bound for other in found):
         return False
     exact = [other for other in found if other.kinds & number.kinds]
-    rival = any(other.plain == number.plain and "" not in other.kinds for other in given)
+    rival = any(other.plain == number.plain and "" not in other.kinds for other in given.numbers)
     return bool(exact) or "time" in number.kinds or not (rival and "" not in number.kinds)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------------
 
 
-def _lacking_names(sentence: str, claim: Text, texts: Sequence[Text], known: frozenset[str]) -> list[str]:
+def _lacking_names(sentence: str, given: Passages) -> list[str]:
     """Return the names that do not stand in the passages, neither as words nor as initials."""
     lacking = []
     for name in _names(sentence):
         words = tokenize(name)
-        absent = [word for word in words if stem(word) not in known and _root(word) not in known]
-        if absent and not _abbreviated(name, words, texts):
-            lacking.append(
-                name if len(absent) == len(words) else " ".join(w for w in name.split() if set(tokenize(w)) & set(absent))
-            )
+        absent = [word for word in words if stem(word) not in given.stems and _root(word) not in given.stems]
+        if absent and not _abbreviated(name, words, given):
+            is_whole = len(absent) == len(words)
+            lacking.append(name if is_whole else " ".join(w for w in name.split() if set(tokenize(w)) & set(absent)))
     return lacking
 
 
-def _abbreviated(name: str, words: Sequence[str], texts: Sequence[Text]) -> bool:
+def _abbreviated(name: str, words: Sequence[str], given: Passages) -> bool:
     """Return whether the passages have the initials of a name, or the words whose initials it is (US: United States)."""
     initials = r"\.?".join(re.escape(word[0].upper()) for word in words if word not in _STOP)
-    if len(words) > 1 and any(re.search(rf"\b{initials}\b", text.source) for text in texts):
+    if len(words) > 1 and re.search(rf"\b{initials}\b", given.source):
         return True
     short = "".join(words)
-    parts = (part for text in texts for part in text.sentences) if name.isupper() and len(short) > 1 else ()
-    return any(short in "".join(word[0] for word in part if word not in ("of", "the", "and", "for")) for part in parts)
+    if not name.isupper() or len(short) < 2:
+        return False
+    beginnings = (word[0] for sentence in given.sentences for word in (*sentence.words, " ") if word not in _LINKS)
+    return short in "".join(beginnings)
 
 
 def _root(word: str) -> str:
@@ -416,37 +462,36 @@ def _names(sentence: str) -> list[str]:
     return found
 
 
-def _names_differ(content: Sequence[str], near: Sequence[Sequence[str]]) -> bool:
+def _names_differ(content: Sequence[str], near: Sequence[Sentence]) -> bool:
     """Return whether nearly all else of the sentence stands in one sentence of the passages: then the name is another one."""
-    return any(_overlap(content, frozenset(map(stem, part))) >= 0.7 for part in near)
+    return any(_overlap(content, sentence.stems) >= 0.7 for sentence in near)
 
 
 # --- negations and comparisons ----------------------------------------------------------------------------------------------
 
 
-def _comparisons(free: Sequence[str], near: Sequence[Sequence[str]]) -> list[str]:
+def _comparisons(free: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
     words = frozenset(free)
     if words.isdisjoint(_COMPARING):
         return []
-    around = frozenset(word for part in near for word in part)
+    around = frozenset(word for sentence in near for word in sentence.words)
     found: list[str] = []
-    for one, other in _OPPOSITES:
-        for mine, theirs in ((one, other), (other, one)):
-            if not words & theirs and not around & mine and around & theirs:
-                found += sorted(words & mine)
+    for one, other in (pair for both in _OPPOSITES for pair in (both, both[::-1])):
+        if not words & other and not around & one and around & other:
+            found += sorted(words & one)
     return found
 
 
-def _negations(words: Sequence[str], near: Sequence[Sequence[str]]) -> list[str]:
+def _negations(words: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the negations in which the words and the nearest sentences of the passages differ."""
     if not near or not words:
         return []
     if denials := list(_denials(words, _NOT)):
-        return [word for word, scope in denials if not any(scope & _denied(part, _DENYING) for part in near)]
+        return [word for word, scope in denials if not any(scope & _denied(part.words, _DENYING) for part in near)]
     stems = frozenset(stem(word) for word in words if word not in _STOP)
-    alike = [part for part in near if len(stems.intersection(map(stem, part))) >= 0.6 * len(stems)]
-    denied = alike and not _DENYING & set(words) and all(_denied(part, _NOT) & stems for part in alike)
+    alike = [part for part in near if len(stems & part.stems) >= 0.6 * len(stems)]
+    denied = alike and not _DENYING & set(words) and all(_denied(part.words, _NOT) & stems for part in alike)
     return ["not"] if denied else []
 
 
