@@ -34,11 +34,9 @@ from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import context_window, model_id, thinking_fields, unknown_note
 from ipy_websearch.model.requests import estimate_tokens, prompt_tokens, server_searches, trimmed
-from ipy_websearch.money.booking import Booking, add_money
-from ipy_websearch.money.budget import Budgets, RunBudget
-from ipy_websearch.money.estimate import Estimate, estimate
+from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget, estimate
 from ipy_websearch.money.ledger import Ledger, Status
-from ipy_websearch.money.prices import PriceRow, is_at_hand, model_cost, price_table
+from ipy_websearch.money.prices import PriceRow, add_money, is_at_hand, model_cost, price_table
 from ipy_websearch.options import AskOptions, EnrichOptions, as_tuple, moment, options_of, text, texts, whole
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.goggles import resolve
@@ -256,7 +254,7 @@ class Session:
         """Search the web; see `ipy_websearch.search` for the options and errors."""
         request = self.search_request(query, **options)
         (engine, said), _ = self._provider_to_ask(provider), self.prices
-        booking = self.booking(query, answers=False)
+        booking = self.booking(query)
         plan = self.router.plan(request, engine, fresh=fresh)
         expected = plan.expected_charges
         if expected and booking.budget.bounded:

@@ -29,7 +29,7 @@ from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import MissingKeyError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.keys import KEYS, Keys
-from ipy_websearch.money.booking import UNRECORDED, Booking
+from ipy_websearch.money.budget import UNRECORDED, Booking
 from ipy_websearch.providers.base import provider_infos
 from ipy_websearch.results import SearchResults
 

@@ -44,10 +44,9 @@ from ipy_websearch.errors import BudgetExceededError, EnrichmentError, ModelErro
 from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import FIRST_SEARCH, assistant_message, estimate_tokens, server_tools, user_message
-from ipy_websearch.money.booking import add_money
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation, microseconds
-from ipy_websearch.money.prices import billed_model, model_cost, worst_case
+from ipy_websearch.money.prices import add_money, billed_model, model_cost, worst_case
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.text import fold, shorten, visible
 from ipy_websearch.usage import Usage, reported

@@ -38,10 +38,9 @@ from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import estimate_tokens, user_message
-from ipy_websearch.money.booking import Booking, add_money
-from ipy_websearch.money.budget import GROWTH_TOKENS, RunBudget
+from ipy_websearch.money.budget import GROWTH_TOKENS, Booking, RunBudget
 from ipy_websearch.money.ledger import Ledger, LedgerRow, Reservation
-from ipy_websearch.money.prices import charges_cost, worst_case
+from ipy_websearch.money.prices import add_money, charges_cost, worst_case
 from ipy_websearch.providers.base import ProviderContext, SearchRequest
 from ipy_websearch.providers.router import SearchRouter
 from ipy_websearch.settings import data_dir, settings_dir

@@ -37,7 +37,7 @@ from ipy_websearch.loop.retrieve import call_free, json_record, listed, refuses_
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import assistant_message, tool_result, user_message
 from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_transient
-from ipy_websearch.money.booking import Booking
+from ipy_websearch.money.budget import Booking
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchPlan, SearchRouter, stood_in
 from ipy_websearch.results import Panels, SearchResults

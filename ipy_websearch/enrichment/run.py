@@ -25,10 +25,9 @@ from ipy_websearch.enrichment.row import Row, RowConfig, RowResult
 from ipy_websearch.enrichment.store import Record, Store, Stored, StoreView, lookup_key
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.events import Money
-from ipy_websearch.money.booking import Booking, add_money
-from ipy_websearch.money.budget import Budget, RunBudget
+from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import Ledger, LedgerRow, Reservation
-from ipy_websearch.money.prices import model_cost
+from ipy_websearch.money.prices import add_money, model_cost
 from ipy_websearch.options import EnrichOptions
 from ipy_websearch.tools.passages import ALL_TOKENS
 from ipy_websearch.usage import Usage

@@ -18,7 +18,7 @@ from ipy_websearch.enrichment.row import RowConfig, Searches
 from ipy_websearch.enrichment.run import Accounts, Asker, Enrichment, Rows
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.model.platforms import model_id
-from ipy_websearch.money.booking import add_money
+from ipy_websearch.money.prices import add_money
 from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean

@@ -32,8 +32,8 @@ from ipy_websearch.interception.tools import (
 from ipy_websearch.loop.core import CallRunner, Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
 from ipy_websearch.model.requests import caches_for_an_hour, server_searches
-from ipy_websearch.money.booking import add_money
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
+from ipy_websearch.money.prices import add_money
 from ipy_websearch.options import at_least, texts
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Panels

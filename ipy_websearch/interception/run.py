@@ -34,7 +34,7 @@ from ipy_websearch.model.requests import (
     without_thinking,
 )
 from ipy_websearch.model.stream import Event, Reply
-from ipy_websearch.money.booking import Booking
+from ipy_websearch.money.budget import Booking
 from ipy_websearch.tools.base import ToolOutput
 
 if TYPE_CHECKING:

@@ -6,24 +6,32 @@ both (see `ledger`). Without a limit nothing is reserved, and rows are only inse
     Budgets    the limits of a session: of a question, of the session, of the day (UTC, all kernels of a home)
     Budget     those of one question or run: `reserve(usd, lease_s=…)` gives a `Reservation`, or says what it takes
     RunBudget  how one tool loop spends a budget: tokens that fit, money kept back for the final answer, paid calls
+    Booking    the one place where what happened becomes rows of the ledger, and steps of an answer's trace
+    Estimate   what a question may cost, worked out before anything is sent: what `%ask --estimate` shows
 
-What has no known price cannot be held to a limit, so under one it is refused before it is sent.
+What has no known price cannot be held to a limit, so under one it is refused before it is sent. A request that was sent and cut
+off, or whose cost nobody said, is booked under a budget at the worst case that was reserved for it, as an `estimated` row.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.money.ledger import DAY_US, LEASE_S, Ledger, LedgerRow, Limit, Refused, Reservation, Standing, microseconds
-from ipy_websearch.money.prices import charge_cost, charges_cost, worst_case
-from ipy_websearch.settings import WebSearch
-from ipy_websearch.usage import USUAL, Charge, Terms, Usage
+from ipy_websearch.events import Event, ModelRequested, ModelResponded, Money, ToolFinished, ToolStarted
+from ipy_websearch.money.ledger import DAY_US, LEASE_S, Ledger, LedgerRow, Limit, Refused, Reservation, Standing, Status
+from ipy_websearch.money.prices import add_money, caching_saved, charge_cost, charges_cost, model_cost, worst_case
+from ipy_websearch.results import Step
+from ipy_websearch.settings import OFFLINE_MODEL, WebSearch
+from ipy_websearch.text import usd
+from ipy_websearch.usage import USUAL, Charge, Limits, Terms, Usage
 
 MIN_ANSWER_TOKENS = 256
 GROWTH_TOKENS = 4_000
@@ -38,6 +46,9 @@ CLOSING_TOKENS = 500
 RUN_S = 600.0
 """Seconds that one request or call of a run may take where nobody says how many: the SDK's own limit."""
 
+UNRECORDED = (OFFLINE_MODEL, "local")
+"""What answers without a network, and so is on no cassette."""
+
 _NOTHING = Decimal(0)
 _EARLIER_S = 3_600.0  # clocks may be set back
 _RETRIES = 8  # other kernels may take the money between two attempts
@@ -50,7 +61,7 @@ class Budgets:
         self._settings = settings
         self._ledger = ledger
         self._session = session
-        self._since = self._lately()
+        self._since = _lately()
         self._rehearsal: Ledger | None = None
 
     @property
@@ -62,16 +73,15 @@ class Budgets:
         self, question_id: str, usd: Decimal | None = None, *, whose: str = "question's budget", raised_by: str = "--budget USD"
     ) -> Budget:
         """Return the budget of one question or run, which may cost `usd` (None: it has no limit of its own)."""
-        own = [] if usd is None else [Limit(whose, usd, raised_by, "question_id", question_id, self._lately())]
+        own = [] if usd is None else [Limit(whose, usd, raised_by, "question_id", question_id, _lately())]
         return Budget(self.ledger, self._session, question_id, lambda: [*own, *self.limits()])
 
     def limits(self) -> list[Limit]:
         """Return the limits of the session and of the day that are in force."""
         settings, found = self._settings(), []
         if (usd := settings.session_budget_usd) is not None:
-            found.append(
-                Limit("session budget", Decimal(str(usd)), "%cost --budget USD", "session", self._session, self._since)
-            )
+            raised_by = "%cost --budget USD"
+            found.append(Limit("session budget", Decimal(str(usd)), raised_by, "session", self._session, self._since))
         if (usd := settings.day_budget_usd) is not None:
             today = int(self.ledger.clock() * 1_000_000) // DAY_US * DAY_US
             found.append(Limit("day's budget", Decimal(str(usd)), "%cost --day-budget USD", since=today))
@@ -79,11 +89,7 @@ class Budgets:
 
     def reset(self) -> None:
         """Let the session's count start anew; the day's goes on."""
-        self._since = microseconds(datetime.fromtimestamp(self.ledger.clock(), UTC))
-
-    def _lately(self) -> int:
-        """Return a moment before the first row of a session or a question that begins now: nothing older is looked through."""
-        return int((time.time() - _EARLIER_S) * 1_000_000)
+        self._since = int(self.ledger.clock() * 1_000_000)
 
     def rehearse(self) -> None:
         """Count on a copy that starts at nothing, until `resume`: a replay costs nothing and ends where its recording did."""
@@ -92,6 +98,11 @@ class Budgets:
     def resume(self) -> None:
         """Forget what was counted since `rehearse`."""
         self._rehearsal = None
+
+
+def _lately() -> int:
+    """Return a moment before the first row of a session or a question that begins now: nothing older is looked through."""
+    return int((time.time() - _EARLIER_S) * 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +159,7 @@ def unknown_price(what: str) -> str:
     )
 
 
-def most_tokens(high: int, low: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the most tokens from `low` to `high` that fit, None when not even `low` do."""
-    if fits(high):
-        return high
-    if not fits(low):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+# --- one run of the loop -------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -165,17 +167,16 @@ class RunBudget:
     """How one run of the tool loop spends a budget. The loop asks before it sends; the booking settles what happened.
 
     One reservation holds the request under way, the calls under way, and enough for a final answer from the first request to
-    `close`. `server_searches` are the searches that the API may make in one request. `answers` is False where no model reads
-    what a call finds. `least` are the tokens that a request must be able to write; `terms` and `hour_cache` are what its
-    requests ask for that makes tokens dearer. `timeout_s` is how long one request or call may take. `planned` are paid calls
-    whose money is reserved with the first request, so that a run that has begun can make them. `result_tokens` is the input
-    that the results of one call are expected to add.
+    `close`. Without a `model`, nobody reads what a call finds. `server_searches` are the searches that the API may make in one
+    request. `least` are the tokens that a request must be able to write; `terms` and `hour_cache` are what its requests ask for
+    that makes tokens dearer. `timeout_s` is how long one request or call may take. `planned` are paid calls whose money is
+    reserved with the first request, so that a run that has begun can make them. `result_tokens` is the input that the results
+    of one call are expected to add.
     """
 
     model: str = ""
     budget: Budget | None = None
     server_searches: int = 0
-    answers: bool = True
     least: int = MIN_ANSWER_TOKENS
     terms: Terms = USUAL
     hour_cache: bool = False
@@ -185,12 +186,12 @@ class RunBudget:
     bounded: bool = field(init=False)
     request_usd: Decimal = field(default=_NOTHING, init=False)
     """US dollars held for the request under way: its worst case."""
-    _worst: Decimal = field(default=_NOTHING, init=False)
+    _worst: Decimal = field(default=_NOTHING, init=False)  # of the request that was sent last
     _kept: Decimal = field(default=_NOTHING, init=False)
     _planned: Decimal | None = field(default=None, init=False)  # part of `_kept`; None until the first request
     _input: int = field(default=0, init=False)  # tokens that the final answer will have to read
     _unknown: str = field(default="", init=False)
-    _calls: dict[str, tuple[tuple[Charge, ...], Decimal]] = field(default_factory=dict, init=False)
+    _calls: dict[str, tuple[Sequence[Charge], Decimal]] = field(default_factory=dict, init=False)
     _held: Reservation | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -200,8 +201,6 @@ class RunBudget:
         """Return the US dollars that may still be reserved, None without a limit."""
         return self.budget.left() if self.budget is not None else None
 
-    # --- asked by the loop ----------------------------------------------------------------------------------------------
-
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int | None:
         """Return the `max_tokens` that the next request may ask for: `wanted`, fewer, or None when the money is not enough.
 
@@ -209,7 +208,7 @@ class RunBudget:
         """
         if not self.bounded:
             return wanted
-        if self._worst_case(model, input_tokens, self.least) is None:
+        if worst_case(model, input_tokens, self.least, terms=self.terms) is None:
             self._unknown = f"{model} in fast mode" if self.terms.fast else model
             return None
         final = final or not wanted
@@ -218,42 +217,42 @@ class RunBudget:
 
         def costs(tokens: int) -> tuple[Decimal, Decimal]:
             cost = self._worst_case(model, input_tokens, tokens, searches)
-            kept = None if final else self._worst_case(model, input_tokens + tokens + CLOSING_TOKENS, self.least)
-            return cost or _NOTHING, (kept or _NOTHING) + (_NOTHING if final else planned)
+            return cost, _NOTHING if final else planned + self._worst_case(model, input_tokens + tokens + CLOSING_TOKENS)
 
-        tokens: int | None = wanted
+        tokens, least = wanted, min(wanted, self.least)
         for _ in range(_RETRIES):
-            cost, kept = costs(tokens or 0)
+            cost, kept = costs(tokens)
             if (tight := self._hold(cost, kept)) is None:
-                self._worst, self._input = cost, input_tokens + CLOSING_TOKENS
-                self._planned = planned
+                self._worst, self._input, self._planned = cost, input_tokens + CLOSING_TOKENS, planned
                 return tokens
             room = tight.left - self._calls_usd()
-            tokens = most_tokens(wanted, min(wanted, self.least), lambda n: sum(costs(n)) <= room)  # noqa: B023
-            if tokens is None:
-                return None
+            tokens = least - 1 + bisect_right(range(least, wanted + 1), room, key=lambda n: sum(costs(n), _NOTHING))
+            if tokens < least:
+                break
         return None
 
     def grant_again(self) -> str:
         """Reserve the last request's worst case once more, since it failed and is sent again; return why not, "" when done."""
-        if not self.bounded:
-            return ""
-        tight = self._hold(self._worst, self._kept)
+        tight = self._hold(self._worst, self._kept) if self.bounded else None
         return "" if tight is None else tight.refusal("sending the failed request again", self._worst)
 
     def grant_call(self, id: str, charges: Sequence[Charge]) -> bool:
         """Reserve a paid call and the money for reading its results; say whether it may be made."""
-        cost = charges_cost(charges) if self.bounded else _NOTHING
+        if not self.bounded:
+            self._calls[id] = (charges, _NOTHING)
+            return True
+        cost = charges_cost(charges)
         if cost is None:
             self._unknown = next((charge.provider for charge in charges if charge_cost(charge) is None), "")
             return False
-        reading = self._reading_cost() if self.bounded else _NOTHING
-        covered = min(self._planned or _NOTHING, cost + reading)
-        self._calls[id] = (tuple(charges), cost)
-        if self.bounded and self._hold(self.request_usd, self._kept + reading - covered) is not None:
+        reading = self._added(self.model, self._input, 1, self.least)
+        planned = self._planned or _NOTHING
+        covered = min(planned, cost + reading)
+        self._calls[id] = (charges, cost)
+        if self._hold(self.request_usd, self._kept + reading - covered) is not None:
             del self._calls[id]
             return False
-        self._planned = (self._planned or _NOTHING) - covered
+        self._planned = planned - covered
         self._input += self.result_tokens
         return True
 
@@ -266,67 +265,310 @@ class RunBudget:
             return "no budget is in force"
         if charges:
             return tight.refusal(f"a search with {charges[0].provider}", charges_cost(charges) or _NOTHING)
-        return tight.refusal("a short answer", self._worst_case(self.model, input_tokens, self.least) or _NOTHING)
+        return tight.refusal("a short answer", self._worst_case(self.model, input_tokens))
 
-    # --- told by the booking --------------------------------------------------------------------------------------------
+    def settle(self, rows: Sequence[LedgerRow], *, call: str | None = None, usage: Usage | None = None) -> None:
+        """Insert the rows of a paid `call`, or of the request under way, whose `usage` is given, and end what is held for it.
 
-    def settle_request(self, rows: Sequence[LedgerRow], usage: Usage) -> None:
-        """Insert the rows of the request under way and end its reservation; the final answer's is adapted to the reply."""
-        self.request_usd = _NOTHING
-        if self._kept:
+        What is kept for the final answer is adapted to the reply.
+        """
+        if call is not None:
+            self._calls.pop(call, None)
+        if usage is not None:
+            self.request_usd = _NOTHING
             self._input += usage.output_tokens
-            answer = self._worst_case(self.model, self._input, self.least) or _NOTHING
-            self._kept = min(self._kept, answer + (self._planned or _NOTHING))
-        self._settle(rows)
-
-    def settle_call(self, id: str, rows: Sequence[LedgerRow]) -> None:
-        """Insert the rows of a paid call and end its reservation."""
-        self._calls.pop(id, None)
-        self._settle(rows)
+            self._kept = min(self._kept, self._worst_case(self.model, self._input) + (self._planned or _NOTHING))
+        if self._held is not None:
+            self._held.settle(rows, keep=self.request_usd + self._kept + self._calls_usd())
+        elif rows and self.budget is not None:
+            self.budget.ledger.book(rows)
 
     def close(self) -> list[Charge]:
-        """End the run: return the calls under way, which were sent and count; `settle_request` gives the rest back."""
+        """End the run: return the calls under way, which were sent and count; `settle` gives the rest back."""
         charges = [charge for call, _ in self._calls.values() for charge in call]
         self._calls, self._kept = {}, _NOTHING
         return charges
-
-    # --- inside ---------------------------------------------------------------------------------------------------------
 
     def _hold(self, request: Decimal, kept: Decimal) -> Standing | None:
         """Change what is held for the request and for the final answer; return the limit that has no room, None when done."""
         assert self.budget is not None
         total = request + kept + self._calls_usd()
         if self._held is None or total > self._held.usd:
-            id, lease_s = self._held.id if self._held else "", self.timeout_s + LEASE_S
+            id = self._held.id if self._held else ""
             try:
-                self._held = self.budget.reserve(total, lease_s=lease_s, id=id)
+                self._held = self.budget.reserve(total, lease_s=self.timeout_s + LEASE_S, id=id)
             except Refused as refused:
                 return refused.standing
         self.request_usd, self._kept = request, kept
         return None
-
-    def _settle(self, rows: Sequence[LedgerRow]) -> None:
-        if self._held is not None:
-            self._held.settle(rows, keep=self.request_usd + self._kept + self._calls_usd())
-        elif rows and self.budget is not None:
-            self.budget.ledger.book(rows)
 
     def _calls_usd(self) -> Decimal:
         return sum((cost for _, cost in self._calls.values()), _NOTHING)
 
     def _planned_usd(self, model: str, input_tokens: int) -> Decimal:
         """Return what the planned calls cost together with reading their results; an unknown price is refused at the call."""
-        more = len(self.planned) * self.result_tokens
-        now, then = (self._worst_case(model, input_tokens + tokens, 0) or _NOTHING for tokens in (0, more))
-        return (charges_cost(self.planned) or _NOTHING) + max(_NOTHING, then - now)
+        return (charges_cost(self.planned) or _NOTHING) + self._added(model, input_tokens, len(self.planned), 0)
 
-    def _reading_cost(self) -> Decimal:
-        """Return what the results of a call add to the cost of the final answer."""
-        if not self.answers:
-            return _NOTHING
-        less, more = self._input, self._input + self.result_tokens
-        now, then = (self._worst_case(self.model, tokens, self.least) or _NOTHING for tokens in (less, more))
-        return max(_NOTHING, then - now)
+    def _added(self, model: str, input_tokens: int, calls: int, written: int) -> Decimal:
+        """Return what the results of calls add to the cost of a request that reads them."""
+        more = self._worst_case(model, input_tokens + calls * self.result_tokens, written)
+        return max(_NOTHING, more - self._worst_case(model, input_tokens, written))
 
-    def _worst_case(self, model: str, input_tokens: int, tokens: int, searches: int = 0) -> Decimal | None:
-        return worst_case(model, input_tokens, tokens, hour_cache=self.hour_cache, server_searches=searches, terms=self.terms)
+    def _worst_case(self, model: str, input_tokens: int, tokens: int | None = None, searches: int = 0) -> Decimal:
+        """Return the most that a request costs (`tokens` None: a short answer), 0 when its price is unknown."""
+        most = self.least if tokens is None else tokens
+        dear: dict[str, Any] = {"hour_cache": self.hour_cache, "server_searches": searches, "terms": self.terms}
+        return worst_case(model, input_tokens, most, **dear) or _NOTHING
+
+
+# --- what happened -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Booking:
+    """Books one question, or one search outside of any. `cost_usd` is None once a price was unknown.
+
+    `budget` is what the run reserves from; it is settled in the transaction that inserts the rows. `replayed_from` names the
+    cassette that the calls come from: they cost nothing, their rows say "replayed", and a budget counts them all the same, so
+    that it ends where the recording did. `check` raises what the question asked of the cassette in vain. `write` takes rows in
+    place of the ledger. Without `traces` there are no `steps`.
+    """
+
+    ledger: Ledger
+    session: str
+    question_id: str
+    question: str
+    notebook: str = ""
+    replayed_from: str = ""
+    check: Callable[[], None] = lambda: None
+    traces: bool = True
+    budget: RunBudget = field(default_factory=RunBudget)
+    cost_usd: Money = Decimal(0)
+    steps: list[Step] = field(default_factory=list)
+    write: Callable[[Sequence[LedgerRow]], None] | None = None
+    _body: Any = None
+    _started: dict[str, ToolStarted] = field(default_factory=dict)
+
+    def take(self, event: Event) -> None:
+        """Book an event as it happens."""
+        match event:
+            case ModelRequested():
+                self._body = event.body
+            case ModelResponded():
+                self._model(event)
+            case ToolStarted():
+                self._started[event.id] = event
+            case ToolFinished():
+                self._tool(event)
+            case _:
+                pass
+
+    def charges(self, charges: Sequence[Charge], *, status: Status = "ok", id: str = "") -> Money:
+        """Book calls to providers (those of the tool call `id`) and return what they cost together."""
+        return self._book(self._charge_rows(charges, status), call=id)
+
+    def close(self, cut_off: ModelResponded | None = None) -> None:
+        """Book what was sent and has not come to its end, and give back what is still reserved."""
+        if cut_off is not None:
+            self.take(cut_off)
+        self._book(self._charge_rows(self.budget.close(), "interrupted"), usage=Usage())
+
+    def model_row(
+        self,
+        model: str,
+        usage: Usage,
+        *,
+        status: Status = "ok",
+        estimated: bool = False,
+        lost: bool = False,
+        batch: bool = False,
+    ) -> LedgerRow:
+        """Return the row of a request. A `lost` one went out, and nothing was heard of its cost."""
+        cost, held = model_cost(model, usage, batch=batch), self.budget.request_usd
+        if held and (cost is None or (lost and held > cost)):
+            cost, estimated = held, True
+        saved = None if self.replayed_from else caching_saved(model, usage)
+        return self._row("model", model, cost, usage=usage, status=status, estimated=estimated, saved_usd=saved)
+
+    def _charge_rows(self, charges: Sequence[Charge], status: Status) -> list[LedgerRow]:
+        """Return the rows of calls to providers; what was interrupted or lost went out, and counts at the price expected."""
+        rows = []
+        for charge in charges:
+            cost = charge_cost(charge)
+            if charge.lost and cost == 0:
+                continue
+            saved = charge_cost(replace(charge, cached=False)) if charge.cached and not self.replayed_from else None
+            facts: dict[str, Any] = {"units": charge.units, "unit": charge.unit, "cached": charge.cached, "saved_usd": saved}
+            facts["status"] = "error" if charge.lost and status == "ok" else status
+            facts["estimated"] = charge.lost or status == "interrupted"
+            rows.append(self._row(charge.kind, charge.provider, cost, **facts))
+        return rows
+
+    def _row(self, kind: Any, name: str, cost: Money, **more: Any) -> LedgerRow:
+        whose = (self.session, self.question_id, self.question)
+        return LedgerRow(datetime.now(UTC), *whose, kind, name, cost_usd=cost, notebook=self.notebook, **more)
+
+    def _book(self, rows: Sequence[LedgerRow], **ended: Any) -> Money:
+        """Write rows; under a budget, in the transaction that ends what was reserved for them. Return what they cost."""
+        paid = rows
+        if self.replayed_from:
+            paid = [replace(r, cost_usd=_NOTHING, status=r.status if r.name in UNRECORDED else "replayed") for r in rows]
+        if self.replayed_from or not self.budget.bounded:
+            (self.write or self.ledger.book)(paid)
+        self.budget.settle(rows if self.budget.bounded else (), **ended)
+        cost = add_money(*(row.cost_usd for row in paid))
+        self.cost_usd = add_money(self.cost_usd, cost)
+        return cost
+
+    def _model(self, event: ModelResponded) -> None:
+        status: Status = "interrupted" if event.lost else "ok" if event.stop_reason else "error"
+        row = self.model_row(event.model, event.usage, status=status, estimated=event.estimated, lost=event.lost)
+        cost, detail = self._book([row], usage=event.usage), event.stop_reason or "broke off"
+        facts: dict[str, Any] = {"usage": event.usage, "is_error": event.stop_reason is None, "request": self._body}
+        self._step(event, kind="model", name=event.model, detail=detail, cost_usd=cost, **facts)
+
+    def _tool(self, event: ToolFinished) -> None:
+        cost = self.charges(event.charges, status="error" if event.is_error else "ok", id=event.id)
+        started = self._started.get(event.id)
+        facts: dict[str, Any] = {"is_error": event.is_error, "log": event.log, "request": started.input if started else None}
+        self._step(event, kind="tool", name=event.name, detail=event.summary, cost_usd=cost, **facts)
+
+    def _step(self, event: ModelResponded | ToolFinished, **facts: Any) -> None:
+        if self.traces:
+            started = datetime.now(UTC) - timedelta(seconds=event.seconds)
+            timed: dict[str, Any] = {"milliseconds": event.seconds * 1000, "response": event.content, "started": started}
+            self.steps.append(Step(n=len(self.steps) + 1, **timed, **facts))
+
+
+# --- what it may cost ----------------------------------------------------------------------------------------------------
+
+USUAL_SEARCHES = 2
+USUAL_RESULT_TOKENS = 1_500
+USUAL_CALL_TOKENS, USUAL_ANSWER_TOKENS = 150, 600
+USUAL_NATIVE_TOKENS = 7_800  # results of one of the API's own searches, as recorded in 2026
+PAGE_TOKENS = 10_000
+"""Input that the page of a round is taken to add, in the worst case."""
+
+COMMON_SHARE = Decimal("0.55")  # the cautious count of an English prompt is about 1.8 times what it usually has
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Estimate:
+    """An estimate; as text, a few lines.
+
+    `input_tokens` is the usual size of the first request, `most_input_tokens` the cautious one. `native_tokens` is what the
+    API's own tools, used `native_uses` times, may add at most to what one request is billed for. `expected_usd` is for
+    `searches` searches in `requests` requests; `worst_usd` for the limits `max_searches` and `max_requests`, each with all of
+    its `max_tokens`, and not above `ceiling_usd`, which the budgets leave (None: there is none). An amount is None when a price
+    is unknown. `refusal` says why the question would not be sent, "" when it would.
+    """
+
+    model: str
+    input_tokens: int
+    most_input_tokens: int
+    searches: int
+    max_searches: int
+    requests: int
+    max_requests: int
+    max_tokens: int
+    expected_usd: Money
+    worst_usd: Money
+    ceiling_usd: Money = None
+    refusal: str = ""
+    native_tokens: int = 0
+    native_uses: int = 0
+
+    def __repr__(self) -> str:
+        held = f", held by the budget of {usd(self.ceiling_usd)}" if self.ceiling_usd is not None else ""
+        worst = "" if self.native_uses else f"{_plural(self.max_searches, 'search')}, "
+        lines = [
+            f"first request   about {self.input_tokens:,} tokens (at most {self.most_input_tokens:,}) to {self.model}",
+            f"expected        {usd(self.expected_usd):<12} {_plural(self.searches, 'search')}, "
+            f"{_plural(self.requests, 'request')}",
+            f"worst case      {usd(self.worst_usd):<12} {worst}{_plural(self.max_requests, 'request')} of "
+            f"{self.max_tokens:,} tokens each{held}",
+        ]
+        if self.native_uses:
+            lines.append(
+                f"                in each request the API may search and fetch {self.native_uses} times, and bill all that "
+                f"it read again each time: {self.native_tokens:,} tokens"
+            )
+        if self.refusal:
+            lines.append(f"would be refused: {self.refusal}")
+        return "\n".join((*lines, "Nothing was sent."))
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('h') else 's'}"
+
+
+def estimate(
+    run: RunBudget,
+    limits: Limits,
+    *,
+    prompt_tokens: int,
+    input_tokens: int,
+    max_tokens: int,
+    has_tools: bool = True,
+    native_uses: int = 0,
+    searching: Sequence[Charge] = (),
+) -> Estimate:
+    """Return the estimate for a run that has not begun; `run` is the budget that it would spend, from which nothing is kept.
+
+    `prompt_tokens` is the cautious count of what the first request sends, `input_tokens` with what the API's own tools may add,
+    which it may use `native_uses` times. `searching` is what one search of ours is expected to be billed. What follows the
+    first request depends on the model, so two amounts are given: for a usual course (two searches, three requests; with the
+    API's own search one request, which reads all of it again after each search) and for the worst that the limits allow.
+    """
+    left, model = run.left(), run.model
+    granted = any(run.grant(model, input_tokens, max_tokens, final=final) for final in (False, True))
+    refused = "" if granted else run.refusal(input_tokens)
+    run.close()
+    run.settle((), usage=Usage())
+    most_searches = limits.max_searches if has_tools else 0
+    searches = min(USUAL_SEARCHES, most_searches, *([run.server_searches] if native_uses else []))
+    requests = limits.max_steps + 1 if has_tools else 1
+    first, price = int(prompt_tokens * COMMON_SHARE), charges_cost(searching)
+    results = USUAL_RESULT_TOKENS + (run.result_tokens - RESULT_TOKENS) // 2  # of pages, half of the most is usual
+    course = _native_course(first, searches) if native_uses else _course(first, searches, results)
+    # Every request writes all it may, and the next one reads that, a page and results too.
+    each = max_tokens + GROWTH_TOKENS + PAGE_TOKENS
+    dear = (
+        worst_case(model, input_tokens + n * each, max_tokens, server_searches=run.server_searches) for n in range(requests)
+    )
+    worst = add_money(*dear, None if price is None else limits.max_searches * price)
+    return Estimate(
+        model=model,
+        input_tokens=first,
+        most_input_tokens=prompt_tokens,
+        searches=searches,
+        max_searches=most_searches,
+        requests=len(course),
+        max_requests=requests,
+        max_tokens=max_tokens,
+        expected_usd=add_money(
+            *(model_cost(model, used) for used in course),
+            _NOTHING if native_uses else None if price is None else searches * price,
+        ),
+        worst_usd=worst if left is None or worst is None else min(worst, left),
+        ceiling_usd=left,
+        refusal=refused,
+        native_tokens=input_tokens - prompt_tokens,
+        native_uses=native_uses,
+    )
+
+
+def _course(first: int, searches: int, results: int) -> list[Usage]:
+    """Return the requests of a usual course: each reads the one before it from the cache, and new results."""
+    more, course = results + USUAL_CALL_TOKENS, list[Usage]()
+    for n in range(searches + 1):
+        written = USUAL_CALL_TOKENS if n < searches else USUAL_ANSWER_TOKENS
+        known, fresh = (first + (n - 1) * more, more) if n else (0, first)
+        course.append(Usage(output_tokens=written, cache_read_tokens=known, cache_write_5m_tokens=fresh))
+    return course
+
+
+def _native_course(first: int, searches: int) -> list[Usage]:
+    """Return the same where the API searches by itself: one request, whose input is read again after each search."""
+    read = sum(first + n * USUAL_NATIVE_TOKENS for n in range(searches + 1))
+    return [Usage(read, searches * USUAL_CALL_TOKENS + USUAL_ANSWER_TOKENS, server_searches=searches)]

@@ -139,8 +139,12 @@ def charge_cost(charge: Charge) -> Decimal | None:
 
 def charges_cost(charges: Iterable[Charge]) -> Decimal | None:
     """Return what calls cost together, None when one of them has no known price."""
-    costs = [charge_cost(charge) for charge in charges]
-    return None if None in costs else sum(filter(None, costs), _NOTHING)
+    return add_money(*map(charge_cost, charges))
+
+
+def add_money(*amounts: Decimal | None) -> Decimal | None:
+    """Return the sum; what is unknown stays unknown."""
+    return None if None in amounts else sum(filter(None, amounts), _NOTHING)
 
 
 def billed_model(asked: str, answered: str) -> str:

@@ -29,8 +29,8 @@ from ipy_websearch.errors import BudgetExceededError, ModelError, ProviderError,
 from ipy_websearch.events import Event, ToolFinished
 from ipy_websearch.loop.ask import AnswerLoop, Job
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.money.booking import Booking, add_money
-from ipy_websearch.money.budget import RunBudget
+from ipy_websearch.money.budget import Booking, RunBudget
+from ipy_websearch.money.prices import add_money
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import also_charged, provider_to_ask
 from ipy_websearch.results import Answer, Panels, SearchResults

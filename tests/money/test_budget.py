@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.money.booking import Booking
-from ipy_websearch.money.budget import Budgets, RunBudget
+from ipy_websearch.money.budget import Booking, Budgets, RunBudget
 from ipy_websearch.money.ledger import DAY_US, Ledger, LedgerRow
 from ipy_websearch.money.prices import model_cost, worst_case
 from ipy_websearch.settings import WebSearch

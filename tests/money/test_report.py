@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import ModelResponded
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.money.booking import Booking
+from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.ledger import GROUPS, Kind, Ledger, LedgerRow, cost_frame, curve
 from ipy_websearch.usage import Usage
 from tests.fakes.money import total
