@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipy_websearch.interception.native import Sources, given, kind_of_result, own_call, told
+from ipy_websearch.interception.native import Block, Sources, given, native_kind, own_call, told
 from ipy_websearch.interception.tools import OUR_NAMES, Kind
 from ipy_websearch.model.requests import THINKING, Message, content_of, sendable
 from ipy_websearch.tools.base import ToolOutput
 
-Block = dict[str, Any]
 Render = Callable[[str, ToolOutput], Block]
 """Writes the result that the model is given for the call of that id."""
 
@@ -47,7 +46,7 @@ def _are_blocks(content: Any) -> bool:
 def web_blocks(messages: Sequence[Mapping[str, Any]]) -> list[tuple[Kind, bool]]:
     """Return the calls and results of web tools in a history: the kind of each, and whether it was made here."""
     turns = (content_of(message) for message in messages if message["role"] == "assistant")
-    return [(kind, own_call(block) is not None) for turn in turns for block in turn if (kind := kind_of_result(block))]
+    return [(kind, own_call(block) is not None) for turn in turns for block in turn if (kind := native_kind(block))]
 
 
 def question(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -61,16 +60,15 @@ def question(messages: Sequence[Mapping[str, Any]]) -> str:
 
 @dataclass(slots=True)
 class Unpacked:
-    """The history as the model gets it, in `messages`; `sources` has counted it, `natives` has our results by upstream id.
+    """The history as the model gets it, in `messages`; `sources` has counted it and knows our results.
 
     `keep_foreign` leaves the API's own calls as they are, for the API.
     """
 
     render: Render
-    sources: Sources
     keep_foreign: bool = False
+    sources: Sources = field(default_factory=Sources)
     messages: list[Message] = field(default_factory=list)
-    natives: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=dict)
     _turn: list[Block] = field(default_factory=list)
     _results: list[Block] = field(default_factory=list)
     _round: int = 0
@@ -80,36 +78,43 @@ class Unpacked:
         """Take the caller's history apart."""
         for message in messages:
             if message["role"] == "assistant" and not isinstance(message["content"], str):
+                self._flush()
                 self._take_apart(message["content"])
-                continue
-            if self._results:  # of the reply before, whose other calls the caller answers here
-                message = {**message, "content": [*self._results, *content_of(message)]}
+            elif self._results:  # of the reply before, whose other calls the caller answers here
+                self._add(message["role"], [*self._results, *content_of(message)])
                 self._results = []
-            self.add(dict(message))
-        if self._results:
-            self._flush()
+            else:
+                self._add(message["role"], message["content"])
+        self._flush()
 
-    def add(self, message: Message) -> None:
-        """Add a message as it is."""
+    def _add(self, role: str, content: Any) -> None:
+        message = {"role": role, "content": content}
         self.sources.count(message)
         self.messages.append(message)
 
-    def _take_apart(self, content: Sequence[Mapping[str, Any]]) -> None:
+    def _flush(self) -> None:
+        """End the running turn, and the results behind it."""
+        if self._turn:
+            self._add("assistant", self._turn)
         if self._results:
-            self._flush()
+            self._add("user", self._results)
+        self._turn, self._results = [], []
+
+    def _take_apart(self, content: Sequence[Mapping[str, Any]]) -> None:
         answered = {b.get("tool_use_id") for b in content if str(b.get("type")).endswith("_tool_result")}
         for block in content:
-            own = own_call(block) if kind_of_result(block) else None
+            kind = native_kind(block)
+            own = own_call(block) if kind else None
             if self._results and self._begins_turn(block, own):
                 self._flush()
-            if own is not None:
-                self._own(block, own, answered)
-            elif kind_of_result(block) and not self.keep_foreign:
+            if kind and own:
+                self._own(block, kind, own, answered)
+            elif kind and not self.keep_foreign:
                 self._foreign(block)
             elif sendable(block):
                 self._turn.append(self._with_citations(block))
-        if self._turn:
-            self.add({"role": "assistant", "content": self._turn})
+        if self._turn:  # the results stay: calls of the caller's tools are answered in one message with them
+            self._add("assistant", self._turn)
             self._turn = []
 
     def _begins_turn(self, block: Mapping[str, Any], own: tuple[int, str] | None) -> bool:
@@ -119,29 +124,18 @@ class Unpacked:
             return block["type"] == "server_tool_use" and own[0] != self._round
         return block["type"] in THINKING or (block["type"] != "tool_use" and sendable(block))
 
-    def _flush(self) -> None:
-        if self._turn:
-            self.add({"role": "assistant", "content": self._turn})
-        self.add({"role": "user", "content": self._results})
-        self._turn, self._results = [], []
-
-    def _own(self, block: Mapping[str, Any], own: tuple[int, str], answered: set[Any]) -> None:
+    def _own(self, block: Mapping[str, Any], kind: Kind, own: tuple[int, str], answered: set[Any]) -> None:
         number, call_id = own
-        kind = kind_of_result(block)
-        assert kind is not None
+        kept = {name: block[name] for name in ("caller", "cache_control") if block.get(name)}
         if block["type"] == "server_tool_use":
             if block.get("id") in answered:  # a stream that was cut off may lack the result
                 self._round, self._calls[call_id] = number, block
-                extra = {name: block[name] for name in ("caller", "cache_control") if block.get(name)}
-                call = {"type": "tool_use", "id": call_id, "name": OUR_NAMES[kind], "input": block.get("input") or {}}
-                self._turn.append({**call, **extra})
-            return
-        if (call := self._calls.get(call_id)) is None or call_id in self.natives:  # type: ignore[assignment]
-            return
-        self.natives[call_id] = (block, call)
-        self.sources.kinds[call_id] = kind
-        result = self.render(call_id, given(block, call))
-        self._results.append({**result, **({"cache_control": mark} if (mark := block.get("cache_control")) else {})})
+                called = {"id": call_id, "name": OUR_NAMES[kind], "input": block.get("input") or {}}
+                self._turn.append({"type": "tool_use", **called, **kept})
+        elif call_id in self._calls and call_id not in self.sources.natives:
+            kept.pop("caller", None)
+            self.sources.natives[call_id] = native = (block, self._calls[call_id])
+            self._results.append({**self.render(call_id, given(*native)), **kept})
 
     def _foreign(self, block: Mapping[str, Any]) -> None:
         if block["type"] == "server_tool_use":
@@ -154,10 +148,7 @@ class Unpacked:
         """Return a text block with its citations as the model wrote them, without those that point to nothing any more."""
         if block.get("type") != "text" or not block.get("citations"):
             return dict(block)
-        kept = [found for raw in block["citations"] if (found := self._citation(raw)) is not None]
+        found = [(citation, self.sources.upstream(citation)) for citation in block["citations"]]
+        kept = [dict(citation) if made is None else made for citation, made in found if made is not None or self.keep_foreign]
         bare = {name: value for name, value in block.items() if name != "citations"}
         return {**bare, "citations": kept} if kept else bare
-
-    def _citation(self, citation: Mapping[str, Any]) -> Block | None:
-        found = self.sources.upstream(citation)
-        return dict(citation) if found is None and self.keep_foreign else found

@@ -6,7 +6,6 @@ where the API is. Naming an engine, or the platform, asks for ours.
 
 from __future__ import annotations
 
-import logging
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping
@@ -14,26 +13,23 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.events import Money
 from ipy_websearch.interception.history import Unpacked, is_sound, question, web_blocks
-from ipy_websearch.interception.native import Sources
+from ipy_websearch.interception.native import blocks_of
 from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, native_addresses, rendering
 from ipy_websearch.interception.tools import (
     MAX_USES,
     WebTool,
-    bare_domains,
     fetch_tool,
-    gone,
     kind_of,
     runs_natively,
     search_tool,
     web_tool,
+    without_paths,
 )
 from ipy_websearch.loop.core import CallRunner, Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
 from ipy_websearch.model.requests import caches_for_an_hour, server_searches
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
-from ipy_websearch.money.prices import add_money
 from ipy_websearch.options import at_least, texts
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Panels
@@ -80,7 +76,7 @@ def intercept(
     The reply begins with the searches, so its words are not in `content[0].text`: join the blocks of type "text".
 
     The client that was given searches nothing; it shares its connections with the new one, and closing either closes both.
-    An intercepted client may be given again: what is not given now is as it was.
+    Of an intercepted client that is given again, only the new arguments count.
 
     At an address that may be anybody's, the setting `platform` says what the server takes; it is read at each call. Without
     it, results go as blocks that can be cited to models with a name of Anthropic's and as plain text to others (and to Ollama
@@ -95,15 +91,10 @@ def intercept(
         ConfigError: an argument is wrong, or `client` is no client of the anthropic SDK.
         MissingKeyError: the engine asked for by name has no key.
     """
-    from ipy_websearch.model.sdk_hook import interceptor_of, with_interception
+    from ipy_websearch.model.sdk_hook import with_interception
 
-    given: dict[str, Any] = {"enabled_platforms": enabled_platforms, "max_uses": max_uses}
-    given |= {"provider": provider, "search_tool_name": search_tool_name}
-    if isinstance(earlier := interceptor_of(client), WebSearchInterceptor):
-        engine = ("provider", "search_tool_name")
-        kept = {n: v for n, v in earlier.given.items() if not (n in engine and (provider or search_tool_name))}
-        given = {name: kept.get(name) if value is None else value for name, value in given.items()}
-    return with_interception(client, WebSearchInterceptor(**given))
+    options: dict[str, Any] = {"provider": provider, "search_tool_name": search_tool_name}
+    return with_interception(client, WebSearchInterceptor(**options, enabled_platforms=enabled_platforms, max_uses=max_uses))
 
 
 class WebSearchInterceptor:
@@ -125,14 +116,8 @@ class WebSearchInterceptor:
     ) -> None:
         texts(provider=provider, search_tool_name=search_tool_name)
         self._session = session
-        self._max_uses = None if max_uses is None else _uses(max_uses)
-        if isinstance(enabled_platforms, str | Enum):
-            enabled_platforms = (enabled_platforms,)
-        if not (enabled_platforms is None or isinstance(enabled_platforms, Iterable)):
-            raise ConfigError(f"enabled_platforms is {enabled_platforms!r}; it must be a list of: {', '.join(PLATFORMS)}")
-        self._enabled = None if enabled_platforms is None else frozenset(map(_platform_name, enabled_platforms))
-        self.given: dict[str, Any] = {"provider": provider, "search_tool_name": search_tool_name}
-        self.given |= {"enabled_platforms": self._enabled, "max_uses": self._max_uses}
+        self._max_uses = None if max_uses is None else at_least(1, "max_uses", max_uses, 1)
+        self._enabled = None if enabled_platforms is None else _platform_names(enabled_platforms)
         self._named = bool(provider or search_tool_name)
         self._told: set[str] = set()
         self._provider = provider or self._search_tool(search_tool_name)
@@ -162,28 +147,24 @@ class WebSearchInterceptor:
         if not (usual and is_sound(messages)):
             return None  # the API says what is wrong with it
         known = web_blocks(messages)  # type: ignore[arg-type]
-        if platform.assumed and (known or any(kind_of(tool, named=True) for tool in tools)):
-            platform = settled(platform, self.session.settings.platform, body.get("model"))
+        if not known and not any(kind_of(tool, named=True) for tool in tools):
+            return None
+        platform = settled(platform, self.session.settings.platform, body.get("model"))
         wanted = self._wanted(tools, platform, forced)
         own = {kind for kind, is_own in known if is_own}
         readable = platform.server_tools and not forced and not self._named  # the platform reads its own results
         if not wanted and not own and (not known or readable):
             return None
-        wanted += [gone(kind) for kind in sorted(own - {tool.kind for tool in wanted}, reverse=True)]
-        return self._call(body, wanted, platform, keep_foreign=readable)
+        gone = sorted(own - {tool.kind for tool in wanted}, reverse=True)
+        return self._call(body, [*wanted, *(WebTool(kind=kind) for kind in gone)], platform, keep_foreign=readable)
 
     def _wanted(self, tools: Collection[Any], platform: Platform, forced: bool) -> list[WebTool]:
         """Return the web tools that are run here."""
         if self._enabled is not None and platform.name not in self._enabled:
             return []
-        forced = forced or self._named or self._enabled is not None
         named = self._named or self._enabled is not None
         found = [(n, kind, tool) for n, tool in enumerate(tools) if (kind := kind_of(tool, named=named))]
-        wanted = [web_tool(tool, kind, n) for n, kind, tool in found if forced or not runs_natively(tool, platform)]
-        for tool in wanted:
-            if twin := next((other for other in wanted if other.kind == tool.kind and other is not tool), None):
-                raise ConfigError(f"{tool.definition.name!r} and {twin.definition.name!r} are one web {tool.kind}; give one")
-        return wanted
+        return [web_tool(tool, kind, n) for n, kind, tool in found if forced or named or not runs_natively(tool, platform)]
 
     def _call(
         self, body: Mapping[str, Any], wanted: list[WebTool], platform: Platform, *, keep_foreign: bool
@@ -191,7 +172,7 @@ class WebSearchInterceptor:
         session = self.session
         _ = session.prices  # a mistake in the user's price file shows here, before anything is paid for
         cited = _may_cite(body)
-        history = Unpacked(rendering(platform, cited), Sources(), keep_foreign)
+        history = Unpacked(rendering(platform, cited), keep_foreign)
         history.unpack(body["messages"])
         booking = session.booking(question(body["messages"]), model=str(body.get("model")), least=_least_tokens(body))
         budget = booking.budget
@@ -199,42 +180,40 @@ class WebSearchInterceptor:
             budget.terms, budget.hour_cache = Terms.of(body), caches_for_an_hour(body)
             places = {tool.index for tool in wanted}
             budget.server_searches = server_searches([t for n, t in enumerate(body.get("tools") or ()) if n not in places])
-        most = [self._most_uses(tool) for tool in wanted]
+        most = [0 if tool.index < 0 else self._most_uses(tool) for tool in wanted]
         tools = [
-            self._search(tool, uses, budget.bounded)
-            if tool.kind == "search"
-            else fetch_tool(tool, lambda: session.reader, uses)
+            self._search(tool, uses, budget.bounded) if tool.kind == "search" else fetch_tool(tool, session.reader, uses)
             for tool, uses in zip(wanted, most, strict=True)
         ]
         rounds = min(max([MAX_ROUNDS, *(uses or 0 for uses in most)]), MOST_ROUNDS)
         limits = Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=TOOLS_TIMEOUT_S)
-        known = {url for message in history.messages for url in _addresses(message)}
-        runner = CallRunner({tool.name: tool for tool in tools}, ToolContext(known_urls=known), Panels(), budget, Meter(limits))
-        return InterceptedCall(body, wanted, history, platform, runner, booking, cited, self._spent, session.recording)
-
-    def _spent(self, usd: Money) -> None:
-        """Add what a call has cost to the session's sum."""
-        self.session.spent_usd = add_money(self.session.spent_usd, usd)
+        fetches = any(tool.kind == "fetch" for tool in wanted)
+        context = ToolContext({url for message in history.messages for url in _addresses(message)} if fetches else set())
+        runner = CallRunner({tool.name: tool for tool in tools}, context, Panels(), budget, Meter(limits))
+        return InterceptedCall(body, wanted, history.messages, history.sources, platform, runner, booking, session, cited)
 
     def _most_uses(self, tool: WebTool) -> int | None:
         """Return how often a tool may be used: the smaller of its own bound and the client's, None without any."""
-        return min((uses for uses in (tool.definition.max_uses, self._max_uses) if uses is not None), default=None)
+        return min((uses for uses in (tool.max_uses, self._max_uses) if uses is not None), default=None)
 
     def _search(self, tool: WebTool, uses: int | None, bounded: bool) -> Tool:
-        session, given = self.session, tool.definition
-        router, settings = session.router, session.settings
+        router, settings = self.session.router, self.session.settings
         provider, said = provider_to_ask(self._provider, settings.provider, settings.search_tools)
         for notice in said:
             self._tell(notice)
-        allowed, blocked = bare_domains(given)
-        domains = {"allowed_domains": allowed, "blocked_domains": blocked}
-        defaults = session.search_request("placeholder", country=given.country or None, place=given.place or None, **domains)
+        defaults = self.session.search_request(
+            "placeholder",
+            country=tool.user_location.country.strip().lower() or None,
+            place=tool.place,
+            allowed_domains=tuple(dict.fromkeys(domain.partition("/")[0] for domain in tool.allowed_domains)),
+            blocked_domains=without_paths(tool.blocked_domains),
+        )
         return search_tool(
             tool,
             defaults,
             lambda request: router.search(request, provider=provider),
             max_uses=MAX_USES if uses is None else uses,
-            price=() if tool.gone else router.expected_charges(provider, defaults.count, worst=bounded),
+            price=router.expected_charges(provider, defaults.count, worst=bounded),
             tell=self._tell,
         )
 
@@ -252,29 +231,22 @@ class WebSearchInterceptor:
     def _tell(self, problem: str) -> None:
         """Warn once of why nothing is searched: the reply has no words for it, and the caller is a program without a screen."""
         key = _VARYING.sub("#", problem)
-        if key in self._told or len(self._told) >= MOST_TOLD:
-            return
-        self._told.add(key)
-        line = shorten(self.session.redact(problem), 600)
-        try:
-            warnings.warn(line, UserWarning, stacklevel=2)
-        except Exception:  # the filter "error", or a hook of the user's: telling never fails a call
-            logging.getLogger(__name__).warning(line)
+        if key not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(key)
+            warnings.warn(shorten(self.session.redact(problem), 600), UserWarning, stacklevel=2)
 
 
-def _uses(given: Any) -> int:
-    try:
-        return at_least(1, "max_uses", given, 1)
-    except ConfigError:
-        raise ConfigError(f"max_uses is {given!r}; it must be a whole number, 1 or more") from None
-
-
-def _platform_name(value: Any) -> str:
-    name = str(getattr(value, "value", value)).strip().lower()
-    name = _ALIASES.get(name, name)
-    if name not in PLATFORMS:
-        raise ConfigError(f"there is no platform {name!r}; there are: {', '.join(PLATFORMS)}")
-    return name
+def _platform_names(given: Any) -> frozenset[str]:
+    """Return platforms by our names; a name may be LiteLLM's, or a member of an enumeration."""
+    if isinstance(given, str | Enum):
+        given = (given,)
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"enabled_platforms is {given!r}; it must be a list of: {', '.join(PLATFORMS)}")
+    said = [str(getattr(value, "value", value)).strip().lower() for value in given]
+    names = [_ALIASES.get(name, name) for name in said]
+    if unknown := [name for name in names if name not in PLATFORMS]:
+        raise ConfigError(f"there is no platform {unknown[0]!r}; there are: {', '.join(PLATFORMS)}")
+    return frozenset(names)
 
 
 def _may_cite(body: Mapping[str, Any]) -> bool:
@@ -282,28 +254,16 @@ def _may_cite(body: Mapping[str, Any]) -> bool:
     config = body.get("output_config")
     if body.get("output_format") or (isinstance(config, Mapping) and config.get("format")):
         return False
-    return _all_cited([block for message in body["messages"] for block in _blocks(message)])
-
-
-def _all_cited(blocks: list[Mapping[str, Any]]) -> bool:
-    for block in blocks:
-        cited = block.get("citations")
-        if block.get("type") == "search_result" and not (isinstance(cited, Mapping) and cited.get("enabled")):
-            return False
-        if block.get("type") == "tool_result" and not _all_cited(_blocks(block)):
-            return False
-    return True
-
-
-def _blocks(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    content = part.get("content")
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []
+    blocks = [block for message in body["messages"] for block in blocks_of(message)]
+    blocks += [inner for block in blocks if block.get("type") == "tool_result" for inner in blocks_of(block)]
+    cited = [block.get("citations") for block in blocks if block.get("type") == "search_result"]
+    return all(isinstance(citations, Mapping) and citations.get("enabled") for citations in cited)
 
 
 def _addresses(message: Mapping[str, Any]) -> set[str]:
     """Return the addresses that a message made known: the user's, those of results, those the platform's own tools found."""
     if message["role"] != "user":
-        return native_addresses(_blocks(message))
+        return native_addresses(blocks_of(message))
     return addresses_of(message)
 
 

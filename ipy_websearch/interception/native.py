@@ -1,9 +1,9 @@
-"""The native shape: calls, results and citations as the API's own web tools write them. Pure.
+"""The native shape: calls, results, citations and events as the API's own web tools write them. Pure.
 
 What the model is given for a result is always made from the native block (`given`), whether the result is new or comes back in
 a history: so a conversation that is sent back gives the requests that were sent before. Opaque fields (`encrypted_content`,
 `encrypted_index`) hold the caller's own data as text; they are neither secret nor signed. Fields: platform.claude.com/docs,
-"Web search tool", "Web fetch tool", "Search results" and "Citations", read 2026-11.
+"Web search tool", "Web fetch tool", "Search results", "Citations" and "Streaming", read 2026-11.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import json
 import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ipy_websearch.interception.tools import NATIVE_NAMES, Kind
+from ipy_websearch.interception.tools import NATIVE_NAMES, OUR_NAMES, Kind, code_of
 from ipy_websearch.model.requests import plain_results
+from ipy_websearch.model.stream import Event, Reply
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Passage, ToolOutput, blocks
 from ipy_websearch.tools.web_search import UNAVAILABLE
@@ -49,6 +50,10 @@ _ERRORS = {
     "unsupported_content_type": "Not read: there is no text to read.",
     "content_too_large": "Not read: the page is too large.",
 }
+_KINDS: dict[str, Kind] = {name: kind for kind, name in OUR_NAMES.items()}
+_RESULT_KINDS: dict[str, Kind] = {f"{name}_tool_result": kind for kind, name in NATIVE_NAMES.items()}
+_CALL_KINDS: dict[str, Kind] = {name: kind for kind, name in NATIVE_NAMES.items()}
+_KNOWN = ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage")
 
 
 def pack(value: Any) -> str:
@@ -68,7 +73,25 @@ def unpack(text: Any) -> Any:
         return None
 
 
+def blocks_of(part: Mapping[str, Any]) -> list[Any]:
+    """Return the blocks that a message, or a block, is made of."""
+    content = part.get("content")
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []
+
+
 # --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def own_kind(block: Mapping[str, Any]) -> Kind | None:
+    """Return which of our tools a block of a reply calls, None when it calls none."""
+    return _KINDS.get(str(block.get("name"))) if block.get("type") == "tool_use" else None
+
+
+def native_kind(block: Mapping[str, Any]) -> Kind | None:
+    """Return which web tool a native call or result is of, None for any other block."""
+    if block.get("type") == "server_tool_use":
+        return _CALL_KINDS.get(str(block.get("name")))
+    return _RESULT_KINDS.get(str(block.get("type")))
 
 
 def server_id(call_id: str, number: int) -> str:
@@ -93,21 +116,17 @@ def own_call(block: Mapping[str, Any]) -> tuple[int, str] | None:
 
 def result_block(kind: Kind, tool_use_id: str, output: ToolOutput, *, cited: bool) -> Block:
     """Return the native result of a call; `cited` says whether a page may be cited."""
-    block: Block = {"type": f"web_{kind}_tool_result", "tool_use_id": tool_use_id}
+    content: Any
     if output.is_error:
-        known = _SEARCH_CODES if kind == "search" else _ERRORS
-        code = output.error_code if output.error_code in known else "unavailable"
-        return {**block, "content": {"type": f"web_{kind}_tool_result_error", "error_code": code}}
-    return {**block, "content": [_hit(p) for p in _hits(output)] if kind == "search" else _page(output, cited)}
-
-
-def _hits(output: ToolOutput) -> Iterable[Passage]:
-    """Yield a passage for every result, also for those without any text to cite."""
-    passages = {passage.url: passage for passage in output.passages}
-    for result in output.results or ():
-        bare = Passage(result.url, result.title, (), result.published_date)
-        yield passages.pop(result.url, bare)
-    yield from passages.values()
+        known, code = _SEARCH_CODES if kind == "search" else _ERRORS, code_of(output)
+        content = {"type": f"web_{kind}_tool_result_error", "error_code": code if code in known else "unavailable"}
+    elif kind == "fetch":
+        content = _page(output, cited)
+    else:
+        citable = {passage.url: passage for passage in output.passages}
+        hits = [(hit.url, Passage(hit.url, hit.title, (), hit.published_date)) for hit in output.results or ()]
+        content = [_hit(passage) for passage in (dict(hits) | citable).values()]
+    return {"type": f"web_{kind}_tool_result", "tool_use_id": tool_use_id, "content": content}
 
 
 def _hit(passage: Passage) -> Block:
@@ -122,17 +141,17 @@ def _hit(passage: Passage) -> Block:
 
 
 def _page(output: ToolOutput, cited: bool) -> Block:
-    page, passage = output.page, output.passages[0] if output.passages else None
-    when = (page.fetched_at if page else None) or datetime.now(UTC)
-    text = "\n\n".join(filter(str.strip, passage.paragraphs)) if passage else ""
+    page = output.page
+    assert page is not None
+    paragraphs = output.passages[0].paragraphs if output.passages else ()
     return {
         "type": "web_fetch_result",
-        "url": page.final_url if page else passage.url if passage else "",
-        "retrieved_at": when.isoformat(),
+        "url": page.final_url,
+        "retrieved_at": (page.fetched_at or datetime.now(UTC)).isoformat(),
         "content": {
             "type": "document",
-            "source": {"type": "text", "media_type": "text/plain", "data": text},
-            "title": (passage.title if passage else page.title if page else "") or None,
+            "source": {"type": "text", "media_type": "text/plain", "data": "\n\n".join(filter(str.strip, paragraphs))},
+            "title": page.title or None,
             "citations": {"enabled": True} if cited else None,
         },
     }
@@ -145,11 +164,8 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
     """
     content = block.get("content")
     if isinstance(content, Mapping):
-        if code := content.get("error_code"):
-            text = _ERRORS.get(str(code), f"Not done: {plain(code)}.")
-            return ToolOutput(summary=text, text=text, is_error=True, error_code=str(code))
-        return _given_page(content) or ToolOutput(summary="", text="content: empty")
-    hits = [hit for hit in content or () if isinstance(hit, Mapping)]
+        return _given_error(str(content["error_code"])) if content.get("error_code") else _given_page(content)
+    hits = blocks_of(block)
     found = [(hit, texts) for hit in hits if isinstance(texts := unpack(hit.get("encrypted_content")), list)]
     if hits and not found:
         return ToolOutput(summary="", text=told(call, block))
@@ -159,41 +175,41 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
     return ToolOutput(summary="", passages=tuple(passages), text="" if passages else "No results.")
 
 
-def _given_page(content: Mapping[str, Any]) -> ToolOutput | None:
-    paragraphs = page_paragraphs(content)
-    if not paragraphs:
-        return None
-    document = content["content"]
+def _given_error(code: str) -> ToolOutput:
+    text = _ERRORS.get(code, f"Not done: {plain(code)}.")
+    return ToolOutput(summary=text, text=text, is_error=True, error_code=code)
+
+
+def _given_page(content: Mapping[str, Any]) -> ToolOutput:
+    """Return a page in the pieces that can be cited, as plain text where it may not be."""
+    document = _mapping(content.get("content"))
+    source = _mapping(document.get("source"))
+    data = source.get("data") if source.get("type") == "text" else None
+    if not isinstance(data, str) or not (paragraphs := blocks(data)):
+        return ToolOutput(summary="", text="content: empty")
     passage = Passage(str(content.get("url") or ""), str(document.get("title") or ""), paragraphs)
-    if isinstance(document.get("citations"), Mapping) and document["citations"].get("enabled"):
+    if _mapping(document.get("citations")).get("enabled"):
         return ToolOutput(summary="", passages=(passage,))
-    return ToolOutput(summary="", text=plain_results((passage,)))  # what cannot be cited is plain text
-
-
-def page_paragraphs(content: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the text of a fetched page in the pieces that can be cited."""
-    document = content.get("content")
-    source = document.get("source") if isinstance(document, Mapping) else None
-    text = source.get("data") if isinstance(source, Mapping) and source.get("type") == "text" else None
-    return blocks(text) if isinstance(text, str) else ()
+    return ToolOutput(summary="", text=plain_results((passage,)))
 
 
 def told(call: Mapping[str, Any], block: Mapping[str, Any]) -> str:
     """Return in words what a call gave whose results cannot be read here."""
-    asked = call.get("input")
-    asked = asked if isinstance(asked, Mapping) else {}
+    asked, content = _mapping(call.get("input")), block.get("content")
     what = _line(asked.get("query") or asked.get("url")) or "the web"
-    content = block.get("content")
     if isinstance(content, Mapping):
         code = content.get("error_code")
         return f"[Looked up {what!r}: {plain(code)}]" if code else f"[Read {_line(content.get('url')) or what}]"
-    hits = [hit for hit in content or () if isinstance(hit, Mapping)][:20]
-    named = "; ".join(f"{_line(hit.get('title'))} ({_line(hit.get('url'))})" for hit in hits)
+    named = "; ".join(f"{_line(hit.get('title'))} ({_line(hit.get('url'))})" for hit in blocks_of(block)[:20])
     return f"[Searched the web for {what!r}; found: {named or 'nothing'}]"
 
 
 def _line(value: Any) -> str:
     return shorten(plain(value), 200)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 # --- citations --------------------------------------------------------------------------------------------------------
@@ -208,12 +224,8 @@ class _Entry:
     block: Mapping[str, Any]
 
     @property
-    def source(self) -> str:
-        return str(self.block.get("source") or "")
-
-    @property
     def texts(self) -> list[str]:
-        return [str(part.get("text") or "") for part in self.block.get("content") or ()]
+        return [str(part.get("text") or "") for part in blocks_of(self.block)]
 
 
 @dataclass(slots=True)
@@ -221,64 +233,67 @@ class Sources:
     """Translates citations: what cites our results becomes native, what cites the caller's keeps the caller's numbers.
 
     The API numbers all `search_result` blocks of a request from 0, ours among the caller's; so they are counted as they are
-    sent. `kinds` has the upstream ids of our calls.
+    sent. `natives` has our results, each with its call, by upstream id.
     """
 
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    natives: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=dict)
     _entries: list[_Entry] = field(default_factory=list)
-    _own: int = 0
+    _callers: int = 0
     _documents: int = 0
 
     def count(self, message: Mapping[str, Any]) -> None:
         """Count the blocks of a message as the model gets it; each message is given once, in order."""
-        for block in _blocks(message):
+        for block in blocks_of(message):
             if block.get("type") != "tool_result":
                 self._count(block, None)
                 continue
-            kind = self.kinds.get(str(block.get("tool_use_id")))
+            native = self.natives.get(str(block.get("tool_use_id")))
+            kind = native_kind(native[0]) if native else None
             self._documents += kind == "fetch" and not block.get("is_error")
-            for part in _blocks(block):
+            for part in blocks_of(block):
                 self._count(part, kind)
 
     def _count(self, block: Mapping[str, Any], kind: Kind | None) -> None:
         self._documents += block.get("type") == "document"
         if block.get("type") == "search_result":
-            number = self._own if kind is None else self._documents - 1
-            self._own += kind is None
-            self._entries.append(_Entry(kind, number, block))
+            self._entries.append(_Entry(kind, self._callers if kind is None else self._documents - 1, block))
+            self._callers += kind is None
 
     def native(self, citation: Mapping[str, Any]) -> Block:
         """Return a citation of the model's as the caller shall see it."""
-        at, source = citation.get("search_result_index"), str(citation.get("source") or "")
+        at, source = citation.get("search_result_index"), citation.get("source")
         if citation.get("type") != "search_result_location" or not isinstance(at, int):
             return dict(citation)
-        entries = self._entries
-        if not (0 <= at < len(entries) and entries[at].source == source):  # a server that counts in another way
-            at = next((n for n in reversed(range(len(entries))) if entries[n].source == source), -1)
-        if at < 0:
+        same = [n for n, entry in enumerate(self._entries) if entry.block.get("source") == source]
+        if not same:
             return dict(citation)
-        entry, cited = entries[at], str(citation.get("cited_text") or "")
+        entry = self._entries[at if at in same else same[-1]]  # a small server may count in another way
         if entry.kind is None:
             return {**citation, "search_result_index": entry.number}
         if entry.kind == "fetch":
             return {**_in_page(citation, entry), "encrypted_index": pack(citation)}  # beyond the API's fields, to go back by
-        title, place = citation.get("title") or entry.block.get("title"), pack(citation)
-        native = {"type": "web_search_result_location", "url": source, "title": title}
-        return {**native, "cited_text": cited[:CITED_CHARACTERS], "encrypted_index": place}
+        return {
+            "type": "web_search_result_location",
+            "url": source,
+            "title": citation.get("title") or entry.block.get("title"),
+            "cited_text": str(citation.get("cited_text") or "")[:CITED_CHARACTERS],
+            "encrypted_index": pack(citation),
+        }
 
     def upstream(self, citation: Mapping[str, Any]) -> Block | None:
         """Return a citation that the caller sends back as the model wrote it, None when it points to nothing any more."""
         raw = unpack(citation.get("encrypted_index"))
         ours = isinstance(raw, dict)
-        if not ours and (citation.get("encrypted_index") or citation.get("type") != "search_result_location"):
+        if not ours and citation.get("type") != "search_result_location":
             return None if citation.get("encrypted_index") else dict(citation)
         wanted: Mapping[str, Any] = raw if ours else citation
-        same = [n for n, e in enumerate(self._entries) if (e.kind is not None) is ours and e.source == wanted.get("source")]
-        first = [n for n in same if (n if ours else self._entries[n].number) == wanted.get("search_result_index")]
-        for n in (*first, *reversed(same)):
-            texts = self._entries[n].texts[_span(wanted)]
-            if "".join(str(wanted.get("cited_text") or "").split()) in "".join("".join(texts).split()):
-                return {**wanted, "search_result_index": n}
+        said = "".join(str(wanted.get("cited_text") or "").split())
+        for n, entry in enumerate(self._entries):
+            known_by = n if ours else entry.number
+            if (entry.kind is not None) is ours and known_by == wanted.get("search_result_index"):
+                text = "".join("".join(entry.texts[_span(wanted)]).split())
+                same = entry.block.get("source") == wanted.get("source") and said in text
+                return {**wanted, "search_result_index": n} if same else None
         return None
 
 
@@ -302,14 +317,127 @@ def _span(citation: Mapping[str, Any]) -> slice:
     return slice(first, last if isinstance(last, int) and last > first else first + 1)
 
 
-def _blocks(part: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    content = part.get("content")
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []
+# --- the caller's stream ----------------------------------------------------------------------------------------------
 
 
-def kind_of_result(block: Mapping[str, Any]) -> Kind | None:
-    """Return which web tool a native call or result is of, None for any other block."""
-    for kind, name in NATIVE_NAMES.items():
-        if block.get("type") == f"{name}_tool_result" or (block.get("type") == "server_tool_use" and block.get("name") == name):
-            return kind
-    return None
+@dataclass(slots=True)
+class EventWriter:
+    """Writes the events of several replies as those of one message, in the API's own order.
+
+    Text goes on at once. A call is announced as it is written; what the model writes after it in the same reply is held back
+    until the call has its result, so that every call is followed by its own. A caller who does not stream gets the message that
+    the events add up to. `written` says whether any block of the running reply has gone out, `head` is the message that the
+    stream began with and `tail` the newest reply's end.
+    """
+
+    sources: Sources
+    head: dict[str, Any] = field(default_factory=dict)
+    tail: dict[str, Any] = field(default_factory=dict)
+    written: bool = False
+    _whole: Reply = field(default_factory=Reply)
+    _number: int = 0
+    _extra: dict[str, Any] = field(default_factory=dict)
+    _next: int = 0
+    _indices: dict[Any, int] = field(default_factory=dict)
+    _calls: dict[Any, str] = field(default_factory=dict)
+    _held: list[Event] = field(default_factory=list)
+    _waiting: str = ""
+
+    def begin(self, number: int) -> None:
+        """Say that the reply with this number, from 1, begins, or begins once more."""
+        self._indices, self._calls, self._held = {}, {}, []
+        self._waiting, self.written, self._number = "", False, number
+
+    def feed(self, raw: Event) -> list[Event]:
+        """Take an event of a reply; return those that the caller gets now."""
+        kind = str(raw.get("type"))
+        if kind == "message_start":
+            return self._start(raw.get("message") or {})
+        if kind == "message_delta":
+            self.tail = {**self._extra, **{name: value for name, value in raw.items() if name not in ("type", "usage")}}
+        if not kind.startswith("content_block_"):
+            return [dict(raw)] if kind == "ping" else []
+        if self._waiting:
+            self._held.append(raw)
+            return []
+        return self._out(self._write(raw))
+
+    def release(self) -> list[Event]:
+        """Return the results that are there now, and what was held back for them."""
+        events = self._result()
+        held, self._held = self._held, []
+        for raw in held:
+            events += [*self._write(raw), *self._result()]
+        return self._out(events)
+
+    def end(self, usage: Mapping[str, Any]) -> list[Event]:
+        """Return the events that end the message with the usage of all requests."""
+        delta, rest = self._ending()
+        # At the end the API repeats counts, and not what else is said at the beginning.
+        counts = {name: value for name, value in usage.items() if isinstance(value, int) or name == "server_tool_use"}
+        return [{"type": "message_delta", "delta": delta, **rest, "usage": counts}, {"type": "message_stop"}]
+
+    def message(self, usage: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the message as a whole."""
+        delta, rest = self._ending()
+        return {**self.head, **rest, "content": self._whole.content, **delta, "usage": dict(usage)}
+
+    def _ending(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        delta = {"stop_reason": None, "stop_sequence": None, **(self.tail.get("delta") or {})}
+        return delta, {name: value for name, value in self.tail.items() if name != "delta"}
+
+    def _start(self, message: Mapping[str, Any]) -> list[Event]:
+        """Begin with the head of the first reply, which gives the whole its id and model."""
+        self._extra = {name: value for name, value in message.items() if name not in _KNOWN and value is not None}
+        if self.head:
+            return []
+        self.head = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
+        return [{"type": "message_start", "message": self.head}]
+
+    def _out(self, events: list[Event]) -> list[Event]:
+        self.written = self.written or bool(events)
+        for event in events:
+            self._whole.apply(event)
+        return events
+
+    def _write(self, raw: Event) -> list[Event]:
+        kind, place = raw["type"], raw.get("index")
+        if kind == "content_block_start":
+            self._indices[place], self._next = self._next, self._next + 1
+            return list(self._begun(raw))
+        event = {**raw, "index": self._indices.get(place, 0)}
+        if kind == "content_block_stop":
+            self._waiting = self._calls.get(place, "")
+        elif (delta := raw.get("delta") or {}).get("type") == "citations_delta":
+            event["delta"] = {**delta, "citation": self.sources.native(delta.get("citation") or {})}
+        return [event]
+
+    def _begun(self, raw: Event) -> Iterator[Event]:
+        """Yield the events with which a block begins. Some servers send blocks whole: their text goes on as a delta."""
+        block, place = dict(raw.get("content_block") or {}), raw.get("index")
+        deltas: list[Event] = []
+        if raw.get("whole") and block.get("type") == "text":
+            cited = [self.sources.native(citation) for citation in block.get("citations") or ()]
+            deltas = [{"type": "citations_delta", "citation": citation} for citation in cited]
+            deltas.append({"type": "text_delta", "text": block.get("text") or ""})
+            block |= {"text": "", "citations": [] if cited else None}
+        if kind := own_kind(block):
+            self._calls[place] = call_id = str(block.get("id"))
+            called = {"id": server_id(call_id, self._number), "name": NATIVE_NAMES[kind]}
+            block |= {"type": "server_tool_use", **called}
+        index = self._indices[place]
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+
+    def _result(self) -> list[Event]:
+        """Return the result that the call written last waits for; it comes whole, as the API sends it."""
+        call_id, self._waiting = self._waiting, ""
+        if not call_id or call_id not in self.sources.natives:
+            return []
+        index, self._next = self._next, self._next + 1
+        block = dict(self.sources.natives[call_id][0])
+        return [
+            {"type": "content_block_start", "index": index, "content_block": block},
+            {"type": "content_block_stop", "index": index},
+        ]

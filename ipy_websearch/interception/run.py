@@ -11,13 +11,12 @@ import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import BudgetExceededError, ModelError
-from ipy_websearch.events import ModelRequested, ModelResponded, Money
-from ipy_websearch.interception.history import Render, Unpacked
-from ipy_websearch.interception.native import given, result_block, server_id
-from ipy_websearch.interception.stream import EventWriter, is_own
+from ipy_websearch.events import ModelRequested, ModelResponded
+from ipy_websearch.interception.history import Render
+from ipy_websearch.interception.native import EventWriter, Sources, blocks_of, given, own_kind, result_block, server_id
 from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Then
 from ipy_websearch.loop.offer import FINAL_NUDGE
@@ -35,10 +34,13 @@ from ipy_websearch.model.requests import (
 )
 from ipy_websearch.model.stream import Event, Reply
 from ipy_websearch.money.budget import Booking
+from ipy_websearch.money.prices import add_money
 from ipy_websearch.tools.base import ToolOutput
 
 if TYPE_CHECKING:
     from ipy_websearch.cassette.recording import Recording
+    from ipy_websearch.model.sdk_hook import Exchange
+    from ipy_websearch.session import Session
 
 MAX_ROUNDS, MOST_ROUNDS = 10, 48
 """Rounds of calls that one call of the caller may have: the API's own loop pauses after as many (platform.claude.com/docs, read
@@ -51,72 +53,55 @@ _FORM = re.compile(r"search_result|tool_result|\bcontent\b(?![ _-]*(management|f
 _lock = threading.RLock()  # calls of several threads and event loops are booked one after the other
 
 
-class Wire(Protocol):
-    """How requests are sent: by the SDK client of the caller; see `model.sdk_hook`."""
-
-    request_id: str | None
-
-    @property
-    def retries(self) -> int:
-        """How often the caller's client sends a request again."""
-        ...
-
-    @property
-    def begun(self) -> bool:
-        """Whether any request was answered yet."""
-        ...
-
-    def send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
-        """Send a request and give its stream events, raising `ModelError` (with `status` when it was refused)."""
-        ...
-
-    def pretend(self) -> None:
-        """Take the first request as answered: a cassette gives the replies, and nothing is sent."""
-        ...
-
-
 @dataclass(slots=True)
 class InterceptedCall:
     """A call of the caller's under way. Iterate over `events` once; `close` books what was left over, and may be called again.
 
-    `body` is the caller's request, `tools` its web tools with the tools that run for them (`runner.tools`). `spent` is told
-    what the call has cost.
+    `body` is the caller's request, `tools` its web tools with the tools that run for them (`runner.tools`), `messages` its
+    history as the model gets it.
     """
 
     body: Mapping[str, Any]
     tools: Sequence[WebTool]
-    history: Unpacked
+    messages: list[Message]
+    sources: Sources
     platform: Platform
     runner: CallRunner
     booking: Booking
+    session: Session
     cited: bool
-    spent: Callable[[Money], None]
-    recording: Recording | None = None
     writer: EventWriter = field(init=False)
-    messages: list[Message] = field(init=False)
-    usage: dict[str, Any] = field(default_factory=dict)
+    usage: dict[str, Any] = field(init=False)
     done: bool = False
+    closed: bool = False
     loop: Loop | None = None
     _container: Mapping[str, Any] | None = None
-    _ids: set[str] = field(default_factory=set)
-    _coming: dict[str, str] = field(default_factory=dict)
-    _outputs: dict[str, ToolOutput] = field(default_factory=dict)
-    _counts: dict[Kind, int] = field(default_factory=lambda: {"search": 0, "fetch": 0})
+    _places: dict[int, WebTool] = field(init=False)
+    _kinds: dict[str, Kind] = field(init=False)
+    _ids: set[str] = field(init=False)
     _outbox: list[Event] = field(default_factory=list)
     _replies: int = 0
     _refusals: int = 0
     _nudged: bool = False
-    closed: bool = False
 
     def __post_init__(self) -> None:
-        self.writer = EventWriter(self.history.sources)
-        self.messages = self.history.messages
+        self.writer = EventWriter(self.sources)
         self.booking.traces = False  # the caller has the message, and never the booking
-        self._ids = {str(b["id"]) for m in self.messages for b in _listed(m["content"]) if b.get("type") == "tool_use"}
+        self.usage = {"server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0}}
+        self._ids = {str(b["id"]) for m in self.messages for b in blocks_of(m) if b.get("type") == "tool_use"}
+        self._places = {tool.index: tool for tool in self.tools if tool.index >= 0}
+        others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
+        remembered = {name: kind for name, kind in NAMES.items() if name not in others}
+        self._kinds = remembered | {tool.name: tool.kind for tool in self._places.values()}
+
+    @property
+    def recording(self) -> Recording | None:
+        """The cassette that runs."""
+        return self.session.recording
 
     # --- the caller's stream ------------------------------------------------------------------------------------------
 
-    async def events(self, wire: Wire) -> AsyncGenerator[list[Event], None]:
+    async def events(self, wire: Exchange) -> AsyncGenerator[list[Event], None]:
         """Converse, and yield the caller's stream, as many events at once as there are.
 
         Raises:
@@ -146,14 +131,14 @@ class InterceptedCall:
                 raise BudgetExceededError(budget.refusal(estimate_tokens(self.request(final=True))))
             if not self.done:  # no money is left: the caller may go on from here, as after a pause of the API's own
                 self.writer.tail = {"delta": {"stop_reason": "pause_turn"}}
-            yield [*self._outbox, *self.writer.end(self._total())]
+            yield [*self._outbox, *self.writer.end(self.usage)]
         finally:
             await signals.aclose()
             self.close()
 
     def message(self) -> dict[str, Any]:
         """Return the finished message."""
-        return self.writer.message(self._total())
+        return self.writer.message(self.usage)
 
     def close(self) -> None:
         """Book what broke off or was no longer wanted, and give back the money that was held."""
@@ -161,7 +146,7 @@ class InterceptedCall:
             if not self.closed:
                 self.closed = True
                 self.booking.close(self.loop.cut_off() if self.loop else None)
-                self.spent(self.booking.cost_usd)
+                self.session.spent_usd = add_money(self.session.spent_usd, self.booking.cost_usd)
 
     def _book(self, event: Any) -> None:
         if isinstance(event, ModelResponded) and not (event.lost or event.stop_reason or event.usage.total_input_tokens):
@@ -169,47 +154,46 @@ class InterceptedCall:
         with _lock:
             self.booking.take(event)
 
-    async def _sent(self, wire: Wire, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
+    async def _sent(self, wire: Exchange, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
         """Send a request; one that is refused for its form goes up once more in another."""
-        self._coming = {}
         send: Callable[[Mapping[str, Any]], AsyncIterator[list[Event]]] = wire.send
         if self.recording is not None:
             send = self.recording.through(send)
             if self.recording.replayed_from and not wire.begun:
                 wire.pretend()
+        adapted = False
         while True:
             try:
                 async for events in send(body):
                     yield [self._under_our_name(event) for event in events]
+                if adapted and not self.platform.assumed:
+                    wire.learn(self.platform)
                 return
             except ModelError as exc:
                 if not wire.begun and exc.status != 200 and self.loop:
                     self.loop.retries = 0  # a first request is the SDK's to send again
-                if not self._adapted(exc):
+                adapted = self._adapted(exc)
+                if not adapted:
                     raise
             body = {**self.request(final=bool(self.loop and self.loop.final)), "max_tokens": body.get("max_tokens")}
 
     def _adapted(self, error: ModelError) -> bool:
         """Change what the server may have refused: thinking that came back in another place, results as blocks to cite."""
-        said = str(error)
-        if error.status not in (400, 422):
+        if error.status not in (400, 422) or not self.sources.natives:
             return False
-        if not self._replies and self.history.natives and "thinking" in said.lower():
+        if not self._replies and "thinking" in str(error).lower():
             left = without_thinking(self.messages)
             changed, self.messages = left != self.messages, left
             return changed
-        platform, natives = self.platform, self.history.natives
-        if not (platform.assumed and platform.search_results and natives and _FORM.search(said)):
+        if not (self.platform.assumed and self.platform.search_results and _FORM.search(str(error))):
             return False
-        self.platform = replace(platform, assumed=False, search_results=False)
-        self.messages = [
-            {**m, "content": [self._in_text(b) for b in _listed(m["content"])] or m["content"]} for m in self.messages
-        ]
+        self.platform = replace(self.platform, assumed=False, search_results=False)
+        self.messages = [{**m, "content": [self._in_text(b) for b in blocks_of(m)] or m["content"]} for m in self.messages]
         return True
 
-    def _in_text(self, block: Mapping[str, Any]) -> dict[str, Any]:
-        native = self.history.natives.get(str(block.get("tool_use_id")))
-        return self._result(str(block["tool_use_id"]), given(*native)) if native else dict(block)
+    def _in_text(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
+        call_id = str(block.get("tool_use_id"))
+        return self._result(call_id) if call_id in self.sources.natives else block
 
     def _under_our_name(self, event: Event) -> Event:
         """Return an event with calls of our tools by our names (models remember others), and no id of a call twice: small
@@ -217,22 +201,13 @@ class InterceptedCall:
         block = event.get("content_block")
         if event.get("type") != "content_block_start" or not isinstance(block, Mapping) or block.get("type") != "tool_use":
             return event
-        name, kinds = str(block.get("name")), {tool.kind for tool in self.tools}
-        others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
-        kind = self._callers.get(name) or (NAMES.get(name) if name not in others else None)
-        made, n = str(block.get("id")), 1
-        while made in self._ids or made in self._coming:
-            made, n = f"{block.get('id')}_{n + 1}", n + 1
-        self._coming[made] = name
-        return {**event, "content_block": {**block, "id": made, "name": OUR_NAMES[kind] if kind in kinds and kind else name}}
-
-    @property
-    def _places(self) -> dict[int, WebTool]:
-        return {tool.index: tool for tool in self.tools if tool.index >= 0}
-
-    @property
-    def _callers(self) -> dict[str, Kind]:
-        return {tool.definition.name: tool.kind for tool in self.tools if tool.index >= 0}
+        name, call_id = str(block.get("name")), str(block.get("id"))
+        while call_id in self._ids:
+            call_id += "_"
+        self._ids.add(call_id)
+        kind = self._kinds.get(name)
+        ours = kind is not None and OUR_NAMES[kind] in self.runner.tools
+        return {**event, "content_block": {**block, "id": call_id, "name": OUR_NAMES[kind] if kind and ours else name}}
 
     # --- what the loop asks (see `core.Face`) -------------------------------------------------------------------------
 
@@ -255,9 +230,9 @@ class InterceptedCall:
         """Put an error in place of each of the newest results."""
         reason = f"Left out: {self.runner.meter.explain('budget')}."
         output = ToolOutput(summary=reason, text=reason, is_error=True)
-        smaller = (
-            without_newest_results(self.messages, lambda call_id: self._result(call_id, output)) if self._replies else None
-        )
+        if not self._replies:
+            return False
+        smaller = without_newest_results(self.messages, lambda call_id: self.render(call_id, output))
         self.messages = smaller or self.messages
         return smaller is not None
 
@@ -266,7 +241,6 @@ class InterceptedCall:
         if not reply.complete:
             raise ModelError("the model's answer ended too soon", status=200, kind="api_error")
         self._replies += 1
-        self._ids.update(self._coming)
         self._container = reply.container or self._container
         self.usage = summed(self.usage, reply.usage_fields)
         self.runner.context.known_urls.update(native_addresses(reply.content))
@@ -284,25 +258,18 @@ class InterceptedCall:
         """Put the results into one user message, unless calls of the caller's tools are handed back with them."""
         assert self.loop is not None
         reply = self.loop.reply
-        self._outputs |= {call_id: output for call_id, output in runner.outputs.items() if not output.same_as}
-        refused, results = False, []
-        for call in calls:
-            own = runner.outputs[call.id]
-            output = self._outputs.get(own.same_as, own)
-            results.append(self._give(call, output, reply))
-            refused = refused or output.error_code == "max_uses_exceeded"
-            if not own.is_error and not own.same_as:
-                self._counts["search" if call.name == OUR_NAMES["search"] else "fetch"] += 1
+        results = [self._give(call, runner.outputs[call.id], reply) for call in calls]
         self._outbox += self.writer.release()
         if _handed_back(reply):
             self.done = True
             return Then.DONE
         turn = assistant_message(reply.content)
         for message in ([turn] if turn else []) + [{"role": "user", "content": results}]:
-            self.history.sources.count(message)
+            self.sources.count(message)
             self.messages = [*self.messages, message]
         # Other tools may still be needed after the limit of one; a second call beyond it is one too many.
-        alone = sum(not tool.gone for tool in self.tools) < 2 and len(self.body.get("tools") or ()) <= len(self._places)
+        alone = len(self._places) < 2 and len(self.body.get("tools") or ()) <= len(self._places)
+        refused = any(runner.outputs[call.id].error_code == "max_uses_exceeded" for call in calls)
         self._refusals += refused
         self.loop.final = self.loop.final or (refused and (alone or self._refusals > 1))
         return Then.AGAIN
@@ -310,35 +277,32 @@ class InterceptedCall:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _offered(self, final: bool) -> list[Any]:
-        """Return the tools of a request: ours in the places of the caller's."""
+        """Return the tools of a request: ours in the places of the caller's, and those that only the history calls."""
         without = final and not self.platform.tool_choice
         made: list[Any] = []
         for n, tool in enumerate(self.body.get("tools") or ()):
-            ours = self._places.get(n)
-            if ours is None:
+            if n not in self._places:
                 made.append(tool)
             elif not without:
-                marks = {name: tool[name] for name in ("cache_control",) if tool.get(name)}
-                made.append({**self.runner.tools[OUR_NAMES[ours.kind]].definition(), **marks})
-        if not without:
-            made += [self.runner.tools[OUR_NAMES[tool.kind]].definition() for tool in self.tools if tool.gone]
-        return made
+                marks = {"cache_control": tool["cache_control"]} if tool.get("cache_control") else {}
+                made.append({**self.runner.tools[OUR_NAMES[self._places[n].kind]].definition(), **marks})
+        gone = [tool for tool in self.tools if tool.index < 0 and not without]
+        return made + [self.runner.tools[OUR_NAMES[tool.kind]].definition() for tool in gone]
 
     def _choice(self, final: bool) -> Mapping[str, Any] | None:
         """Return the `tool_choice` of a request: the caller's, under our names, and let go once it was used."""
-        usable = len(self._places) or self.body.get("tools")
-        if final or not usable:
+        if final or not self.body.get("tools"):
             return {"type": "none"} if self.platform.tool_choice else None
         choice = self.body.get("tool_choice")
         if not isinstance(choice, Mapping):
             return None
-        kind = self._callers.get(str(choice.get("name"))) if choice.get("type") == "tool" else None
+        named = next((t for t in self._places.values() if choice.get("type") == "tool" and t.name == choice.get("name")), None)
         # Claude Code forces its search on every model; those that cannot be forced are left the choice.
-        ours = kind or (choice.get("type") == "any" and len(self._places) == len(self.body.get("tools") or ()))
+        ours = named or (choice.get("type") == "any" and len(self._places) == len(self.body["tools"]))
         forced = choice.get("type") in ("tool", "any")
         if forced and (self._replies or (ours and not forces_tools(str(self.body.get("model"))))):
             return {"type": "auto", **{k: v for k, v in choice.items() if k == "disable_parallel_tool_use"}}
-        return {**choice, "name": OUR_NAMES[kind]} if kind else choice
+        return {**choice, "name": OUR_NAMES[named.kind]} if named else choice
 
     def _marked(self) -> list[Message]:
         """Return the history with a cache breakpoint on its last block, if the caller caches and a place is left.
@@ -346,40 +310,42 @@ class InterceptedCall:
         Where the whole request is marked, the API sets that one itself.
         """
         used = _breakpoints([self.body.get("system"), self.body.get("tools"), self.body.get("messages")])
-        last = self.messages[-1]
         if self.body.get("cache_control") or not self.platform.caching or not 0 < used < MAX_BREAKPOINTS:
             return self.messages
-        *blocks, newest = _listed(last["content"])
-        return [*self.messages[:-1], {**last, "content": [*blocks, {**newest, "cache_control": CACHE_CONTROL}]}]
+        *others, last = self.messages
+        *blocks, newest = last["content"]
+        return [*others, {**last, "content": [*blocks, {**newest, "cache_control": CACHE_CONTROL}]}]
 
     def _give(self, call: Call, output: ToolOutput, reply: Reply) -> dict[str, Any]:
         """Take the output of a call; return the result for the model, made of that for the caller."""
         tool = next(tool for tool in self.tools if OUR_NAMES[tool.kind] == call.name)
-        native = result_block(tool.kind, server_id(call.id, self._replies), output, cited=tool.cited)
+        own_id = server_id(call.id, self._replies)
+        if output.same_as:
+            native = {**self.sources.natives[output.same_as][0], "tool_use_id": own_id}
+        else:
+            native = result_block(tool.kind, own_id, output, cited=tool.cited)
+            self.usage = summed(self.usage, {"server_tool_use": {f"web_{tool.kind}_requests": int(not output.is_error)}})
         if caller := next((block.get("caller") for block in reply.content if block.get("id") == call.id), None):
             native["caller"] = caller
-        self.writer.results[call.id] = native
-        self.history.natives[call.id] = (native, {"input": call.input})
-        self.history.sources.kinds[call.id] = tool.kind
-        return self._result(call.id, given(native, {"input": call.input}))
+        self.sources.natives[call.id] = (native, {"input": call.input})
+        return self._result(call.id)
 
-    def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
+    def render(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
+        """Return the result of a call as the platform takes it."""
         return rendering(self.platform, self.cited)(call_id, output)
+
+    def _result(self, call_id: str) -> dict[str, Any]:
+        return self.render(call_id, given(*self.sources.natives[call_id]))
 
     def _ask_for_words(self, reply: Reply) -> Then:
         """Ask once more when results were followed by nothing at all."""
         empty = all(block.get("type") in THINKING for block in reply.content)
-        if empty and reply.stop_reason == "end_turn" and self._outputs and not self._nudged:
+        if empty and reply.stop_reason == "end_turn" and self._replies > 1 and not self._nudged:
             self._nudged = True
             self.messages = with_nudge(self.messages, FINAL_NUDGE)
             return Then.AGAIN
         self.done = True
         return Then.DONE
-
-    def _total(self) -> dict[str, Any]:
-        """Return the usage of all requests together, with the calls that were run here as server tool uses."""
-        ran = {f"web_{kind}_requests": count for kind, count in self._counts.items()}
-        return {**self.usage, "server_tool_use": summed(ran, self.usage.get("server_tool_use") or {})}
 
 
 def rendering(platform: Platform, cited: bool) -> Render:
@@ -394,10 +360,10 @@ def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]
         before = result.get(name)
         if isinstance(value, Mapping):
             result[name] = summed(before if isinstance(before, Mapping) else {}, value)
-        elif isinstance(value, int) and isinstance(before, int) and not isinstance(value, bool):
-            result[name] = before + value
         elif isinstance(value, list) and isinstance(before, list):
             result[name] = [*before, *value]
+        elif type(value) is int and isinstance(before, int):
+            result[name] = before + value
         elif value is not None or name not in result:
             result[name] = value
     return result
@@ -405,22 +371,14 @@ def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]
 
 def native_addresses(content: Sequence[Any]) -> set[str]:
     """Return the addresses that a platform's own tools found in one turn."""
-    found = set()
-    for block in content:
-        if isinstance(block, Mapping) and str(block.get("type")).endswith("_tool_result"):
-            inner = block.get("content")
-            hits = inner if isinstance(inner, list) else [inner]
-            found |= {hit["url"] for hit in hits if isinstance(hit, Mapping) and isinstance(hit.get("url"), str)}
-    return found
+    results = [block.get("content") for block in content if str(block.get("type")).endswith("_tool_result")]
+    hits = [hit for inner in results for hit in (inner if isinstance(inner, list) else [inner])]
+    return {hit["url"] for hit in hits if isinstance(hit, Mapping) and isinstance(hit.get("url"), str)}
 
 
 def _handed_back(reply: Reply) -> bool:
     """Say whether a reply calls tools of the caller's."""
-    return any(block.get("type") == "tool_use" and not is_own(block) for block in reply.content)
-
-
-def _listed(content: Any) -> list[Any]:
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []
+    return any(block.get("type") == "tool_use" and not own_kind(block) for block in reply.content)
 
 
 def _breakpoints(part: Any) -> int:

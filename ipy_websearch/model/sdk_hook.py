@@ -12,7 +12,6 @@ What this uses of the SDK's inside, and nothing else in the package does (anthro
     client._make_sse_decoder()         what reads the stream of a platform (Bedrock's is binary)  `_base_client.py`
     anthropic._streaming.SSEDecoder    what reads text                                            `_streaming.py`
     client._token_cache                the token that a 401 renews                                `_client.py`
-    client._strict_response_validation what the SDK's copies of a client forget                   `_base_client.py`
     x-should-retry, x-stainless-retry-count   headers by which the SDK decides about retries      `_base_client.py`
     X-Stainless-Raw-Response           asks for the response instead of a model                   `_constants.py`
 """
@@ -24,10 +23,10 @@ import json
 import queue
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -38,7 +37,7 @@ from anthropic._streaming import SSEDecoder
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
-from ipy_websearch.model.stream import MAX_RETRIES, Event, connection_error, excerpt, explain, reply_events, retry_after_s
+from ipy_websearch.model.stream import Event, connection_error, excerpt, explain, reply_events, retry_after_s
 
 if TYPE_CHECKING:
     from ipy_websearch.cassette.recording import Recording
@@ -50,25 +49,28 @@ MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
 
 RAW_RESPONSE = "X-Stainless-Raw-Response"
 
+BINARY = "vnd.amazon.eventstream"
+"""Bedrock's own form of a stream."""
+
 PING_S = 10.0
 """Seconds of silence after which a caller's stream gets a `ping`, as the API's own does while its tools run: what is in
 between (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60."""
 
 _REFUSED = (400, 404, 422, 501)
-_KEPT_PLATFORMS = 64
 _OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
 _ODD = (TypeError, AttributeError, LookupError, RecursionError)  # events of another form than the API's
-_LOST = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, OSError)
+LOST = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, OSError)
 
 
 class Call(Protocol):
     """A call of the caller's under way; `interception.run` has the one there is."""
 
     platform: Platform
-    recording: Recording | None
     closed: bool
 
-    def events(self, wire: Any) -> AsyncGenerator[list[Event], None]: ...
+    @property
+    def recording(self) -> Recording | None: ...
+    def events(self, wire: Exchange) -> AsyncGenerator[list[Event], None]: ...
     def message(self) -> dict[str, Any]: ...
     def request(self, *, final: bool) -> dict[str, Any]: ...
     def close(self) -> None: ...
@@ -83,19 +85,18 @@ class Interceptor(Protocol):
 
 
 class Refused(ModelError):
-    """A request was answered by an error; `response` is the SDK's, `body` what it says."""
+    """A request was answered by an error; `response` is the SDK's, `event` the error as a stream tells it."""
 
     def __init__(self, response: Any, body: bytes) -> None:
         try:
-            error = json.loads(body)["error"]
-            said, kind = str(error.get("message")), str(error.get("type") or "")
-        except (ValueError, KeyError, TypeError, AttributeError):
-            said, kind = excerpt(body, 300), ""
-        headers, status = response.headers, response.status_code
-        kind = "do_not_retry" if headers.get("x-should-retry") == "false" else kind
-        wait_s = retry_after_s(headers)
+            self.event: Event | None = {"type": "error", "error": json.loads(body)["error"]}
+            said, kind = str(self.event["error"].get("message")), str(self.event["error"].get("type") or "")
+        except (ValueError, *_ODD):
+            self.event, said, kind = None, excerpt(body, 300), ""
+        kind = "do_not_retry" if response.headers.get("x-should-retry") == "false" else kind
+        status, wait_s = response.status_code, retry_after_s(response.headers)
         super().__init__(explain(status, said, kind, wait_s), status=status, retry_after=wait_s, kind=kind)
-        self.response, self.body = response, body
+        self.response = response
 
 
 class Lost(ModelError):
@@ -134,21 +135,29 @@ class CallersThread:
 
     def __init__(self, call_next: Any) -> None:
         self._call_next = call_next
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
 
     def run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine function on the background loop to its end; what interrupts this thread cancels it."""
         task = background.Task(function)
         task.future.add_done_callback(lambda _: self._jobs.put(None))
         try:
-            while not task.future.done() or not self._jobs.empty():
-                with suppress(queue.Empty):
-                    if job := self._jobs.get(timeout=background.POLL_S):
-                        job()
+            while (job := self._next_job()) is not None:
+                future, called = job
+                if future.set_running_or_notify_cancel():
+                    try:
+                        future.set_result(called())
+                    except Exception as exc:
+                        future.set_exception(exc)
             return task.future.result()
         except BaseException:
             task.cancel()
             raise
+
+    def _next_job(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        while True:
+            with suppress(queue.Empty):
+                return self._jobs.get(timeout=background.POLL_S)
 
     async def send(self, request: Any) -> Any:
         """Send a request."""
@@ -170,23 +179,9 @@ class CallersThread:
 
     async def _called(self, function: Callable[[], T]) -> T:
         """Call a function in the caller's thread."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def settle(setter: Callable[[Any], None], value: Any) -> None:
-            if not future.done():
-                setter(value)
-
-        def job() -> None:
-            try:
-                made = function()
-            except Exception as exc:
-                loop.call_soon_threadsafe(settle, future.set_exception, exc)
-            else:
-                loop.call_soon_threadsafe(settle, future.set_result, made)
-
-        self._jobs.put(job)
-        return await future
+        future: Future[T] = Future()
+        self._jobs.put((future, function))
+        return await asyncio.wrap_future(future)
 
 
 # --- the requests of one call -----------------------------------------------------------------------------------------
@@ -195,13 +190,12 @@ class CallersThread:
 class Exchange:
     """Sends the requests of one call of the caller. `first` is the SDK's response to the first one, None before it came."""
 
-    def __init__(self, request: Any, side: Any, client: Any, retries: int | None = None) -> None:
+    def __init__(self, request: Any, side: AsyncSide | CallersThread, middleware: SearchMiddleware) -> None:
         self.request = request
-        self._client = client
-        self._given = retries
         self.side = side
         self.first: Any = None
         self.request_id: str | None = None
+        self._middleware = middleware
         self._began = perf_counter()
 
     @property
@@ -212,10 +206,9 @@ class Exchange:
     @property
     def retries(self) -> int:
         """How often a request is sent again: as often as the caller's client does it, where nothing else is said."""
-        if self._given is not None:
-            return self._given
-        client = getattr(self.first, "_client", None)
-        return int(self.request.options.get_max_retries(getattr(client, "max_retries", MAX_RETRIES)))
+        if self._middleware.retries is not None:
+            return self._middleware.retries
+        return int(self.request.options.get_max_retries(self.first._client.max_retries))
 
     async def send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
         """Send a request and yield the events of its reply as they come, together what came together.
@@ -225,15 +218,15 @@ class Exchange:
         """
         response = await self._answered(body)
         http, kind = response.http_response, response.headers.get("content-type", "")
-        pieces = _whole(http.content) if http.is_closed else self.side.pieces(http)  # the SDK reads what is no stream
+        pieces = in_one_piece(http.content) if http.is_closed else self.side.pieces(http)  # the SDK reads what is no stream
         try:
-            if "vnd.amazon.eventstream" in kind:
-                async for event in response._client._make_sse_decoder().aiter_bytes(pieces):
-                    yield [json.loads(event.data)] if event.data else []
+            if BINARY in kind:
+                async for event in binary_events(response, pieces):
+                    yield [event]
                 return
             async for events in reply_events(kind, pieces, request_id=self.request_id):
                 yield events
-        except _LOST as exc:
+        except LOST as exc:
             raise Lost(exc, str(http.request.url.host)) from exc
         except (ValueError, *_ODD) as exc:
             raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
@@ -245,7 +238,11 @@ class Exchange:
         kind: Any = anthropic.APIResponse if isinstance(self.side, CallersThread) else anthropic.AsyncAPIResponse
         raw = httpx2.Response(200, request=httpx2.Request("POST", f"http://recorded.invalid{MESSAGES}"))
         own = {"stream": False, "stream_cls": None, "options": self.request.options}
-        self.first = kind(raw=raw, cast_to=self.request.cast_to, client=self._client, **own)
+        self.first = kind(raw=raw, cast_to=self.request.cast_to, client=self._middleware.client, **own)
+
+    def learn(self, platform: Platform) -> None:
+        """Remember what the server takes for this model."""
+        self._middleware.learned[self.request.options.json_data.get("model")] = platform
 
     async def _answered(self, body: Mapping[str, Any]) -> Any:
         response = await self._once(body)
@@ -254,18 +251,18 @@ class Exchange:
             response = await self._once(body)
         status = response.status_code
         if not 200 <= status < 300 or status in (204, 205):
-            try:
+            said = b""
+            with suppress(httpx2.HTTPError):
                 said = await self.side.read(response.http_response)
-            except httpx2.HTTPError:
-                said = b""
             raise Refused(response, said)
         self.first = self.first or response
         self.request_id = response.headers.get("request-id")
         return response
 
     async def _once(self, body: Mapping[str, Any]) -> Any:
+        streamed = {"stream": True} if self.request.stream else {}
         try:
-            return await self.side.send(with_body(self.request, {**body, **({"stream": True} if self.request.stream else {})}))
+            return await self.side.send(with_body(self.request, {**body, **streamed}))
         except anthropic.APIConnectionError as exc:
             raise Lost(exc, exc.request.url.host) from exc
 
@@ -273,20 +270,19 @@ class Exchange:
 
     def answered(self, **body: Any) -> Any:
         """Return the caller's response, with `content` or `stream` as its body."""
-        original, first, request = self.first.http_response, self.first, self.request
-        kind = b"text/event-stream; charset=utf-8" if request.stream else b"application/json"
+        original, client, streamed = self.first.http_response, self.first._client, self.request.stream
+        kind = b"text/event-stream; charset=utf-8" if streamed else b"application/json"
         headers = [(name, value) for name, value in original.headers.raw if name.lower() not in _OF_THE_BODY]
         raw = httpx2.Response(200, headers=[*headers, (b"content-type", kind)], request=original.request, **body)
         raw.elapsed = timedelta(seconds=perf_counter() - self._began)
-        return self._response(raw, _TextClient(first._client) if request.stream else first._client)
+        return self._response(raw, _TextClient(client) if streamed else client)
 
     def failed(self, error: ModelError) -> Any:
         """Return the response for a call that failed after its first request: an error that the SDK does not try again."""
         if isinstance(error, Refused):
             response = error.response
         else:
-            body = error_event(error)
-            raw = httpx2.Response(502, json=body, request=self.first.http_response.request)
+            raw = httpx2.Response(502, json=error_event(error), request=self.first.http_response.request)
             response = self._response(raw, self.first._client)
         response.http_response.headers["x-should-retry"] = "false"
         response.http_response.request.headers["x-stainless-retry-count"] = "1"  # which a 401 is judged by
@@ -305,44 +301,52 @@ class Exchange:
         )
 
 
-async def _whole(content: bytes) -> AsyncIterator[bytes]:
+async def in_one_piece(content: bytes) -> AsyncIterator[bytes]:
+    """Yield a body that is there already."""
     yield content
 
 
-async def frames(
-    events: AsyncGenerator[list[Event], None], begun: list[Event], ended: Callable[[], None]
-) -> AsyncGenerator[bytes, None]:
-    """Yield the caller's stream as server-sent events, with a `ping` whenever nothing else has come for a while.
+async def binary_events(response: Any, pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+    """Yield the events of a stream in a platform's own form, which only the SDK can read."""
+    async for event in response._client._make_sse_decoder().aiter_bytes(pieces):
+        if event.data:
+            yield json.loads(event.data)
 
-    What cannot be mended ends it with an `error` event, as the API's own streams end.
+
+class _TextClient:
+    """An SDK client that reads streams as text, whatever its platform streams itself (Bedrock: frames)."""
+
+    def __init__(self, client: Any) -> None:
+        self._of = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+    def _make_sse_decoder(self) -> SSEDecoder:
+        return SSEDecoder()
+
+
+def with_body(request: Any, body: dict[str, Any]) -> Any:
+    """Return the SDK's request with another body; its own `copy` would copy the old one deeply first.
+
+    A caller who wants the bare response (`cast_to=httpx2.Response`) gets it in the end; on the way, there is one of the SDK's.
     """
-    coming: asyncio.Future[list[Event] | None] | None = None
-    try:
-        yield b"".join(map(frame, begun))
-        while True:
-            coming = asyncio.ensure_future(anext(events, None))
-            while not (await asyncio.wait((coming,), timeout=PING_S))[0]:
-                yield frame({"type": "ping"})
-            if (made := coming.result()) is None:
-                ended()
-                return
-            yield b"".join(map(frame, made))
-    except (ModelError, BudgetExceededError) as exc:
-        yield frame(error_event(exc))
-    finally:
-        if coming is not None and not coming.done():
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
+    options = request.options.model_copy()
+    options.json_data = body
+    cast_to = object if request.cast_to is httpx2.Response else request.cast_to
+    kept = {"stream": request.stream, "stream_cls": request.stream_cls, "retries_taken": request.retries_taken}
+    return anthropic.APIRequest(options=options, cast_to=cast_to, **kept)
+
+
+# --- the caller's stream ----------------------------------------------------------------------------------------------
 
 
 class StreamBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
     """The caller's stream. One that is never read gives back what was reserved for it when it is dropped."""
 
-    def __init__(
-        self, call: Call, events: AsyncGenerator[list[Event], None], pieces: AsyncGenerator[bytes, None], side: Any
-    ) -> None:
+    def __init__(self, call: Call, events: AsyncGenerator[list[Event], None], begun: list[Event], side: Any) -> None:
         self._events = events
-        self._pieces = pieces
+        self._pieces = _frames(events, begun)
         self._side = side
         weakref.finalize(self, _release, call)
 
@@ -372,36 +376,26 @@ def _release(call: Call) -> None:
         background.elsewhere(call.close, 1.0)
 
 
-class _TextClient:
-    """An SDK client that reads streams as text, whatever its platform streams itself (Bedrock: frames)."""
+async def _frames(events: AsyncGenerator[list[Event], None], begun: list[Event]) -> AsyncGenerator[bytes, None]:
+    """Yield the caller's stream as server-sent events, with a `ping` whenever nothing else has come for a while.
 
-    def __init__(self, client: Any) -> None:
-        self._of = client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._of, name)
-
-    def _make_sse_decoder(self) -> SSEDecoder:
-        return SSEDecoder()
-
-
-async def as_text(response: Any) -> AsyncIterator[bytes]:
-    """Yield the body of an SDK's response; a stream in a platform's own form becomes server-sent events.
-
-    Raises:
-        ModelError: it broke off.
+    What cannot be mended ends it with an `error` event, as the API's own streams end.
     """
-    http = response.http_response
+    made: list[Event] | None = begun
+    coming: asyncio.Future[list[Event] | None] | None = None
     try:
-        if "vnd.amazon.eventstream" not in http.headers.get("content-type", ""):
-            async for piece in http.aiter_bytes():
-                yield piece
-            return
-        async for event in response._client._make_sse_decoder().aiter_bytes(http.aiter_bytes()):
-            if event.data:
-                yield frame(json.loads(event.data))
-    except (*_LOST, ValueError) as exc:
-        raise ModelError(f"the model's answer broke off ({type(exc).__name__})") from exc
+        while made is not None:
+            yield b"".join(map(frame, made))
+            coming = asyncio.ensure_future(anext(events, None))
+            while not (await asyncio.wait((coming,), timeout=PING_S))[0]:
+                yield frame({"type": "ping"})
+            made = coming.result()
+    except (ModelError, BudgetExceededError) as exc:
+        yield frame(error_event(exc))
+    finally:
+        if coming is not None and not coming.done():
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
 
 
 def frame(event: Mapping[str, Any]) -> bytes:
@@ -411,24 +405,11 @@ def frame(event: Mapping[str, Any]) -> bytes:
 
 def error_event(error: Exception) -> Event:
     """Return the event with which a stream ends that could not go on: the API's own words where there are some."""
-    if isinstance(error, Refused):
-        with suppress(ValueError, KeyError, TypeError):
-            return {"type": "error", "error": json.loads(error.body)["error"]}
+    if isinstance(error, Refused) and error.event:
+        return error.event
     kind = getattr(error, "kind", "")
     kind = kind if kind.endswith("_error") and kind not in ("connection_error", "timeout_error") else "api_error"
     return {"type": "error", "error": {"type": kind, "message": str(error)}}
-
-
-def with_body(request: Any, body: dict[str, Any]) -> Any:
-    """Return the SDK's request with another body; its own `copy` would copy the old one deeply first.
-
-    A caller who wants the bare response (`cast_to=httpx2.Response`) gets it in the end; on the way, there is one of the SDK's.
-    """
-    options = request.options.model_copy()
-    options.json_data = body
-    cast_to = object if request.cast_to is httpx2.Response else request.cast_to
-    kept = {"stream": request.stream, "stream_cls": request.stream_cls, "retries_taken": request.retries_taken}
-    return anthropic.APIRequest(options=options, cast_to=cast_to, **kept)
 
 
 # --- the middleware ---------------------------------------------------------------------------------------------------
@@ -441,65 +422,59 @@ class SearchMiddleware(anthropic.Middleware):
     client does it).
     """
 
-    def __init__(
-        self, interceptor: Interceptor, platform: Platform, client: Any, *, known: bool = True, retries: int | None = None
-    ) -> None:
-        self.interceptor = interceptor
-        self._client = client
-        self._retries = retries
+    def __init__(self, interceptor: Interceptor, platform: Platform, client: Any, *, known: bool, retries: int | None) -> None:
+        self.client = client
+        self.retries = retries
+        self.learned: dict[object, Platform] = {}
+        self._interceptor = interceptor
         self._platform = platform
         self._known = known
         self._lacks_search = False
-        self._learned: dict[str, Platform] = {}
 
     def handle(self, request: Any, call_next: Any) -> Any:
         """Answer one attempt of a blocking client."""
-        call, forced = self._begin(request, forced=self._lacks_search), False
-        if call is None:
-            response = call_next(request)
-            if not self._may_lack_search(response, request) or (call := self._begin(request, forced=True)) is None:
-                return response
-            getattr(response, "http_response", response).read()  # one that was asked for bare is itself
-            forced = True
-        if _path(request) == COUNT:
-            return call_next(with_body(request, _count_body(call)))
+        call = self._begin(request, forced=self._lacks_search)
+        if call is None and not self._offers_native(request):
+            return call_next(request)
         side = CallersThread(call_next)
-        response = side.run(lambda: self._answer(call, Exchange(request, side, self._client, self._retries)))
-        self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
-        return response
+        return side.run(lambda: self._answer(call, Exchange(request, side, self)))
 
     async def handle_async(self, request: Any, call_next: Any) -> Any:
         """Answer one attempt of an async client."""
-        call, forced = self._begin(request, forced=self._lacks_search), False
-        if call is None:
-            response = await call_next(request)
-            if not self._may_lack_search(response, request) or (call := self._begin(request, forced=True)) is None:
-                return response
-            await getattr(response, "http_response", response).aread()
-            forced = True
-        if _path(request) == COUNT:
-            return await call_next(with_body(request, _count_body(call)))
+        call = self._begin(request, forced=self._lacks_search)
+        if call is None and not self._offers_native(request):
+            return await call_next(request)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             text = "an intercepted async client needs asyncio; under trio, call a blocking one in a thread"
             raise ConfigError(text) from None
-        response = await self._answer(call, Exchange(request, AsyncSide(call_next), self._client, self._retries))
-        self._lacks_search = self._lacks_search or (forced and response.status_code < 400)
-        return response
+        return await self._answer(call, Exchange(request, AsyncSide(call_next), self))
 
-    async def _answer(self, call: Call, exchange: Exchange) -> Any:
+    async def _answer(self, call: Call | None, exchange: Exchange) -> Any:
+        """Return the response to a request; where the server refuses the API's own tools, they are run here from then on."""
+        if call is not None:
+            return await self._run(call, exchange)
+        response = await exchange.side.send(exchange.request)
+        if response.status_code not in _REFUSED or (call := self._begin(exchange.request, forced=True)) is None:
+            return response
+        await exchange.side.read(getattr(response, "http_response", response))  # one that was asked for bare is itself
+        helped = await self._run(call, exchange)
+        self._lacks_search = self._lacks_search or helped.status_code < 400
+        return helped
+
+    async def _run(self, call: Call, exchange: Exchange) -> Any:
         """Return the caller's response: its stream as soon as that begins, or the whole message."""
-        events, begun = call.events(exchange), list[Event]()
+        request, events = exchange.request, call.events(exchange)
+        if _path(request) == COUNT:
+            return await exchange.side.send(with_body(request, _count_body(call)))
         try:
             async for begun in events:
-                if exchange.request.stream:
-                    pieces = frames(events, begun, partial(self._learn, exchange, call))
-                    return exchange.answered(stream=StreamBody(call, events, pieces, exchange.side))
-            self._learn(exchange, call)
+                if request.stream:
+                    return exchange.answered(stream=StreamBody(call, events, begun, exchange.side))
             return exchange.answered(content=json.dumps(call.message()).encode())
         except ModelError as exc:
-            if exchange.begun and exchange.request.stream:
+            if exchange.begun and request.stream:
                 return exchange.answered(content=frame(error_event(exc)))
             if exchange.begun:
                 return exchange.failed(exc)
@@ -509,59 +484,41 @@ class SearchMiddleware(anthropic.Middleware):
                 return exc.response  # the first request's failure is the SDK's to deal with
             raise
 
-    def platform_for(self, model: object) -> Platform:
-        """Return the platform for a model's requests: as the client seems to have it, or as the server has shown it."""
-        return self._learned.get(str(model), self._platform)
-
-    def _learn(self, exchange: Exchange, call: Call) -> None:
-        """Remember that results for a model have to be text: the server refused them otherwise, and took them so."""
-        if self._platform.assumed and not call.platform.assumed and len(self._learned) < _KEPT_PLATFORMS:
-            self._learned[str(exchange.request.options.json_data.get("model"))] = call.platform
-
     def _begin(self, request: Any, *, forced: bool) -> Call | None:
         body = request.options.json_data
         if request.method.lower() != "post" or not isinstance(body, dict) or _path(request) not in (MESSAGES, COUNT):
             return None
-        call = self.interceptor.begin(body, self.platform_for(body.get("model")), forced=forced)
+        platform = self.learned.get(body.get("model"), self._platform)
+        call = self._interceptor.begin(body, platform, forced=forced)
         if call is not None and body.get("thread"):
-            raise thread_refusal(request)
+            raise _thread_refusal(request)
         return call
 
-    def _may_lack_search(self, response: Any, request: Any) -> bool:
-        """Say whether a server that nobody knows may have refused the API's own tools."""
-        if self._known or response.status_code not in _REFUSED or _path(request) != MESSAGES:
+    def _offers_native(self, request: Any) -> bool:
+        """Say whether a server that nobody knows is offered the API's own tools, which it may refuse."""
+        body = request.options.json_data
+        if self._known or _path(request) != MESSAGES or not isinstance(body, dict):
             return False
-        tools = request.options.json_data.get("tools") if isinstance(request.options.json_data, dict) else None
-        types = [str(tool.get("type")) for tool in tools or () if isinstance(tool, Mapping)]
+        types = [str(tool.get("type")) for tool in body.get("tools") or () if isinstance(tool, Mapping)]
         return any(kind.startswith(("web_search_", "web_fetch_")) for kind in types)
 
 
 def with_interception(
-    client: ClientT, interceptor: Any, *, platform: Platform | None = None, retries: int | None = None
+    client: ClientT, interceptor: Interceptor, *, platform: Platform | None = None, retries: int | None = None
 ) -> ClientT:
     """Return a copy of an SDK client with the middleware as its innermost; `platform` None is what the client seems to have.
 
     Raises:
         ConfigError: it is no client of the anthropic SDK, or of one without middleware.
     """
+    given: Any = client
     if isinstance(client, type) or not all(hasattr(client, name) for name in ("messages", "middleware", "with_options")):
-        kind = f"the class {client.__name__} itself" if isinstance(client, type) else type(client).__name__
+        kind = f"the class {given.__name__} itself" if isinstance(client, type) else type(client).__name__
         raise ConfigError(f"intercept() takes a client of the anthropic SDK, not {kind}")
     found, known = platform_of(client)
-    given: Any = client
-    others = [entry for entry in given.middleware if not isinstance(entry, SearchMiddleware)]
     own = SearchMiddleware(interceptor, platform or found, given, known=known, retries=retries)
-    copy: Any = given.with_options(middleware=[*others, own])
-    if getattr(given, "_strict_response_validation", False):
-        copy._strict_response_validation = True
-    return cast(ClientT, copy)
-
-
-def interceptor_of(client: Any) -> Interceptor | None:
-    """Return the interceptor of a client that has one."""
-    entries = getattr(client, "middleware", None)
-    own = [entry for entry in entries if isinstance(entry, SearchMiddleware)] if isinstance(entries, list | tuple) else []
-    return own[-1].interceptor if own else None
+    others = [entry for entry in given.middleware if not isinstance(entry, SearchMiddleware)]
+    return cast(ClientT, given.with_options(middleware=[*others, own]))
 
 
 def platform_of(client: Any) -> tuple[Platform, bool]:
@@ -576,7 +533,7 @@ def platform_of(client: Any) -> tuple[Platform, bool]:
     return replace(platform_at(str(client.base_url)), assumed=True), False
 
 
-def thread_refusal(request: Any) -> anthropic.BadRequestError:
+def _thread_refusal(request: Any) -> anthropic.BadRequestError:
     """Return the API's own refusal of a conversation that the server is to keep (`thread`).
 
     The server would keep the calls of our tools, and the caller's next turn could not go on from them. The SDK's tool runner

@@ -18,7 +18,19 @@ import httpx2
 
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.model.client import CLOUDS, open_cloud
-from ipy_websearch.model.sdk_hook import COUNT, MESSAGES, RAW_RESPONSE, Interceptor, as_text, platform_of, with_interception
+from ipy_websearch.model.sdk_hook import (
+    BINARY,
+    COUNT,
+    LOST,
+    MESSAGES,
+    RAW_RESPONSE,
+    Interceptor,
+    binary_events,
+    frame,
+    in_one_piece,
+    platform_of,
+    with_interception,
+)
 from ipy_websearch.model.stream import connection_error
 
 PUBLIC = "https://api.anthropic.com"
@@ -85,7 +97,7 @@ class Upstream:
         try:
             response = await getattr(self._client, method.lower())(path if self.cloud else target, **sent)
         except anthropic.APIStatusError as exc:
-            yield Answered(exc.status_code, _given_back(exc.response.headers), _whole(exc.response.content))
+            yield Answered(exc.status_code, _given_back(exc.response.headers), in_one_piece(exc.response.content))
             return
         except anthropic.APIConnectionError as exc:
             raise connection_error(exc, self.name, str) from exc
@@ -95,7 +107,7 @@ class Upstream:
             raise ModelError(str(exc), status=404) from exc
         http = response.http_response
         try:
-            yield Answered(http.status_code, _given_back(http.headers), as_text(response))
+            yield Answered(http.status_code, _given_back(http.headers), _as_text(response))
         finally:
             await http.aclose()
 
@@ -144,5 +156,19 @@ def _given_back(headers: httpx2.Headers) -> dict[str, str]:
     )
 
 
-async def _whole(content: bytes) -> AsyncIterator[bytes]:
-    yield content
+async def _as_text(response: Any) -> AsyncIterator[bytes]:
+    """Yield the body of an SDK's response; a stream in a platform's own form becomes server-sent events.
+
+    Raises:
+        ModelError: it broke off.
+    """
+    http = response.http_response
+    try:
+        if BINARY in http.headers.get("content-type", ""):
+            async for event in binary_events(response, http.aiter_bytes()):
+                yield frame(event)
+            return
+        async for piece in http.aiter_bytes():
+            yield piece
+    except (*LOST, ValueError) as exc:
+        raise ModelError(f"the model's answer broke off ({type(exc).__name__})") from exc

@@ -58,8 +58,9 @@ class ToolOutput:
 
     `summary` is one line for people. `panel_*` describe the panel with the whole output (`panel_data`: Markdown text, plain
     dicts and lists, or the bytes of their JSON text; None: no panel). `urls` are addresses that the model may now fetch.
-    `charges` are the units that the call used, also when it failed. `error_code` is the API's own name for a failure
-    (`max_uses_exceeded`, …; "" when there is none), `same_as` the id of the earlier call that this one repeats ("": none).
+    `charges` are the units that the call used, also when it failed. `error` is what was raised, `error_code` the API's own name
+    for a failure (`max_uses_exceeded`, …; "" when there is none), `same_as` the id of the earlier call that this one repeats
+    ("": none).
     `log` are facts for `answer.steps`, such as the path and the bytes of a document.
     """
 
@@ -76,6 +77,7 @@ class ToolOutput:
     results: SearchResults | None = field(default=None, repr=False)
     page: Page | None = field(default=None, repr=False)
     error_code: str = ""
+    error: WebSearchError | None = field(default=None, repr=False)
     same_as: str = ""
     log: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -85,14 +87,10 @@ ToolCallable = Callable[[Any, "ToolContext"], Awaitable[ToolOutput]]
 
 @dataclass(slots=True)
 class ToolContext:
-    """What one answer lends to its tools: the addresses that may be fetched, and the searches already made or under way.
-
-    `search_over` is the output of every further search, once it is known that none will work in this answer.
-    """
+    """What one answer lends to its tools: the addresses that may be fetched, and the searches already made or under way."""
 
     known_urls: set[str] = field(default_factory=set)
     shared: dict[Any, asyncio.Task[ToolOutput]] = field(default_factory=dict)
-    search_over: ToolOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +152,7 @@ def refused(exc: WebSearchError, price: Sequence[Charge] = (), text: str = "") -
     if isinstance(exc, ProviderError):
         said += f" (retry after {exc.retry_after:g} s)" if exc.retry_after else ""
         charges = exc.charges or (lost(price) if exc.lost else ())
-    return ToolOutput(summary=shorten(said, 200), text=text or said, is_error=True, charges=tuple(charges))
+    return ToolOutput(summary=shorten(said, 200), text=text or said, is_error=True, charges=tuple(charges), error=exc)
 
 
 def as_passage(result: SearchResult) -> Passage:

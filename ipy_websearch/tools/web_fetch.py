@@ -81,7 +81,7 @@ def web_fetch_tool(
             judge_arrival(page.final_url, allowed_domains, blocked_domains)
         except WebSearchError as exc:
             where = place(given.url)
-            return ToolOutput(f"{where} was not read", text=failure_text(exc), is_error=True, panel_title=where)
+            return ToolOutput(f"{where} was not read", text=failure_text(exc), is_error=True, panel_title=where, error=exc)
         return _output(page, given.offset or 1, given.limit or PAGE_LINES, max_characters)
 
     description = SCHEMAS["web_fetch"]["description"]
