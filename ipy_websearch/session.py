@@ -44,10 +44,8 @@ from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Page, Panels, SearchResults
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
-from ipy_websearch.tools.addresses import addresses_in, addresses_of
-from ipy_websearch.tools.base import Tool
+from ipy_websearch.tools.base import Tool, ToolFactory
 from ipy_websearch.tools.passages import ALL_TOKENS
-from ipy_websearch.tools.registry import ToolFactory
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
@@ -357,6 +355,8 @@ class Session:
             read_pages = 0
         booking.budget.result_tokens += ALL_TOKENS if read_pages else 0
         marked = "" if client.platform_for(name).search_results else f"- {MARK}"
+        from ipy_websearch.tools.web_fetch import addresses_in, addresses_of  # it needs pydantic, which a search does without
+
         extra = "\n\n".join(filter(None, (TABLE_PROMPT if table else "", marked if offer.names else "", asked.system)))
         job = Job(
             question=asked.question,

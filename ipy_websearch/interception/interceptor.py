@@ -35,8 +35,8 @@ from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Panels
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten
-from ipy_websearch.tools.addresses import addresses_of
 from ipy_websearch.tools.base import Tool, ToolContext
+from ipy_websearch.tools.web_fetch import addresses_of
 from ipy_websearch.usage import Limits, Terms
 
 ClientT = TypeVar("ClientT")

@@ -302,7 +302,7 @@ def _checked(tool: Tool, value: Any) -> BaseModel | str:
     if not isinstance(value, Mapping):
         return f"The input of {tool.name} must be a JSON object."
     try:
-        return tool.input_model.model_validate(dict(value))
+        return tool.parsed(value)
     except ValidationError as exc:
         problems = (f"{'.'.join(str(part) for part in e['loc']) or 'input'}: {e['msg']}" for e in exc.errors()[:5])
         return f"Invalid input for {tool.name}: {'; '.join(problems)}."

@@ -16,8 +16,7 @@ from ipy_websearch.model.platforms import Platform
 from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens, server_searches, server_tools, without_native
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import worst_case
-from ipy_websearch.tools.base import Tool
-from ipy_websearch.tools.registry import ToolFactory, build_tools
+from ipy_websearch.tools.base import Tool, ToolFactory, build_tools
 from ipy_websearch.usage import Limits
 
 _BASE = """\

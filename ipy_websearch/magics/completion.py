@@ -82,7 +82,7 @@ class Completion:
         from ipy_websearch.providers.base import provider_infos
         from ipy_websearch.providers.goggles import catalogue
         from ipy_websearch.settings import settings_in_force
-        from ipy_websearch.tools.registry import TOOL_SETS
+        from ipy_websearch.tools.base import TOOL_SETS
 
         settings, variables = settings_in_force(), variables_of(self._shell)
         known: dict[str, Iterable[str]] = {

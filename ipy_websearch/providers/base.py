@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -199,7 +199,7 @@ class ProviderInfo:
         Raises:
             ConfigError: the variable does not hold an address.
         """
-        given = bool(self.base_variable and keys.environ.get(self.base_variable, "").strip())
+        given = keys.environ.get(self.base_variable, "").strip()
         return base_url(self.base_variable, self.base_default, keys.environ) if given or self.base_default else ""
 
     def hindrance(self, keys: Keys) -> str:
@@ -210,75 +210,81 @@ class ProviderInfo:
             return str(exc)
         if missing:
             return f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set"
-        needed = self.base_variable and not self.base_default and not keys.environ.get(self.base_variable, "").strip()
-        return f"{self.base_variable} is not set: it needs the address of a server" if needed else ""
+        has_address = self.base_default or not self.base_variable or keys.environ.get(self.base_variable, "").strip()
+        return "" if has_address else f"{self.base_variable} is not set: it needs the address of a server"
 
 
 # --- which engines there are ------------------------------------------------------------------------------------------
 
 
-def _built_in(
-    name: str, label: str, kind: str, *keys: str, variable: str = "", default: str = "", note: str = ""
-) -> ProviderInfo:
-    return ProviderInfo(name, label, f"ipy_websearch.providers.{name}:{kind}", keys, variable, default, note)
-
-
 PROVIDERS: dict[str, ProviderInfo] = {
     info.name: info
     for info in (
-        _built_in(
+        ProviderInfo(
             "brave",
             "Brave Search",
-            "BraveProvider",
-            "BRAVE_API_KEY",
-            variable="BRAVE_BASE_URL",
-            default="https://api.search.brave.com",
+            "ipy_websearch.providers.brave:BraveProvider",
+            ("BRAVE_API_KEY",),
+            "BRAVE_BASE_URL",
+            "https://api.search.brave.com",
         ),
-        _built_in(
+        ProviderInfo(
             "google",
             "Google Custom Search",
-            "GoogleProvider",
-            "GOOGLE_SEARCH_API_KEY",
-            "GOOGLE_SEARCH_ENGINE_ID",
-            variable="GOOGLE_SEARCH_BASE_URL",
-            default="https://www.googleapis.com",
-            note="closed to new customers, ends on 2027-01-01",
+            "ipy_websearch.providers.google:GoogleProvider",
+            ("GOOGLE_SEARCH_API_KEY", "GOOGLE_SEARCH_ENGINE_ID"),
+            "GOOGLE_SEARCH_BASE_URL",
+            "https://www.googleapis.com",
+            "closed to new customers, ends on 2027-01-01",
         ),
-        _built_in(
+        ProviderInfo(
             "firecrawl",
             "Firecrawl",
-            "FirecrawlProvider",
-            "FIRECRAWL_API_KEY",
-            variable="FIRECRAWL_BASE_URL",
-            default="https://api.firecrawl.dev",
+            "ipy_websearch.providers.firecrawl:FirecrawlProvider",
+            ("FIRECRAWL_API_KEY",),
+            "FIRECRAWL_BASE_URL",
+            "https://api.firecrawl.dev",
         ),
-        _built_in(
+        ProviderInfo(
             "tavily",
             "Tavily",
-            "TavilyProvider",
-            "TAVILY_API_KEY",
-            variable="TAVILY_BASE_URL",
-            default="https://api.tavily.com",
+            "ipy_websearch.providers.tavily:TavilyProvider",
+            ("TAVILY_API_KEY",),
+            "TAVILY_BASE_URL",
+            "https://api.tavily.com",
         ),
-        _built_in(
+        ProviderInfo(
             "perplexity",
             "Perplexity Search",
-            "PerplexityProvider",
-            "PERPLEXITY_API_KEY",
-            variable="PERPLEXITY_BASE_URL",
-            default="https://api.perplexity.ai",
+            "ipy_websearch.providers.perplexity:PerplexityProvider",
+            ("PERPLEXITY_API_KEY",),
+            "PERPLEXITY_BASE_URL",
+            "https://api.perplexity.ai",
         ),
-        _built_in("exa", "Exa", "ExaProvider", "EXA_API_KEY", variable="EXA_BASE_URL", default="https://api.exa.ai"),
-        _built_in("searxng", "SearXNG", "SearxngProvider", variable="SEARXNG_BASE_URL", note="a server of your own"),
-        _built_in(
+        ProviderInfo(
+            "exa", "Exa", "ipy_websearch.providers.exa:ExaProvider", ("EXA_API_KEY",), "EXA_BASE_URL", "https://api.exa.ai"
+        ),
+        ProviderInfo(
+            "searxng",
+            "SearXNG",
+            "ipy_websearch.providers.searxng:SearxngProvider",
+            base_variable="SEARXNG_BASE_URL",
+            note="a server of your own",
+        ),
+        ProviderInfo(
             "wikipedia",
             "Wikipedia",
-            "WikipediaProvider",
-            variable="WIKIPEDIA_BASE_URL",
-            default="https://{lang}.wikipedia.org",
+            "ipy_websearch.providers.wikipedia:WikipediaProvider",
+            base_variable="WIKIPEDIA_BASE_URL",
+            base_default="https://{lang}.wikipedia.org",
             note="encyclopaedia articles only, free",
         ),
-        _built_in("local", "built-in index", "LocalProvider", note="a small built-in collection, works without a network"),
+        ProviderInfo(
+            "local",
+            "built-in index",
+            "ipy_websearch.providers.local:LocalProvider",
+            note="a small built-in collection, works without a network",
+        ),
     )
 }
 """The built-in engines by name, in the order in which they are asked."""
@@ -330,15 +336,13 @@ def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             info = point.load()
+            if not isinstance(info, ProviderInfo):
+                raise TypeError("it gives no ProviderInfo")
+            if info.name in PROVIDERS or info.name in found:
+                raise ValueError(f"the name {info.name!r} is taken")
+            found[info.name] = info
         except Exception as exc:  # somebody else's code: whatever it raises, searching goes on
             warnings.append(f"the search engine plug-in {point.value} cannot be loaded: {type(exc).__name__}: {exc}")
-            continue
-        if not isinstance(info, ProviderInfo):
-            warnings.append(f"the search engine plug-in {point.value} gives no ProviderInfo")
-        elif info.name in PROVIDERS or info.name in found:
-            warnings.append(f"the search engine plug-in {point.value} is called {info.name!r}, which is taken")
-        else:
-            found[info.name] = info
     return found, tuple(warnings)
 
 
@@ -348,6 +352,10 @@ def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
 class Engine:
     """Base of the built-in engines: limits, keys and address, one way to send, one way to put an answer together.
 
+    An engine of the usual form says how a request becomes parameters (`parameters`) and an item of the answer a result
+    (`result`), and no more. They are sent to `path`: as JSON, or in the query of a GET where `method` says so. `key_header` is
+    the header that has the key ("": the parameters have it).
+
     `max_chars`, `max_words` and `max_count` bound a request, `ignores` names the fields of a `SearchRequest` that the engine
     cannot apply. `options` names the engine's own parameters that a named search tool may set (`WebSearch.search_tools`).
     Domain lists are sent in the form an engine has for them and checked once more on the results, since most engines treat
@@ -355,6 +363,9 @@ class Engine:
     """
 
     name: ClassVar[str]
+    path: ClassVar[str] = "/search"
+    method: ClassVar[str] = "POST"
+    key_header: ClassVar[str] = "Authorization"
     timeout_s: ClassVar[float] = 20.0
     max_chars: ClassVar[int] = 2_000
     max_words: ClassVar[int | None] = None
@@ -366,28 +377,50 @@ class Engine:
     def __init__(self, context: ProviderContext) -> None:
         self.context = context
         self.info = PROVIDERS[self.name]
-        self.chosen = dict(map(self._option, context.options.items()))
+        self.chosen: dict[str, Any] = {}
+        for name, value in context.options.items():
+            # The end of a name will do ("depth" for Tavily's search_depth).
+            named = [name] if name in self.options else [known for known in self.options if known.endswith(f"_{name}")]
+            if len(named) != 1:
+                known = ", ".join(self.options) or "none"
+                raise ConfigError(f"{self.name} has no option {name!r}{did_you_mean(name, self.options)}; it has: {known}")
+            self.chosen[named[0]] = value
 
-    def _option(self, given: tuple[str, Any]) -> tuple[str, Any]:
-        """Return the full name and the value of an option; the end of a name will do ("depth" for Tavily's search_depth)."""
-        name, value = given
-        named = [name] if name in self.options else [known for known in self.options if known.endswith(f"_{name}")]
-        if len(named) != 1:
-            known = ", ".join(self.options) or "none"
-            raise ConfigError(f"{self.name} has no option {name!r}{did_you_mean(name, self.options)}; it has: {known}")
-        return named[0], value
+    async def search(self, request: SearchRequest) -> SearchResults:
+        """Return the results of one search.
+
+        Raises:
+            MissingKeyError: a key is not set. ConfigError: the engine has no address.
+            ProviderError: the engine refused, failed or could not be reached.
+        """
+        query, count, notices = self.fitted(request)
+        raw = await self.ask({**self.parameters(request, query, count, notices), **self.chosen})
+        details = self.details(raw, notices)
+        return self.answer(request, map(self.result, self.found(raw)), raw, notices, **details)
+
+    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+        """Return the parameters of one search; what cannot be applied is added to `notices`."""
+        raise NotImplementedError
+
+    def found(self, raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+        """Return the items of an answer."""
+        return parsing.objects(raw.get("results"))
+
+    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+        """Return an item as a result, None when it is none."""
+        raise NotImplementedError
+
+    def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+        """Return what else an answer holds, as arguments of `answer` (`charges`, `extra`); remarks are added to `notices`.
+
+        Raises:
+            ProviderError: the answer reports a failure.
+        """
+        return {}
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return what a search for `count` results is expected to be billed."""
         return self.price
-
-    def key(self) -> str:
-        """Return the engine's (first) key.
-
-        Raises:
-            MissingKeyError: it is not set.
-        """
-        return self.context.keys.require(self.info.keys[0])
 
     def fitted(self, request: SearchRequest) -> tuple[str, int, list[str]]:
         """Return the query and the count within the engine's limits, and notices of what was cut or cannot be applied."""
@@ -397,21 +430,46 @@ class Engine:
             notices.append(f"{self.name} takes {limit}; the query was cut to {query[:60]!r}…")
         if request.count > self.max_count:
             notices.append(f"{self.name} gives at most {self.max_count} results, not {request.count}")
-        if asked := [name for name in self.ignores if _ASKED[name](request)]:
-            notices.append(f"{self.name} cannot apply {', '.join(asked)}; ignored")
+        # English is the language that is set when nobody chose one, moderate the filter.
+        asked = {
+            "goggles": request.goggles,
+            "place": request.place,
+            "freshness": request.freshness,
+            "country": request.country_code,
+            "language": request.language_code not in ("", "en"),
+            "safe_search": request.safe_search == "strict",
+        }
+        if ignored := [name for name in self.ignores if asked[name]]:
+            notices.append(f"{self.name} cannot apply {', '.join(ignored)}; ignored")
         return query, min(request.count, self.max_count), notices
 
-    async def ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """Return the JSON object that an endpoint answers; the options are those of `HttpClient.request_json`.
+    async def ask(
+        self,
+        given: Any,
+        path: str = "",
+        *,
+        method: str = "",
+        language: str = "en",
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Return the JSON object that an endpoint answers when it is `given` parameters; `options` are those of
+        `HttpClient.request_json`.
 
         Raises:
-            ProviderError: the engine refused, failed or sent something unreadable. ConfigError: it has no address.
+            ProviderError: the engine refused, failed or sent something unreadable.
+            MissingKeyError: its key is not set. ConfigError: it has no address.
         """
-        base = self.info.address(self.context.keys)
+        base, method = self.info.address(self.context.keys), method or self.method
         if not base:
             raise ConfigError(f"{self.info.base_variable} is not set: {self.name} needs the address of a server")
-        options = {"timeout_s": self.timeout_s, "explain": self.refusal, **options}
-        url = base.replace("{lang}", options.pop("language", "en")) + path
+        headers = dict(headers or {})
+        if self.info.keys and self.key_header:
+            key = self.context.keys.require(self.info.keys[0])
+            headers[self.key_header] = f"Bearer {key}" if self.key_header == "Authorization" else key
+        url = base.replace("{lang}", language) + (path or self.path)
+        sent = {"params" if method == "GET" else "json": given, "headers": headers}
+        options = {"timeout_s": self.timeout_s, "explain": self.refusal, **sent, **options}
         raw = await self.context.http.request_json(method, url, provider=self.name, **options)
         if not isinstance(raw, dict):
             text = f"the answer is a JSON {type(raw).__name__}, not an object; check {self.info.base_variable}"
@@ -470,17 +528,6 @@ class Engine:
             notices=tuple(notices),
             body=body,
         )
-
-
-_ASKED: dict[str, Callable[[SearchRequest], bool]] = {
-    "goggles": lambda request: bool(request.goggles),
-    "place": lambda request: bool(request.place),
-    "freshness": lambda request: bool(request.freshness),
-    "country": lambda request: bool(request.country_code),
-    # English is the language that is set when nobody chose one, moderate the filter.
-    "language": lambda request: request.language_code not in ("", "en"),
-    "safe_search": lambda request: request.safe_search == "strict",
-}
 
 
 def permitted(results: Iterable[SearchResult], request: SearchRequest) -> list[SearchResult]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ipy_websearch.errors import ConfigError, ProviderError
+from ipy_websearch.errors import ProviderError
 from ipy_websearch.http.response import HttpResponse, Reason
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, SearchRequest
@@ -21,22 +21,20 @@ from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.text import visible
 from ipy_websearch.usage import Charge
 
-CONTEXT_MODES = ("strict", "balanced", "lenient", "disabled")
-MIN_TOKENS, MAX_TOKENS = 1_024, 32_768
-
 # A request line longer than this is refused by many servers; the endpoints take the same parameters as a JSON body.
 _LONG_GOGGLES = 4_000
 _ALWAYS = {"extra_snippets": "true", "enable_rich_callback": "1", "text_decorations": "false"}
 # What one LLM Context call may hold beside the number of tokens: these fit every token limit that can be asked for.
 _CONTEXT = {"maximum_number_of_urls": 20, "maximum_number_of_snippets": 50, "maximum_number_of_tokens_per_url": 4_096}
 # Brave's own spellings of languages (its `search_lang` list); all others are two-letter codes as they are.
-_LANGUAGES = {"ja": "jp", "zh": "zh-hans", "zh-cn": "zh-hans", "zh-tw": "zh-hant", "pt": "pt-pt", "no": "nb"}
+_LANGUAGES = {"ja": "jp", "zh": "zh-hans", "zh-cn": "zh-hans", "zh-tw": "zh-hant", "pt": "pt-pt", "no": "nb", "all": ""}
 
 
 class BraveProvider(Engine):
     """Asks Brave's web search and its LLM Context."""
 
     name = "brave"
+    key_header = "X-Subscription-Token"
     timeout_s = 10.0
     max_chars, max_words, max_count = 400, 50, 20
     options = ("result_filter", "spellcheck", "ui_lang", "units", "operators")
@@ -46,55 +44,64 @@ class BraveProvider(Engine):
         """Return the web results of one search; rich data is in `extra["rich"]` when Brave has some.
 
         Raises:
-            MissingKeyError: BRAVE_API_KEY is not set.
-            ConfigError: an inline goggle is faulty.
+            MissingKeyError: BRAVE_API_KEY is not set. ConfigError: an inline goggle is faulty.
             ProviderError: Brave refused, failed or could not be reached.
         """
         query, count, notices = self.fitted(request)
-        params = {**_parameters(request, query, count), **_ALWAYS, **self.chosen}
-        raw = await self._send("/res/v1/web/search", params, request)
+        params = {**self.parameters(request, query, count, notices), **_ALWAYS, **self.chosen}
+        raw = await self._send("/res/v1/web/search", params, headers=_place_headers(request))
         if altered := parsing.text(parsing.at(raw, "query", "altered"), 200):
             notices.append(f"brave searched for {altered!r}")
         rich = await self._rich(raw, notices)
-        results = parsing.objects(parsing.at(raw, "web", "results"))
         whole = {**raw, "rich_results": rich} if rich else raw
-        return self.answer(request, map(_result, results), whole, notices, extra={"rich": rich})
+        results = map(self.result, parsing.objects(parsing.at(raw, "web", "results")))
+        return self.answer(request, results, whole, notices, extra={"rich": rich})
 
-    async def llm_context(
-        self, request: SearchRequest, *, maximum_number_of_tokens: int = 8_192, context_threshold_mode: str = "balanced"
-    ) -> SearchResults:
+    async def llm_context(self, request: SearchRequest, *, tokens: int = 8_192, mode: str = "balanced") -> SearchResults:
         """Return pages with the passages that fit the query, uncut: the first as description, the rest as extra snippets.
 
-        `request.count` pages are considered (Brave's own default is 20); the passages have about `maximum_number_of_tokens`
-        tokens (1,024 to 32,768) together. `context_threshold_mode`, how well a passage must fit, is strict, balanced, lenient
-        or disabled.
+        `request.count` pages are considered (Brave's own default is 20, the most 50); the passages have about `tokens` tokens
+        (1,024 to 32,768) together. `mode`, how well a passage must fit, is strict, balanced, lenient or disabled.
 
         Raises:
             MissingKeyError, ConfigError, ProviderError: as for `search`.
         """
-        tokens, mode = maximum_number_of_tokens, context_threshold_mode
-        if not MIN_TOKENS <= tokens <= MAX_TOKENS:
-            raise ConfigError(f"maximum_number_of_tokens is {tokens}; it must be between {MIN_TOKENS} and {MAX_TOKENS}")
-        if mode not in CONTEXT_MODES:
-            raise ConfigError(f"context_threshold_mode is {mode!r}; it must be one of {', '.join(CONTEXT_MODES)}")
         query, _, notices = self.fitted(request)
-        limits = {"maximum_number_of_tokens": tokens, "context_threshold_mode": mode}
-        params = {**_parameters(request, query, request.count), **_CONTEXT, **limits}
-        raw = await self._send("/res/v1/llm/context", params, request)
+        limits = {"maximum_number_of_tokens": tokens, "context_threshold_mode": mode, **_CONTEXT}
+        params = {**self.parameters(request, query, request.count, notices), **limits}
+        raw = await self._send("/res/v1/llm/context", params, headers=_place_headers(request))
         cut = [notice for notice in notices if "the query was cut" in notice]  # this endpoint gives up to 50 results
         return self.answer(request, _context_results(raw), raw, cut, charges=(Charge("brave", "context"),))
 
-    async def _send(
-        self, path: str, params: Mapping[str, Any], request: SearchRequest | None = None, **options: Any
-    ) -> dict[str, Any]:
+    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+        """Return the parameters that every search takes; `goggles` is a list, the others are single values."""
+        language = request.language.lower()
+        goggles: list[str] = []
+        if request.goggles or request.allowed_domains or request.blocked_domains:
+            from ipy_websearch.providers.goggles import goggle_parameters
+
+            goggles = goggle_parameters(request)
+        return parsing.present(
+            q=query,
+            count=count,
+            freshness=request.freshness,
+            country=request.country_code or request.country.upper(),
+            search_lang=_LANGUAGES.get(language, language),
+            safesearch=request.safe_search,
+            goggles=goggles,
+        )
+
+    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+        """Return one of `web.results`; the date is `page_age` (`age` is words for people and may differ by days)."""
+        published = parsing.moment(item.get("page_age"))
+        return parsing.hit(item.get("title"), item.get("url"), item.get("description"), published, item.get("extra_snippets"))
+
+    async def _send(self, path: str, params: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """Return the answer of an endpoint: by GET, or by POST when inline goggles are too long for a request line."""
-        headers = {"X-Subscription-Token": self.key(), **(_place_headers(request) if request else {})}
-        goggles = params.get("goggles", [])
-        if sum(map(len, goggles)) > _LONG_GOGGLES:
-            return await self.ask("POST", path, json=dict(params), headers=headers, **options)
-        pairs = [(name, value) for name, value in params.items() if name != "goggles"]
-        pairs += [("goggles", goggle) for goggle in goggles]
-        return await self.ask("GET", path, params=pairs, headers=headers, **options)
+        if sum(map(len, params.get("goggles", ()))) > _LONG_GOGGLES:
+            return await self.ask(params, path, **options)
+        pairs = [(name, one) for name, value in params.items() for one in (value if isinstance(value, list) else [value])]
+        return await self.ask(pairs, path, method="GET", **options)
 
     async def _rich(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any] | None:
         """Return the rich result that an answer points to, None when there is none, or (with a notice) it cannot be had."""
@@ -120,30 +127,8 @@ class BraveProvider(Engine):
             return _rate_limit(error, response.headers)
         words, wait, reason = super().refusal(response)
         faults = parsing.objects(parsing.at(error, "meta", "errors"))  # pydantic's: loc, msg, type
-        return Reason("; ".join([words, *filter(None, map(_wrong_parameter, faults))]), wait, reason)
-
-
-def _parameters(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
-    """Return the parameters that every search takes; `goggles` is a list, the others are single values."""
-    language = request.language.lower()
-    return parsing.present(
-        q=query,
-        count=count,
-        freshness=request.freshness,
-        country=request.country_code or request.country.upper(),
-        search_lang="" if language == "all" else _LANGUAGES.get(language, language),
-        safesearch=request.safe_search,
-        goggles=_goggles(request),
-    )
-
-
-def _goggles(request: SearchRequest) -> list[str]:
-    """Return the goggles of a request; their rules are loaded only where there are some, or lists of domains."""
-    if not (request.goggles or request.allowed_domains or request.blocked_domains):
-        return []
-    from ipy_websearch.providers.goggles import goggle_parameters
-
-    return goggle_parameters(request)
+        named = [(*parsing.items(fault.get("loc"))[-1:], parsing.text(fault.get("msg"), 120)) for fault in faults]
+        return Reason("; ".join([words, *(": ".join(map(str, parts)) for parts in named)]), wait, reason)
 
 
 def _place_headers(request: SearchRequest) -> dict[str, str]:
@@ -161,12 +146,6 @@ def _place_headers(request: SearchRequest) -> dict[str, str]:
     folded = {name: unicodedata.normalize("NFKD", value).encode("ascii", "ignore") for name, value in headers.items()}
     texts = {name: "".join(filter(str.isprintable, value.decode())).strip() for name, value in folded.items()}
     return {name: value for name, value in texts.items() if value}
-
-
-def _result(item: Mapping[str, Any]) -> SearchResult | None:
-    """Return one of `web.results`; the date is `page_age` (`age` is words for people and may differ by days)."""
-    published = parsing.moment(item.get("page_age"))
-    return parsing.hit(item.get("title"), item.get("url"), item.get("description"), published, item.get("extra_snippets"))
 
 
 def _context_results(raw: Mapping[str, Any]) -> Iterator[SearchResult]:
@@ -191,12 +170,6 @@ def _passage(snippet: Any) -> str:
     return visible(words).strip() if isinstance(words, str) else ""
 
 
-def _wrong_parameter(fault: Mapping[str, Any]) -> str:
-    """Return "country: Input should be …" for an entry of a validation error."""
-    where = ".".join(str(part) for part in parsing.items(fault.get("loc"))[-1:])
-    return ": ".join(filter(None, (where, parsing.text(fault.get("msg"), 120))))
-
-
 def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
     """Return which of the two limits was passed, per second or per month, and when it is over.
 
@@ -205,18 +178,13 @@ def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
     """
     meta = parsing.mapping(error.get("meta"))
     resets, left, limits = (_numbers(headers.get(f"x-ratelimit-{name}", "")) for name in ("reset", "remaining", "limit"))
-    month = _used_up(meta, "quota") or (left[1:2] == [0] and limits[1:2] != [0])
-    limit = parsing.number(meta.get("quota_limit" if month else "rate_limit"))
-    if not month:
-        shown = f" ({limit:.0f})" if limit else ""
-        return Reason(f"the limit per second{shown} was passed", resets[0] if resets else 1.0, "rate")
-    shown = f" ({limit:,.0f} requests)" if limit else ""
-    return Reason(f"the plan's limit per month{shown} is used up", resets[1] if len(resets) > 1 else None, "quota")
-
-
-def _used_up(meta: Mapping[str, Any], name: str) -> bool:
-    limit, current = parsing.number(meta.get(f"{name}_limit")), parsing.number(meta.get(f"{name}_current"))
-    return bool(limit and current is not None and current >= limit)
+    quota, used = parsing.number(meta.get("quota_limit")), parsing.number(meta.get("quota_current"))
+    if (quota and used is not None and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
+        shown = f" ({quota:,.0f} requests)" if quota else ""
+        return Reason(f"the plan's limit per month{shown} is used up", resets[1] if len(resets) > 1 else None, "quota")
+    limit = parsing.number(meta.get("rate_limit"))
+    shown = f" ({limit:.0f})" if limit else ""
+    return Reason(f"the limit per second{shown} was passed", resets[0] if resets else 1.0, "rate")
 
 
 def _numbers(header: str) -> list[float]:

@@ -12,7 +12,6 @@ a pattern or site, then boosts, then downranks; a bare `$discard` drops what no 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -37,45 +36,15 @@ _OPTION = r"(?:(?:boost|downrank)(?:=(?:[1-9]|10))?|discard|site=[^\s$,]+|inurl|
 _RULE = re.compile(rf"(?![=,])[^\s$]*(?:\${_OPTION}(?:,{_OPTION})*)?")
 
 
-def is_address(goggle: str) -> bool:
-    """Say whether a goggle is the address of a hosted one (else it is inline rules)."""
-    return _ADDRESS.fullmatch(goggle.strip()) is not None
-
-
 def goggle_parameters(request: SearchRequest) -> list[str]:
-    """Return the values of the repeatable `goggles` parameter for a request: addresses as they are, and everything
-    inline (the request's own rules and those its domain lists amount to) as one text.
-
-    Raises:
-        ConfigError: an inline rule is not one; the message names its line.
-    """
-    addresses = [goggle.strip() for goggle in request.goggles if is_address(goggle)]
-    inline = [goggle.strip() for goggle in request.goggles if goggle.strip() and not is_address(goggle)]
-    for goggle in inline:
-        check_rules(goggle)
-    rules = domain_rules(request.allowed_domains, request.blocked_domains)
-    text = "\n".join([*inline, rules] if rules else inline)
-    return [*addresses, text] if text else addresses
-
-
-def domain_rules(allowed: Sequence[str] = (), blocked: Sequence[str] = ()) -> str:
-    """Return inline rules that keep only the allowed domains, or drop the blocked ones; "" for none of either."""
-    lines = ["$discard", *(f"$boost,site={domain}" for domain in allowed)] if allowed else []
-    return "\n".join([*lines, *(f"$discard,site={domain}" for domain in blocked)])
-
-
-def check_rules(goggle: str) -> None:
-    """Check inline rules.
-
-    Raises:
-        ConfigError: a rule does not have the form above; the message names its line.
-    """
-    for number, rule in enumerate(map(str.strip, goggle.splitlines()), 1):
-        if rule and not rule.startswith("!") and (len(rule) > MAX_RULE or not _RULE.fullmatch(rule)):
-            swallowed = "; was `$boost` swallowed by a shell?" if rule.startswith(("=", ",")) else ""
-            option = next((name for name in re.findall(r"\w+", rule.rpartition("$")[2]) if name not in OPTIONS), "")
-            hint = swallowed or did_you_mean(option, OPTIONS)
-            raise ConfigError(f"goggle, line {number}, {rule[:60]!r} is no rule{hint}; write {FORM}")
+    """Return the values of the repeatable `goggles` parameter for a request: addresses as they are, and everything inline (the
+    request's own rules and those its domain lists amount to) as one text."""
+    addresses = [goggle for goggle in request.goggles if _ADDRESS.fullmatch(goggle)]
+    rules = [goggle for goggle in request.goggles if goggle not in addresses]
+    if request.allowed_domains:
+        rules += ["$discard", *(f"$boost,site={domain}" for domain in request.allowed_domains)]
+    rules += [f"$discard,site={domain}" for domain in request.blocked_domains]
+    return [*addresses, "\n".join(rules)] if rules else addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +85,14 @@ def resolve(goggle: str) -> str:
         ConfigError: there is no goggle of that name, or a rule is faulty; the message names its line.
     """
     text = goggle.strip()
-    if is_address(text):
-        return text
     if _NAME.fullmatch(text):
         return named(text).value
-    check_rules(text)
+    for number, rule in enumerate(map(str.strip, [] if _ADDRESS.fullmatch(text) else text.splitlines()), 1):
+        if rule and not rule.startswith("!") and (len(rule) > MAX_RULE or not _RULE.fullmatch(rule)):
+            swallowed = "; was `$boost` swallowed by a shell?" if rule.startswith(("=", ",")) else ""
+            option = next((name for name in re.findall(r"\w+", rule.rpartition("$")[2]) if name not in OPTIONS), "")
+            hint = swallowed or did_you_mean(option, OPTIONS)
+            raise ConfigError(f"goggle, line {number}, {rule[:60]!r} is no rule{hint}; write {FORM}")
     return text
 
 

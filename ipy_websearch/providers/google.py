@@ -7,13 +7,13 @@ logged. At most 10 results come at once; more would be further requests, each bi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ipy_websearch.http.response import HttpResponse, Reason
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, SearchRequest, with_site_operators
-from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.results import SearchResult
 from ipy_websearch.usage import Charge
 
 _PERIODS = {"pd": "d1", "pw": "w1", "pm": "m1", "py": "y1"}
@@ -23,26 +23,51 @@ class GoogleProvider(Engine):
     """Asks a programmable search engine of Google's."""
 
     name = "google"
+    path, method, key_header = "/customsearch/v1", "GET", ""
     timeout_s = 10.0
     max_chars, max_count = 2_048, 10
     ignores = ("goggles", "place")
     options = ("cr", "exactTerms", "excludeTerms", "fileType", "filter", "hl", "orTerms", "rights", "sort")
     price = (Charge("google", "search"),)
 
-    async def search(self, request: SearchRequest) -> SearchResults:
-        """Return the results of one search.
+    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+        """Return the parameters of one search, the keys among them."""
+        sites = request.allowed_domains or request.blocked_domains
+        single = sites[0] if len(sites) == 1 else None
+        period, days = parsing.period_or_days(request.freshness, _PERIODS)
+        key, engine = map(self.context.keys.require, self.info.keys)
+        country = request.country_code.lower()
+        return parsing.present(
+            q=query if single else with_site_operators(query, request),
+            num=count,
+            siteSearch=single,
+            siteSearchFilter=single and ("i" if request.allowed_domains else "e"),
+            gl={"gb": "uk"}.get(country, country),
+            lr=_language(request),
+            # There is no middle between on and off, and off must be asked for.
+            safe="off" if request.safe_search == "off" else "active",
+            dateRestrict=period,
+            sort=days and f"date:r:{days[0]:%Y%m%d}:{days[1]:%Y%m%d}",
+            key=key,
+            cx=engine,
+        )
 
-        Raises:
-            MissingKeyError: the key or the engine's id is not set.
-            ProviderError: Google refused, failed or could not be reached.
-        """
-        query, count, notices = self.fitted(request)
-        keys = {"key": self.key(), "cx": self.context.keys.require("GOOGLE_SEARCH_ENGINE_ID")}
-        raw = await self.ask("GET", "/customsearch/v1", params={**_parameters(request, query, count), **self.chosen, **keys})
+    def found(self, raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+        """Return the items; there is no list at all when nothing was found."""
+        return parsing.objects(raw.get("items"))
+
+    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+        """Return one item; its date is the page's own `article:published_time`, else the day its snippet begins with."""
+        tags = parsing.objects(parsing.at(item, "pagemap", "metatags"))
+        snippet = item.get("snippet")
+        published = parsing.moment(*(tag.get("article:published_time") for tag in tags), snippet)
+        return parsing.hit(item.get("title"), item.get("link"), snippet, published)
+
+    def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+        """Note the spelling that Google suggests."""
         if corrected := parsing.text(parsing.at(raw, "spelling", "correctedQuery"), 200):
             notices.append(f"google suggests {corrected!r}")
-        # There is no "items" at all when nothing was found.
-        return self.answer(request, map(_result, parsing.objects(raw.get("items"))), raw, notices)
+        return {}
 
     def refusal(self, response: HttpResponse) -> Reason:
         """Return why Google refused; a refused key and a wrong engine id both come as 400, the daily quota as 403 or 429."""
@@ -56,37 +81,8 @@ class GoogleProvider(Engine):
         return Reason(words, wait, reason)
 
 
-def _parameters(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
-    """Return the parameters of one search, without the keys."""
-    sites = request.allowed_domains or request.blocked_domains
-    single = sites[0] if len(sites) == 1 else None
-    country = request.country_code.lower()
-    period = _PERIODS.get(request.freshness or "")
-    days = None if period else parsing.date_range(request.freshness)
-    return parsing.present(
-        q=query if single else with_site_operators(query, request),
-        num=count,
-        siteSearch=single,
-        siteSearchFilter=single and ("i" if request.allowed_domains else "e"),
-        gl={"gb": "uk"}.get(country, country),
-        lr=_language(request),
-        # There is no middle between on and off, and off must be asked for.
-        safe="off" if request.safe_search == "off" else "active",
-        dateRestrict=period,
-        sort=days and f"date:r:{days[0]:%Y%m%d}:{days[1]:%Y%m%d}",
-    )
-
-
-def _language(request: SearchRequest) -> str | None:
+def _language(request: SearchRequest) -> str:
     """Return the `lr` value of a language: lang_de, and for Chinese one of its two scripts."""
     if request.language_code == "zh":
         return "lang_zh-TW" if request.language.lower().endswith(("-tw", "-hk", "-hant")) else "lang_zh-CN"
-    return f"lang_{request.language_code}" if request.language_code else None
-
-
-def _result(item: Mapping[str, Any]) -> SearchResult | None:
-    """Return one item; its date is the page's own `article:published_time`, else the day its snippet begins with."""
-    tags = parsing.objects(parsing.at(item, "pagemap", "metatags"))
-    snippet = item.get("snippet")
-    published = parsing.moment(*(tag.get("article:published_time") for tag in tags), snippet)
-    return parsing.hit(item.get("title"), item.get("link"), snippet, published)
+    return f"lang_{request.language_code}" if request.language_code else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -33,7 +33,6 @@ PERIODS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
 _RFC_DATE = re.compile(r"[A-Za-z]{3}, \d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(:\d{2})?( .{1,5})?")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?")
 _LEADING_DATE = re.compile(r"([A-Z][a-z]{2}) (\d{1,2}), (\d{4})\b")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNSAFE_IN_URL = re.compile(r"[\s<>\"\\^`{|}\x00-\x20\x7f-\x9f]")
 _DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 365}
 _RANGE = re.compile(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})")
@@ -120,12 +119,12 @@ def moment(*values: Any) -> datetime | None:
             elif _RFC_DATE.fullmatch(words):
                 when = parsedate_to_datetime(words)
             elif found := _LEADING_DATE.match(words):
-                when = datetime(int(found[3]), _MONTHS.index(found[1]) + 1, int(found[2]))
+                when = parsedate_to_datetime(f"{found[2]} {found[1]} {found[3]} 00:00:00")
             else:
                 continue
             if 1700 <= when.year <= 2200:
                 return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
-        except (ValueError, TypeError, IndexError):
+        except (ValueError, TypeError):
             continue
     return None
 
@@ -164,6 +163,12 @@ def date_range(freshness: str | None, today: date | None = None) -> tuple[date, 
         return (date.fromisoformat(found[1]), date.fromisoformat(found[2])) if found else None
     except ValueError:
         return None
+
+
+def period_or_days(freshness: str | None, periods: Mapping[str, str] = PERIODS) -> tuple[str | None, tuple[date, date] | None]:
+    """Return an engine's own word for the period of a `SearchRequest.freshness`, or its days where there is no word."""
+    period = periods.get(freshness or "")
+    return period, None if period else date_range(freshness)
 
 
 def host_of(url: str) -> str:

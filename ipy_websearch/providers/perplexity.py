@@ -1,4 +1,4 @@
-"""Perplexity's Search API: results with long passages of the pages.
+"""Perplexity's Search API (not its models): results with long passages of the pages.
 
 Wire facts: docs.perplexity.ai, "Search API", and the perplexityai SDK 0.46.1, read 2026-11. Snippets are Markdown of thousands
 of characters: the description is cut, the whole is in `raw`. `date` is the publication, `last_updated` is not. Several queries
@@ -7,19 +7,19 @@ gave one list of results each in answers of 2025.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, SearchRequest
-from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.results import SearchResult
 from ipy_websearch.usage import Charge
 
 MAX_DOMAINS = 20
 
 
 class PerplexityProvider(Engine):
-    """Asks Perplexity's search (not its models)."""
+    """Asks Perplexity's search."""
 
     name = "perplexity"
     max_count = 20
@@ -30,38 +30,30 @@ class PerplexityProvider(Engine):
     )
     price = (Charge("perplexity", "search"),)
 
-    async def search(self, request: SearchRequest) -> SearchResults:
-        """Return the results of one search.
+    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+        """Return the body of one search."""
+        domains = [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]
+        if len(domains) > MAX_DOMAINS:
+            notices.append(
+                f"perplexity filters by {MAX_DOMAINS} domains, not {len(domains)}; results of others are left out here"
+            )
+        period, days = parsing.period_or_days(request.freshness)
+        return parsing.present(
+            query=query,
+            max_results=count,
+            search_domain_filter=domains[:MAX_DOMAINS],
+            country=request.country_code,
+            search_language_filter=[request.language_code] if request.language_code else [],
+            search_recency_filter=period,
+            search_after_date_filter=days and f"{days[0]:%m/%d/%Y}",
+            search_before_date_filter=days and f"{days[1]:%m/%d/%Y}",
+        )
 
-        Raises:
-            MissingKeyError: PERPLEXITY_API_KEY is not set.
-            ProviderError: Perplexity refused, failed or could not be reached.
-        """
-        query, count, notices = self.fitted(request)
-        if (given := len(request.allowed_domains or request.blocked_domains)) > MAX_DOMAINS:
-            notices.append(f"perplexity filters by {MAX_DOMAINS} domains, not {given}; results of others are left out here")
-        body = {**_body(request, query, count), **self.chosen}
-        raw = await self.ask("POST", "/search", json=body, headers={"Authorization": f"Bearer {self.key()}"})
+    def found(self, raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+        """Return the results, of a flat list or of one that holds a list for each query."""
         listed = [part if isinstance(part, list) else [part] for part in parsing.items(raw.get("results"))]
-        return self.answer(request, map(_result, parsing.objects(sum(listed, []))), raw, notices)
+        return parsing.objects(sum(listed, []))
 
-
-def _body(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
-    """Return the body of one search as far as the request decides it."""
-    period = parsing.PERIODS.get(request.freshness or "")
-    days = None if period else parsing.date_range(request.freshness)
-    domains = [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]
-    return parsing.present(
-        query=query,
-        max_results=count,
-        search_domain_filter=domains[:MAX_DOMAINS],
-        country=request.country_code,
-        search_language_filter=[request.language_code] if request.language_code else [],
-        search_recency_filter=period,
-        search_after_date_filter=days and f"{days[0]:%m/%d/%Y}",
-        search_before_date_filter=days and f"{days[1]:%m/%d/%Y}",
-    )
-
-
-def _result(item: Mapping[str, Any]) -> SearchResult | None:
-    return parsing.hit(item.get("title"), item.get("url"), item.get("snippet"), parsing.moment(item.get("date")))
+    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+        """Return an item as a result."""
+        return parsing.hit(item.get("title"), item.get("url"), item.get("snippet"), parsing.moment(item.get("date")))

@@ -15,6 +15,7 @@ The chain is: engines whose keys are set (in the registry's order), plug-ins, Se
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -145,7 +146,7 @@ class SearchRouter:
             ConfigError: there is no such engine, or it has no address, a wrong one, or no such option.
         """
         passed_over: list[Attempt] = []
-        target = self._named(provider) if provider else next(self._usable(passed_over), None)
+        target = self._first(provider, passed_over)
         cached = None if target is None or fresh else self._read(target, request)
         return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over))
 
@@ -159,10 +160,12 @@ class SearchRouter:
         """
         if plan.cached is not None and not plan.passed_over:
             return plan.cached
-        if plan.named and plan.target is not None:
+        if plan.target is None:
+            raise _all_failed(plan.passed_over, ())
+        if plan.named:
             return await self._share(plan.target, plan.request)
         attempts, charges = list(plan.passed_over), list[Charge]()
-        for target in self._chain_from(plan.target, attempts):
+        for target in itertools.chain([plan.target], self._usable(attempts, after=plan.provider)):
             try:
                 results = plan.cached if target is plan.target or plan.fresh else self._read(target, plan.request)
                 if results is None:
@@ -175,7 +178,9 @@ class SearchRouter:
                 charges += exc.charges
                 continue
             if results or not attempts:
-                return _standing_in(results, attempts, charges)
+                notices = (stood_in(attempt, results.provider) for attempt in attempts)
+                results = replace(results, attempts=tuple(attempts), notices=(*notices, *results.notices))
+                return also_charged(results, charges) if attempts else results
             attempts.append(Attempt(target.name, f"{target.name} found nothing"))
             charges += results.charges
         raise _all_failed(attempts, charges)
@@ -196,13 +201,13 @@ class SearchRouter:
         Raises:
             MissingKeyError, ConfigError: as for `plan`.
         """
-        target = self._named(provider) if provider else next(self._usable([]), None)
-        if target is not None:
+        if (target := self._first(provider)) is not None:
             target.info.address(self._context.keys)
 
     def first(self) -> str:
         """Return the name of the engine that a search of the chain goes to first, "" when none can be used."""
-        return next((target.name for target in self._usable([])), "")
+        target = self._first(None)
+        return target.name if target else ""
 
     def provider(self, name: str) -> Provider:
         """Return the engine of that name, whether or not its key is set.
@@ -219,10 +224,14 @@ class SearchRouter:
         Raises:
             MissingKeyError, ConfigError: as for `plan`.
         """
-        targets = [self._named(provider)] if provider else [*self._usable([])] if worst else [*self._usable([])][:1]
+        targets = self._usable([]) if worst and not provider else filter(None, [self._first(provider)])
         return max((target.price(count) for target in targets), key=_worst_cost, default=())
 
     # --- which engine -----------------------------------------------------------------------------------------------
+
+    def _first(self, provider: str | None, passed_over: list[Attempt] | None = None) -> Target | None:
+        """Return the engine that is asked first: the one named, else the first usable one of the chain."""
+        return self._named(provider) if provider else next(self._usable([] if passed_over is None else passed_over), None)
 
     def _named(self, provider: str) -> Target:
         """Return the engine of that name, or the named search tool; see `plan` for the errors."""
@@ -245,14 +254,9 @@ class SearchRouter:
                 continue
             if (outage := self._outage(info)) is not None:
                 passed_over.append(outage.attempt)
-            elif info.name != LOCAL or _index_may_answer(passed_over):
+            # The local index answers for Wikipedia alone, where there is no network.
+            elif info.name != LOCAL or all(a.provider == "wikipedia" and a.reason == "unreachable" for a in passed_over):
                 yield self._target(info.name, info, {})
-
-    def _chain_from(self, first: Target | None, attempts: list[Attempt]) -> Iterator[Target]:
-        """Yield the engines to ask in turn; `attempts` are those that have failed so far."""
-        if first is not None:
-            yield first
-            yield from self._usable(attempts, after=first.name)
 
     def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:
         """Return an engine, made once for the same options."""
@@ -374,20 +378,6 @@ def _tool_engine(name: str, tool: Any) -> str:
 def stood_in(attempt: Attempt, provider: str) -> str:
     """Return the notice that `provider` was asked instead of an engine that did not answer."""
     return f"{attempt.error}; {provider} was asked instead"
-
-
-def _index_may_answer(attempts: Sequence[Attempt]) -> bool:
-    """Say whether the local index may answer for those that did not: for Wikipedia alone, where there is no network."""
-    return all(attempt.provider == "wikipedia" and attempt.reason == "unreachable" for attempt in attempts)
-
-
-def _standing_in(results: SearchResults, attempts: Sequence[Attempt], charges: Sequence[Charge]) -> SearchResults:
-    """Return the answer of an engine that stood in for those that failed, with their notices and charges."""
-    if not attempts:
-        return results
-    notices = (stood_in(attempt, results.provider) for attempt in attempts)
-    results = replace(results, attempts=tuple(attempts), notices=(*notices, *results.notices))
-    return also_charged(results, charges)
 
 
 def _all_failed(attempts: Sequence[Attempt], charges: Sequence[Charge]) -> ProviderError:

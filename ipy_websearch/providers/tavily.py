@@ -2,7 +2,7 @@
 
 Wire facts: docs.tavily.com, "Tavily Search" and "Credits & pricing", and the tavily-python SDK 0.8.5, read 2026-11. A basic
 search is one credit, an advanced one two; the answer reports what was used (`include_usage`), and that is booked. Countries are
-named in English, and only taken for the topic "general".
+named in English, and only taken for the topic "general". `score` is from 0 to 1, comparable within one answer.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from ipy_websearch.http.response import HttpResponse, Reason
 from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
-from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.providers.base import Engine, SearchRequest
+from ipy_websearch.results import SearchResult
 from ipy_websearch.usage import Charge
 
 MAX_ALLOWED, MAX_BLOCKED = 300, 150
@@ -31,31 +31,39 @@ class TavilyProvider(Engine):
         *("auto_parameters", "exact_match", "max_age_hours", "include_domains_mode"),
     )
 
-    def __init__(self, context: ProviderContext) -> None:
-        super().__init__(context)
-        self.price = (
-            Charge("tavily", units=Decimal(2 if self.chosen.get("search_depth") == "advanced" else 1), unit="credit"),
-        )
+    def price_for(self, count: int) -> tuple[Charge, ...]:
+        """Return the credits of a search of the chosen depth."""
+        return (Charge("tavily", units=Decimal(2 if self.chosen.get("search_depth") == "advanced" else 1), unit="credit"),)
 
-    async def search(self, request: SearchRequest) -> SearchResults:
-        """Return the results of one search; `score` is Tavily's, from 0 to 1, comparable within one answer.
-
-        Raises:
-            MissingKeyError: TAVILY_API_KEY is not set.
-            ProviderError: Tavily refused, failed or could not be reached.
-        """
-        query, count, notices = self.fitted(request)
+    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+        """Return the body of one search."""
         country = parsing.country_name(request.country_code)
         if request.country_code and not country:
             notices.append(f"tavily knows no country {request.country!r}; ignored")
-        body = {**_body(request, query, count), **self.chosen}
-        if country and body.get("topic", "general") == "general":
-            body["country"] = country
-        raw = await self.ask("POST", "/search", json=body, headers={"Authorization": f"Bearer {self.key()}"})
+        period, days = parsing.period_or_days(request.freshness)
+        return parsing.present(
+            query=query,
+            max_results=count,
+            search_depth="basic",
+            include_usage=True,
+            time_range=period,
+            start_date=days and days[0].isoformat(),
+            end_date=days and days[1].isoformat(),
+            include_domains=list(request.allowed_domains[:MAX_ALLOWED]),
+            exclude_domains=list(request.blocked_domains[:MAX_BLOCKED]),
+            country=country if self.chosen.get("topic", "general") == "general" else "",
+        )
+
+    def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+        """Return the credits that the answer reports, and Tavily's own answer where one was asked for."""
         used = parsing.amount(parsing.at(raw, "usage", "credits"))
-        charges = self.price if used is None else (Charge("tavily", units=used, unit="credit"),)
-        results = map(_result, parsing.objects(raw.get("results")))
-        return self.answer(request, results, raw, notices, charges=charges, extra={"answer": parsing.text(raw.get("answer"))})
+        charges = self.price_for(1) if used is None else (Charge("tavily", units=used, unit="credit"),)
+        return {"charges": charges, "extra": {"answer": parsing.text(raw.get("answer"))}}
+
+    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+        """Return one result; its date is RFC 1123 text, for news only."""
+        published = parsing.moment(item.get("published_date"))
+        return parsing.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))
 
     def refusal(self, response: HttpResponse) -> Reason:
         """Return why Tavily refused; 432 and 433 are its own: the plan, or what pays as it goes, is used up."""
@@ -63,26 +71,3 @@ class TavilyProvider(Engine):
         if response.status in (432, 433):
             return Reason(f"the plan's limit is used up ({words.rstrip('.')})", wait, "credit")
         return Reason(words, wait, reason)
-
-
-def _body(request: SearchRequest, query: str, count: int) -> dict[str, Any]:
-    """Return the body of one search as far as the request decides it."""
-    period = parsing.PERIODS.get(request.freshness or "")
-    days = None if period else parsing.date_range(request.freshness)
-    return parsing.present(
-        query=query,
-        max_results=count,
-        search_depth="basic",
-        include_usage=True,
-        time_range=period,
-        start_date=days and days[0].isoformat(),
-        end_date=days and days[1].isoformat(),
-        include_domains=list(request.allowed_domains[:MAX_ALLOWED]),
-        exclude_domains=list(request.blocked_domains[:MAX_BLOCKED]),
-    )
-
-
-def _result(item: Mapping[str, Any]) -> SearchResult | None:
-    """Return one result; its date is RFC 1123 text, for news only."""
-    published = parsing.moment(item.get("published_date"))
-    return parsing.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))

@@ -44,6 +44,7 @@ class WikipediaProvider(Engine):
     """Asks the search of one language's Wikipedia."""
 
     name = "wikipedia"
+    path, method = "/w/api.php", "GET"
     timeout_s = 10.0
     max_chars = 300
     ignores = ("goggles", "place", "freshness", "country", "safe_search")
@@ -58,43 +59,42 @@ class WikipediaProvider(Engine):
             ProviderError: Wikipedia refused, failed or could not be reached.
         """
         language = request.language_code or "en"
-        words = search_words(request.query, language)
+        words = parsing.clip_query(search_words(request.query, language), self.max_chars)
         _, _, notices = self.fitted(request)
-        words = parsing.clip_query(words, self.max_chars)
         if request.allowed_domains and not parsing.host_matches(_page_address(language, "X"), request.allowed_domains):
             notices.append(f"wikipedia has no pages of {', '.join(request.allowed_domains)}")
             return self.answer(request, (), None, notices, charges=())
         raw = await self._find(words, request.count, language)
-        if not _found(raw) and (looser := _any_of(words)):
+        if not _listed(raw, "search") and (looser := _any_of(words)):
             raw = await self._find(looser, request.count, language)
-            if _found(raw):
+            if _listed(raw, "search"):
                 notices.append(f"no article has all of the words {words!r}; these have some of them")
-        pages = await self._introductions(_found(raw), language, notices)
+        found = _listed(raw, "search")
+        pages = await self._introductions([str(item.get("pageid")) for item in found], language, notices)
+        # Another MediaWiki says what its addresses are.
         elsewhere = "{lang}" not in self.info.address(self.context.keys)
-        results = [_result(item, pages.get(_page_id(item), {}), language, elsewhere) for item in _found(raw)]
+        results = [_result(item, pages.get(str(item.get("pageid")), {}), language, elsewhere) for item in found]
         return self.answer(request, results, raw, notices)
 
     async def _find(self, words: str, count: int, language: str) -> dict[str, Any]:
         wanted = {"srnamespace": 0, "srprop": "snippet|wordcount", "srinfo": "totalhits"}
         return await self._get({"list": "search", "srsearch": words, "srlimit": count, **wanted}, language)
 
-    async def _introductions(self, found: list[dict[str, Any]], language: str, notices: list[str]) -> dict[int, dict[str, Any]]:
+    async def _introductions(self, ids: list[str], language: str, notices: list[str]) -> dict[str, dict[str, Any]]:
         """Return the pages with their introductions by page id; none (and a notice) when they could not be had."""
-        ids = [str(_page_id(item)) for item in found[:MAX_EXTRACTS] if _page_id(item)]
-        if not ids:
-            return {}
+        ids = [page_id for page_id in ids if page_id.isdecimal()][:MAX_EXTRACTS]
         wanted = {"prop": "extracts|info", "inprop": "url", "exintro": 1, "explaintext": 1, "exlimit": MAX_EXTRACTS}
         try:
-            raw = await self._get({**wanted, "pageids": "|".join(ids)}, language)
+            raw = await self._get({**wanted, "pageids": "|".join(ids)}, language) if ids else {}
         except ProviderError as exc:
             notices.append(f"the articles' introductions could not be had: {exc}")
             return {}
-        return {_page_id(page): page for page in parsing.objects(parsing.at(raw, "query", "pages"))}
+        return {str(page.get("pageid")): page for page in _listed(raw, "pages")}
 
     async def _get(self, params: Mapping[str, Any], language: str) -> dict[str, Any]:
         params = {"action": "query", "format": "json", "formatversion": 2, **params}
         async with self.context.wikipedia_turns:
-            raw = await self.ask("GET", "/w/api.php", params=params, language=language, connect_timeout_s=CONNECT_TIMEOUT_S)
+            raw = await self.ask(params, language=language, connect_timeout_s=CONNECT_TIMEOUT_S)
         if "error" in raw:  # MediaWiki reports its errors with status 200
             error = parsing.mapping(raw["error"])
             code, info = parsing.text(error.get("code"), 80), parsing.text(error.get("info"), 200)
@@ -138,13 +138,8 @@ def _any_of(words: str) -> str:
     return " OR ".join(parts) if len(parts) > 1 and not _OPERATOR.search(words) else ""
 
 
-def _found(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return list(parsing.objects(parsing.at(raw, "query", "search")))
-
-
-def _page_id(item: Mapping[str, Any]) -> int:
-    value = item.get("pageid")
-    return value if isinstance(value, int) else 0
+def _listed(raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    return list(parsing.objects(parsing.at(raw, "query", name)))
 
 
 def _page_address(language: str, title: str) -> str:

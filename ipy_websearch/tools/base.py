@@ -1,14 +1,17 @@
-"""What a tool is: a name, a description, an input model, an async call, and the output of a call.
+"""What a tool is (a name, a description, an input model, an async call and its output), and which tools there are.
 
 A tool's output is neutral: passages with their source, or plain text. `model` turns it into the form of the platform
 (`search_result` blocks with real citations, or compact text). A failure that the model can act on is an output with
 `is_error`, never an exception; only bugs and interrupts go through.
+
+A set of tools shrinks to what can be used, and a notice says what was left out. A tool that was asked for by its own name must
+be there: without its key it is an error that names every way to set one. A tool's code is imported when the tool is made.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
+import importlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,22 +19,25 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from ipy_websearch.errors import ProviderError, WebSearchError
+from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
+from ipy_websearch.keys import Keys
+from ipy_websearch.providers.base import SearchRequest, provider_info
 from ipy_websearch.results import Page, Read, SearchResult, SearchResults
+from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.usage import Charge, lost
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from ipy_websearch.extract.reader import PageReader
+    from ipy_websearch.providers.router import SearchRouter
+
 MODEL_CHARACTERS = 80_000
 """Characters that the model gets of one call, about 20,000 tokens; the panel has everything."""
 
 UNREAD = "(Only a snippet: the page was not read: "
 """How the note begins that stands behind a snippet whose page could not be read."""
-
-_FENCE = re.compile(r"[ \t>]{0,12}(`{3,}|~{3,})(.*)")
-_HEADING = re.compile(r"#{1,6} [^\n]*")
 
 
 # --- a call and its output --------------------------------------------------------------------------------------------
@@ -98,7 +104,8 @@ class Tool:
     """A tool that the model may call; `call` gets the validated input.
 
     `counts_as_search` calls count against `max_searches`. `price` is what a call is expected to be billed, so that a budget can
-    be checked before it is made. A tool that `concludes` takes the answer itself.
+    be checked before it is made. A tool that `concludes` takes the answer itself. `schema` stands in for the input model's,
+    `strict_schema` too: one that the API holds the model to.
     """
 
     name: str
@@ -108,35 +115,43 @@ class Tool:
     counts_as_search: bool = False
     price: tuple[Charge, ...] = ()
     timeout_s: float = 30.0
+    schema: Mapping[str, Any] | None = None
     strict_schema: Mapping[str, Any] | None = None
     concludes: bool = False
 
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """The JSON schema of the input."""
+        return self.strict_schema or self.schema or input_schema(self.input_model)
+
     def definition(self) -> Mapping[str, Any]:
         """Return the tool as the Messages API wants it: name, description, input_schema (strict where one is given)."""
-        if self.strict_schema is not None:
-            schema = dict(self.strict_schema)
-            return {"name": self.name, "description": self.description, "strict": True, "input_schema": schema}
-        return {"name": self.name, "description": self.description, "input_schema": input_schema(self.input_model)}
+        strict = {"strict": True} if self.strict_schema is not None else {}
+        return {"name": self.name, "description": self.description, **strict, "input_schema": dict(self.input_schema)}
 
+    def parsed(self, given: Mapping[str, Any]) -> BaseModel:
+        """Return the validated input. Null means left out. A number is brought into its bounds: a model that asks for 100
+        results of an engine that gives 20 gets 20, not an error and another round.
 
-# --- input ------------------------------------------------------------------------------------------------------------
+        Raises:
+            pydantic.ValidationError: the input does not fit the schema.
+        """
+        values = {name: value for name, value in given.items() if value is not None}
+        for name, rule in self.input_schema.get("properties", {}).items():
+            if type(values.get(name)) is int:
+                values[name] = min(max(values[name], rule.get("minimum", values[name])), rule.get("maximum", values[name]))
+        return self.input_model.model_validate(values)
 
 
 @cache
 def input_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of an input model without the titles that pydantic adds (they only cost tokens)."""
-    schema = _untitled(model.model_json_schema())
-    schema.setdefault("properties", {})
-    schema.pop("description", None)
-    return dict(schema)
-
-
-def _untitled(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {k: _untitled(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))}
-    if isinstance(node, list):
-        return [_untitled(v) for v in node]
-    return node
+    """Return the JSON schema of an input model without what only costs tokens: titles, and defaults that say nothing."""
+    schema = model.model_json_schema()
+    properties = {
+        name: {key: value for key, value in rule.items() if key != "title" and (key != "default" or value not in (None, []))}
+        for name, rule in schema.get("properties", {}).items()
+    }
+    return {name: part for name, part in schema.items() if name not in ("title", "description")} | {"properties": properties}
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
@@ -183,34 +198,160 @@ def place(url: str) -> str:
         return shorten(plain(url), 80)
 
 
-def blocks(markdown: str, *, most: int = 60) -> tuple[str, ...]:
-    """Return the blocks of `markdown` in order, neighbours joined so that there are at most `most`; no block is empty.
+# --- which tools there are ---------------------------------------------------------------------------------------------
 
-    A citation names whole blocks. They end at blank lines; a code fence is never cut, and a heading stays with what follows it.
+TOOL_SETS: dict[str, tuple[str, ...]] = {
+    "standard": ("web_search", "web_fetch"),
+    "tiers": ("brave_search", "brave_llm_context", "firecrawl_scrape", "firecrawl_search", "firecrawl_map"),
+    "pair": ("web_search_brave", "web_search_google", "web_fetch"),
+}
+"""The sets that `--tools` understands besides the names of single tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFactory:
+    """Makes the tools of one question.
+
+    `defaults` is a request with the user's settings: domains, country, language, filter. `provider` is the engine that
+    `web_search` goes to (None: the chain). `reader` opens the reader of pages; `research` makes the tool for the user's own
+    research files (None: no root is set). Under a budget (`bounded`), a search is priced as by the dearest engine of the chain.
+    `read_pages` results of each search are read, `exact` as a cassette needs it (see `web_search.PageReading`).
     """
-    parts: list[str] = []
-    current: list[str] = []
-    fence = ""
-    for line in [*markdown.split("\n"), ""]:
-        fence = _fence_after(line, fence)
-        if fence or line.strip():
-            current.append(line)
-        elif current and _HEADING.fullmatch(current[-1]):
-            current.append("")  # a heading waits for its text
-        elif current and current[-1]:
-            parts.append("\n".join(current))
-            current = []
-    if current:
-        parts.append("\n".join(current).rstrip("\n"))
-    size = -(-len(parts) // most)
-    return tuple("\n\n".join(parts[at : at + size]) for at in range(0, len(parts), size or 1))
+
+    router: SearchRouter
+    reader: Callable[[], PageReader]
+    defaults: SearchRequest
+    provider: str | None = None
+    fresh: bool = False
+    research: Callable[[], Tool] | None = None
+    bounded: bool = False
+    read_pages: int = 0
+    exact: bool = False
+
+    def search_options(self, provider: str | None) -> dict[str, Any]:
+        """Return what a tool that searches is made with: `search`, `defaults` and `price`."""
+
+        async def search(request: SearchRequest) -> SearchResults:
+            return await self.router.search(request, provider=provider, fresh=self.fresh)
+
+        price = self.router.expected_charges(provider, self.defaults.count, worst=self.bounded)
+        return {"search": search, "defaults": self.defaults, "price": price}
+
+    def make(self, name: str) -> Tool:
+        """Return the tool of that name; its code is imported here.
+
+        Raises:
+            ConfigError: it cannot work as things are set.
+        """
+        if name == "read_research":
+            if self.research is None:
+                raise ConfigError(
+                    "read_research has nothing to read: set WebSearch.research_root (%config) to a folder or "
+                    "github:owner/repo/path"
+                )
+            return self.research()
+        if name == "web_fetch":
+            from ipy_websearch.tools.web_fetch import web_fetch_tool
+
+            allowed, blocked = self.defaults.allowed_domains, self.defaults.blocked_domains
+            return web_fetch_tool(self.reader(), fresh=self.fresh, allowed_domains=allowed, blocked_domains=blocked)
+        if name == "web_search":
+            from ipy_websearch.tools.web_search import PageReading, web_search_tool
+
+            pages = PageReading(self.reader, self.read_pages, self.fresh, self.exact) if self.read_pages else None
+            return web_search_tool(**self.search_options(self.provider), pages=pages)
+        if name in TOOL_SETS["pair"]:
+            from ipy_websearch.tools.web_search import pair_tool
+
+            return pair_tool(name, **self.search_options(TOOLS[name]))
+        if name == "brave_search":
+            from ipy_websearch.tools.brave import brave_search_tool
+
+            return brave_search_tool(**self.search_options("brave"))
+        tools = importlib.import_module(f"ipy_websearch.tools.{TOOLS[name]}")
+        tool: Tool = getattr(tools, f"{name}_tool")(self.router.provider(TOOLS[name]), self.defaults)
+        return tool
 
 
-def _fence_after(line: str, fence: str) -> str:
-    """Return the fence that is open after `line`, "" when none is; a fence is closed by one as long, with nothing after."""
-    match = _FENCE.match(line)
-    if match is None:
-        return fence
-    if not fence:
-        return "" if match[1][0] == "`" and "`" in match[2] else match[1]
-    return "" if match[1].startswith(fence) and not match[2].strip() else fence
+TOOLS = {
+    "web_search": "",
+    "web_fetch": "",
+    "brave_search": "brave",
+    "brave_llm_context": "brave",
+    "firecrawl_scrape": "firecrawl",
+    "firecrawl_search": "firecrawl",
+    "firecrawl_map": "firecrawl",
+    "web_search_brave": "brave",
+    "web_search_google": "google",
+    "read_research": "",
+}
+"""Each tool with the engine that it cannot do without ("": none)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools that a question gets, and notices of those that it does not get."""
+
+    tools: tuple[Tool, ...]
+    notices: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tools."""
+        return tuple(tool.name for tool in self.tools)
+
+
+def build_tools(wanted: str | Sequence[str], factory: ToolFactory, keys: Keys, *, native: bool = False) -> Offer:
+    """Return the tools that `wanted` means, each once, in order; `native` says that the API's own tools come beside them.
+
+    `wanted` is a list, or one string with commas or "+" between names of tools and sets; "none" is no tool at all. With any
+    other tool, `read_research` comes too when there is something to read.
+
+    Raises:
+        ConfigError: a name is neither a tool nor a set.
+        MissingKeyError: a tool was asked for by its own name and its engine has no key.
+    """
+    names = _wanted(wanted)
+    if factory.research is not None and (names or native):
+        names.setdefault("read_research", False)
+    tools: list[Tool] = []
+    missing: dict[str, list[str]] = {}
+    for name, by_name in names.items():
+        if why := _hindrance(TOOLS[name], keys, by_name):
+            missing.setdefault(why, []).append(name)
+        else:
+            tools.append(factory.make(name))
+    notices = (f"{_listed(names)} not offered to the model: {why}" for why, names in missing.items())
+    return Offer(tuple(tools), tuple(notices))
+
+
+def _wanted(wanted: str | Sequence[str]) -> dict[str, bool]:
+    """Return each wanted tool with whether it was asked for by its own name."""
+    parts = wanted.replace("+", ",").split(",") if isinstance(wanted, str) else wanted
+    names: dict[str, bool] = {}
+    for part in (part.strip() for part in parts):
+        if part in TOOL_SETS:
+            names |= {name: names.get(name, False) for name in TOOL_SETS[part]}
+        elif part in TOOLS:
+            names[part] = True
+        elif part not in ("", "none"):
+            choices = [*TOOL_SETS, *TOOLS]
+            raise ConfigError(
+                f"there is no tool or tool set {part!r}{did_you_mean(part, choices)} (there are {', '.join(choices)})"
+            )
+    return names
+
+
+def _hindrance(engine: str, keys: Keys, by_name: bool) -> str:
+    """Return why a tool of an engine cannot be offered, "" when it can; for one asked for by its name that is an error."""
+    if not engine:
+        return ""
+    info = provider_info(engine)
+    for key in info.keys if by_name else ():
+        keys.require(key)
+    why = info.hindrance(keys)
+    return f"{why} (%websearch key {info.name})" if why else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"

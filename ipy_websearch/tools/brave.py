@@ -7,9 +7,10 @@ as inline rules. What the user set for the session (country, filter for adult co
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import WebSearchError
 from ipy_websearch.providers.base import SafeSearch, SearchRequest
@@ -17,7 +18,6 @@ from ipy_websearch.providers.goggles import resolve
 from ipy_websearch.results import SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput, counted, refused, whole_text
-from ipy_websearch.tools.inputs import Bounded, Optional, ToolInput
 from ipy_websearch.tools.web_search import Search, rich_passage, search_output
 from ipy_websearch.usage import Charge
 
@@ -41,35 +41,37 @@ CONTEXT_DESCRIPTION = (
 )
 
 
-class BraveSearchInput(ToolInput):
+class BraveSearchInput(BaseModel, extra="forbid"):
     """The input of `brave_search`."""
 
     query: str = Field(
         min_length=2, description='The search query. Supports operators: "exact", -exclude, site:domain, filetype:pdf'
     )
-    count: Annotated[int, Bounded(1, 20)] = Field(5, description="Number of results")
-    freshness: str | Optional = Field(None, description=_FRESHNESS)
+    count: int = Field(5, ge=1, le=20, description="Number of results")
+    freshness: str | SkipJsonSchema[None] = Field(None, description=_FRESHNESS)
     country: str = Field("US", description=_COUNTRY)
     search_lang: str = Field("en", description="Language of the results (ISO 639-1)")
     safe_search: SafeSearch = Field("moderate", description="Filter for adult content")
     # the name on the wire is `goggles` today; models that know it are understood
-    goggles_id: str | Optional = Field(None, description=_GOGGLE, validation_alias=AliasChoices("goggles_id", "goggles"))
+    goggles_id: str | SkipJsonSchema[None] = Field(
+        None, description=_GOGGLE, validation_alias=AliasChoices("goggles_id", "goggles")
+    )
 
 
-class BraveContextInput(ToolInput):
+class BraveContextInput(BaseModel, extra="forbid"):
     """The input of `brave_llm_context`."""
 
     query: str = Field(min_length=2, description="The search query")
-    maximum_number_of_tokens: Annotated[int, Bounded(1_024, 32_768)] = Field(
-        8_192, description="About how many tokens to return: 2048 for a fact, 16384 for detailed research"
+    maximum_number_of_tokens: int = Field(
+        8_192, ge=1_024, le=32_768, description="About how many tokens to return: 2048 for a fact, 16384 for detailed research"
     )
-    count: Annotated[int, Bounded(1, 50)] = Field(20, description="Search results to consider")
+    count: int = Field(20, ge=1, le=50, description="Search results to consider")
     context_threshold_mode: Literal["strict", "balanced", "lenient", "disabled"] = Field(
         "balanced", description="How well a passage must fit: strict for facts, lenient for broad research"
     )
-    freshness: str | Optional = Field(None, description=_FRESHNESS)
+    freshness: str | SkipJsonSchema[None] = Field(None, description=_FRESHNESS)
     country: str = Field("US", description=_COUNTRY)
-    goggles: str | Optional = Field(None, description=_GOGGLE)
+    goggles: str | SkipJsonSchema[None] = Field(None, description=_GOGGLE)
 
 
 def brave_search_tool(search: Search, defaults: SearchRequest, *, price: tuple[Charge, ...] = ()) -> Tool:
@@ -101,8 +103,8 @@ def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest) -> To
         try:
             results = await engine.llm_context(
                 _request(given, defaults, given.goggles),
-                maximum_number_of_tokens=given.maximum_number_of_tokens,
-                context_threshold_mode=given.context_threshold_mode,
+                tokens=given.maximum_number_of_tokens,
+                mode=given.context_threshold_mode,
             )
         except WebSearchError as exc:
             return refused(exc, price)

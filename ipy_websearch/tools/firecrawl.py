@@ -11,19 +11,22 @@ memory, and told so in a field.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import FetchError, WebSearchError
 from ipy_websearch.extract.formats import fenced
 from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.providers.firecrawl import FirecrawlProvider, one, published, used
 from ipy_websearch.results import SearchResults
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import (
@@ -33,18 +36,14 @@ from ipy_websearch.tools.base import (
     ToolContext,
     ToolOutput,
     as_passage,
-    blocks,
     counted,
     place,
     refused,
     whole_text,
 )
-from ipy_websearch.tools.inputs import Bounded, Optional, ToolInput
+from ipy_websearch.tools.passages import blocks
 from ipy_websearch.tools.web_fetch import comparable, failure_text, is_known, judge_address, judge_arrival
 from ipy_websearch.usage import Charge
-
-if TYPE_CHECKING:
-    from ipy_websearch.providers.firecrawl import FirecrawlProvider, ScrapedPage
 
 Format = Literal["markdown", "html", "rawHtml", "screenshot", "links", "summary", "images"]
 TIMEOUT_S = 35.0
@@ -60,8 +59,8 @@ SEARCH_DESCRIPTION = (
     "Search the web and read the top results in full, in one call. For when whole pages are needed and no address is known."
 )
 MAP_DESCRIPTION = "List the addresses of a site, from its sitemap and what search engines know of it, to explore its structure."
-_TEXTS = {"summary": "Summary", "html": "HTML", "rawHtml": "Raw HTML", "screenshot": "Screenshot"}
-"""Formats that come as one text, besides the Markdown, with their headings."""
+_TEXTS = {"markdown": "", "summary": "Summary", "html": "HTML", "rawHtml": "Raw HTML", "screenshot": "Screenshot"}
+"""Formats that come as one text, with their headings."""
 
 
 class Location(BaseModel):
@@ -83,102 +82,109 @@ _LOCATION = WithJsonSchema(
 )
 
 
-class ScrapeInput(ToolInput):
+class ScrapeInput(BaseModel, extra="forbid"):
     """The input of `firecrawl_scrape`."""
 
     url: str = Field(min_length=1, description="The address of the page")
     formats: list[Format] = Field(["markdown", "links"], min_length=1, description="What to return")
-    location: Annotated[Location | Optional, _LOCATION] = None
+    location: Annotated[Location | SkipJsonSchema[None], _LOCATION] = None
 
 
-class SearchInput(ToolInput):
+class SearchInput(BaseModel, extra="forbid"):
     """The input of `firecrawl_search`."""
 
     query: str = Field(min_length=2, description="The search query")
-    limit: Annotated[int, Bounded(1, 10)] = Field(3, description="Pages to read, of each source")
+    limit: int = Field(3, ge=1, le=10, description="Pages to read, of each source")
     sources: list[Literal["web", "news", "images"]] = Field(["web"], min_length=1, description="Where to search")
-    categories: list[Literal["github", "research", "pdf"]] | Optional = Field(None, description="Only results of these kinds")
-    tbs: str | Optional = Field(
+    categories: list[Literal["github", "research", "pdf"]] | SkipJsonSchema[None] = Field(
+        None, description="Only results of these kinds"
+    )
+    tbs: str | SkipJsonSchema[None] = Field(
         None, description="Time filter: qdr:h, qdr:d, qdr:w, qdr:m, qdr:y, or cdr:1,cd_min:1/31/2026,cd_max:2/28/2026"
     )
-    location: str | Optional = Field(
+    location: str | SkipJsonSchema[None] = Field(
         None, description="Where to search from, such as Germany or San Francisco,California,United States"
     )
 
 
-class MapInput(ToolInput):
+class MapInput(BaseModel, extra="forbid"):
     """The input of `firecrawl_map`."""
 
     url: str = Field(min_length=1, description="The site's address")
-    limit: Annotated[int, Bounded(1, 5_000)] = Field(50, description="Addresses to return")
-    search: str | Optional = Field(None, description="Only addresses that fit these words, the best first")
+    limit: int = Field(50, ge=1, le=5_000, description="Addresses to return")
+    search: str | SkipJsonSchema[None] = Field(None, description="Only addresses that fit these words, the best first")
     include_subdomains: bool = Field(False, description="Whether subdomains belong to the site")
-    location: Annotated[Location | Optional, _LOCATION] = None
+    location: Annotated[Location | SkipJsonSchema[None], _LOCATION] = None
 
 
 def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
     """Return the tool; `defaults` holds the domains that bind the model."""
-    domains = (defaults.allowed_domains, defaults.blocked_domains)
 
-    async def call(given: ScrapeInput, context: ToolContext) -> ToolOutput:
-        url, page = given.url.strip(), None
+    async def read(given: ScrapeInput, context: ToolContext) -> ToolOutput:
+        url = _judged(given.url, defaults, is_known(given.url.strip(), context.known_urls))
+        body = {**given.model_dump(exclude_none=True), "url": url, "onlyMainContent": True}
+        raw = await engine.ask(body, "/v2/scrape")
+        page, charges = _Scraped.of(parsing.mapping(raw.get("data")), url), used(raw, 1, "fetch")
         try:
-            check_url(url, allow=allow_from_environment())
-            judge_address(url, is_known(url, context.known_urls), *domains)
-            page = await engine.scrape(
-                url, formats=given.formats, location=given.location.model_dump() if given.location else None
-            )
-            judge_arrival(page.url, *domains)
+            judge_arrival(page.url, defaults.allowed_domains, defaults.blocked_domains)
         except FetchError as exc:
-            return replace(_unread(url, exc), charges=page.charges if page else ())
-        except WebSearchError as exc:
-            return refused(exc, price)
-        return _page_output(page, url)
+            return replace(_unread(url, exc), charges=charges)
+        return replace(_page_output(page, url), charges=charges)
 
-    price = (Charge("firecrawl", "fetch", unit="credit"),)
-    return Tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, call, price=price, timeout_s=TIMEOUT_S)
+    return _tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, read, Charge("firecrawl", "fetch", unit="credit"))
 
 
 def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
     """Return the tool; `defaults` holds what the user set and the domains that bind the model."""
 
-    async def call(given: SearchInput, context: ToolContext) -> ToolOutput:
-        options: dict[str, Any] = {"sources": given.sources, "categories": given.categories or ()}
-        try:
-            request = replace(defaults, query=given.query, count=given.limit)
-            found = await engine.search_pages(request, tbs=given.tbs, location=given.location, **options)
-        except WebSearchError as exc:
-            return refused(exc, price)
-        return _search_output(*found)
+    async def search(given: SearchInput, context: ToolContext) -> ToolOutput:
+        request = replace(defaults, query=given.query, count=given.limit)
+        return _search_output(
+            *await engine.search_pages(request, **given.model_dump(exclude={"query", "limit"}, exclude_none=True))
+        )
 
     # Two credits for the search and one for each of the ten pages it may read.
-    price = (Charge("firecrawl", "search", Decimal(12), "credit"),)
-    return Tool(
-        "firecrawl_search", SEARCH_DESCRIPTION, SearchInput, call, counts_as_search=True, price=price, timeout_s=TIMEOUT_S
-    )
+    price = Charge("firecrawl", "search", Decimal(12), "credit")
+    return replace(_tool("firecrawl_search", SEARCH_DESCRIPTION, SearchInput, search, price), counts_as_search=True)
 
 
 def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
     """Return the tool; `defaults` holds the domains that bind the model."""
 
-    async def call(given: MapInput, context: ToolContext) -> ToolOutput:
+    async def list_site(given: MapInput, context: ToolContext) -> ToolOutput:
         url, known = given.url.strip(), context.known_urls
-        options: dict[str, Any] = {"search": given.search, "include_subdomains": given.include_subdomains}
-        try:
-            check_url(url, allow=allow_from_environment())
-            is_allowed = is_known(url, known) or _is_known_site(url, known)
-            judge_address(url, is_allowed, defaults.allowed_domains, defaults.blocked_domains)
-            found = await engine.map(
-                url, limit=given.limit, location=given.location.model_dump() if given.location else None, **options
-            )
-        except FetchError as exc:
-            return _unread(url, exc)
-        except WebSearchError as exc:
-            return refused(exc, price)
-        return _map_output(found)
+        url = _judged(url, defaults, is_known(url, known) or _is_known_site(url, known))
+        body = given.model_dump(exclude_none=True, exclude={"include_subdomains"})
+        raw = await engine.ask({**body, "url": url, "includeSubdomains": given.include_subdomains}, "/v2/map")
+        return _map_output(raw, url, given.limit)
 
-    price = (Charge("firecrawl", "map", unit="credit"),)
-    return Tool("firecrawl_map", MAP_DESCRIPTION, MapInput, call, price=price, timeout_s=TIMEOUT_S)
+    return _tool("firecrawl_map", MAP_DESCRIPTION, MapInput, list_site, Charge("firecrawl", "map", unit="credit"))
+
+
+def _tool(name: str, description: str, model: type[BaseModel], work: Callable[..., Any], price: Charge) -> Tool:
+    """Return a tool that does `work`; what is refused becomes an output that says so."""
+
+    async def call(given: Any, context: ToolContext) -> ToolOutput:
+        try:
+            output: ToolOutput = await work(given, context)
+        except FetchError as exc:
+            return _unread(given.url.strip(), exc)
+        except WebSearchError as exc:
+            return refused(exc, (price,))
+        return output
+
+    return Tool(name, description, model, call, price=(price,), timeout_s=TIMEOUT_S)
+
+
+def _judged(url: str, defaults: SearchRequest, known: bool) -> str:
+    """Return an address that may be sent to Firecrawl.
+
+    Raises:
+        FetchError: it may not; the message names the rule.
+    """
+    check_url(url.strip(), allow=allow_from_environment())
+    judge_address(url.strip(), known, defaults.allowed_domains, defaults.blocked_domains)
+    return url.strip()
 
 
 def _is_known_site(url: str, known: Collection[str]) -> bool:
@@ -194,19 +200,76 @@ def _unread(url: str, exc: FetchError) -> ToolOutput:
     return ToolOutput(f"{place(url)} was not read", text=failure_text(exc), is_error=True)
 
 
-def _page_output(page: ScrapedPage, asked: str) -> ToolOutput:
+@dataclass(frozen=True, slots=True)
+class _Scraped:
+    """A page as Firecrawl read it.
+
+    `text` is everything that came as text: the Markdown of the main content, then other formats under headings. `error` says
+    what is wrong with the page ("" when nothing is); such a page was billed like any other.
+    """
+
+    url: str
+    title: str
+    text: str
+    links: tuple[str, ...]
+    published_date: datetime | None
+    error: str
+    metadata: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], asked: str = "") -> _Scraped:
+        """Return the page in a scrape's `data` or in an item of a search; `asked` is its address where that does not say."""
+        metadata = parsing.mapping(data.get("metadata"))
+        addresses = map(parsing.address, (metadata.get("url"), metadata.get("sourceURL"), data.get("url"), asked))
+        status = parsing.number(metadata.get("statusCode")) or 0
+        texts = [f"## {title}\n\n{text}" if title else text for title, text in _texts(data)]
+        links = filter(None, map(parsing.address, parsing.items(data.get("links"))))
+        return cls(
+            url=next(filter(None, addresses), asked),
+            title=one(metadata.get("title")) or one(data.get("title")),
+            text="\n\n".join(texts).strip(),
+            links=tuple(dict.fromkeys(links)),
+            published_date=published(metadata),
+            error=one(metadata.get("error")) or (f"the page's server answered {status:.0f}" if status >= 400 else ""),
+            metadata=metadata,
+        )
+
+    @property
+    def panel(self) -> str:
+        """The page for its panel: its text, its links, and what is known about it."""
+        import yaml
+
+        about = yaml.safe_dump(dict(self.metadata), sort_keys=False, allow_unicode=True) if self.metadata else ""
+        parts = [
+            self.text,
+            "## Links\n\n" + "\n".join(f"- {link}" for link in self.links) if self.links else "",
+            f"## Metadata\n\n{fenced(about, 'yaml')}" if about else "",
+        ]
+        return "\n\n".join(filter(None, parts))
+
+
+def _texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the heading and the text of each format that an answer holds."""
+    for name, heading in _TEXTS.items():
+        text = data.get(name)
+        if isinstance(text, str) and text:
+            yield heading, fenced(visible(text), "html") if "tml" in name else visible(text)
+    if images := [image for image in map(parsing.address, parsing.items(data.get("images"))) if image]:
+        yield "Images", "\n".join(f"- {image}" for image in images)
+
+
+def _page_output(page: _Scraped, asked: str) -> ToolOutput:
     output = ToolOutput(
         f"scraped {shown(asked)}" + (f" ({shorten(page.title, 80)})" if page.title else ""),
         panel_title=f"firecrawl_scrape: {asked}",
         panel_kind="markdown",
-        panel_data=_page_markdown(page),
+        panel_data=page.panel,
         urls=tuple(dict.fromkeys((page.url, *page.links))),
-        charges=page.charges,
     )
     if page.error:
         text = f"Failed to fetch URL: {page.error}: {shown(asked)}"
         return replace(output, summary=f"{shown(asked)}: {page.error}", text=text, is_error=True, urls=())
-    paragraphs = list(blocks(_cut(_body(page), MODEL_CHARACTERS)))
+    paragraphs = list(blocks(_cut(page.text, MODEL_CHARACTERS)))
     if page.links:
         more = f"\nlinks: {MODEL_LINKS} of {len(page.links):,}" if len(page.links) > MODEL_LINKS else ""
         paragraphs.append("Links:\n" + "\n".join(f"- {link}" for link in page.links[:MODEL_LINKS]) + more)
@@ -215,19 +278,19 @@ def _page_output(page: ScrapedPage, asked: str) -> ToolOutput:
     return replace(output, passages=(Passage(page.url, page.title, tuple(paragraphs), page.published_date, "page"),))
 
 
-def _search_output(results: SearchResults, pages: Sequence[ScrapedPage]) -> ToolOutput:
+def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -> ToolOutput:
     """Return the output of a search with its pages; a result whose page could not be read gives its snippet."""
-    by_url = {_result_url(page): page for page in pages}
-    read = {url: page for url, page in by_url.items() if not page.error}
+    pages = {parsing.address(item.get("url")): _Scraped.of(item) for item in items if item.get("markdown")}
+    read = {url: page for url, page in pages.items() if not page.error}
     room = MODEL_CHARACTERS // max(1, len(read))
     passages, panel = [], []
     for result in results:
         passage, page = as_passage(result), read.get(result.url)
         if page is not None:
             date = page.published_date or result.published_date
-            passage = Passage(result.url, page.title or result.title, blocks(_cut(page.markdown, room)), date, "page")
+            passage = Passage(result.url, page.title or result.title, blocks(_cut(page.text, room)), date, "page")
         passages += [passage] if passage.paragraphs else []
-        body = _page_markdown(by_url[result.url]) if result.url in by_url else result.description
+        body = pages[result.url].panel if result.url in pages else result.description
         panel.append(f"# {result.title or result.url}\n\n{result.url}\n\n{body}".rstrip())
     links = (link for page in read.values() for link in page.links)
     return ToolOutput(
@@ -244,9 +307,13 @@ def _search_output(results: SearchResults, pages: Sequence[ScrapedPage]) -> Tool
     )
 
 
-def _map_output(found: SearchResults) -> ToolOutput:
-    """Return the output of a map: every address is a line, in blocks of 25."""
-    links, site = found.results, place(found.query)
+def _map_output(raw: Mapping[str, Any], asked: str, limit: int) -> ToolOutput:
+    """Return the output of a map: every address is a line, in blocks of 25. Servers of version 1 give plain addresses."""
+    items = [item if isinstance(item, dict) else {"url": item} for item in parsing.items(raw.get("links"))]
+    found = {
+        link.url: link for item in items if (link := parsing.hit(item.get("title"), item.get("url"), item.get("description")))
+    }
+    links, site = list(found.values())[:limit], place(asked)
     lines = [
         " — ".join(filter(None, (link.url, shorten(link.title, 100), shorten(link.description, 200))))
         for link in links[:MODEL_LINKS]
@@ -256,46 +323,13 @@ def _map_output(found: SearchResults) -> ToolOutput:
         paragraphs.append(f"addresses: {MODEL_LINKS} of {len(links):,}")
     return ToolOutput(
         f"{counted(len(links), 'URL')} discovered on {site}",
-        passages=(Passage(found.query, f"Addresses of {site}", tuple(paragraphs)),) if links else (),
+        passages=(Passage(asked, f"Addresses of {site}", tuple(paragraphs)),) if links else (),
         text="" if links else f"No URLs found on {site}.",
-        panel_title=f"firecrawl_map: {found.query}",
-        panel_data=found.body,
+        panel_title=f"firecrawl_map: {asked}",
+        panel_data=dict(raw),
         urls=tuple(link.url for link in links),
-        charges=found.charges,
+        charges=used(raw, 1, "map"),
     )
-
-
-def _page_markdown(page: ScrapedPage) -> str:
-    """Return a page for its panel: the Markdown as it came, then all else that was returned, each under a heading."""
-    import yaml
-
-    data = parsing.mapping(page.raw)
-    data = parsing.mapping(data.get("data")) or data
-    parts = [page.markdown] if page.markdown else []
-    for name, heading in _TEXTS.items():
-        if isinstance(data.get(name), str) and data[name]:
-            parts.append(f"## {heading}\n\n{fenced(data[name], 'html') if 'tml' in name else data[name]}")
-    for name in ("links", "images"):
-        if entries := [str(entry) for entry in parsing.items(data.get(name))]:
-            parts.append(f"## {name.title()}\n\n" + "\n".join(f"- {entry}" for entry in entries))
-    if metadata := parsing.mapping(data.get("metadata")):
-        parts.append(f"## Metadata\n\n{fenced(yaml.safe_dump(dict(metadata), sort_keys=False, allow_unicode=True), 'yaml')}")
-    return "\n\n".join(parts)
-
-
-def _result_url(page: ScrapedPage) -> str:
-    """Return the address under which a page was found (its own may differ after a redirect)."""
-    return parsing.address(parsing.mapping(page.raw).get("url")) or page.url
-
-
-def _body(page: ScrapedPage) -> str:
-    """Return what the model reads of a page: its Markdown, or whatever else was asked for."""
-    if page.markdown:
-        return page.markdown
-    data = parsing.mapping(parsing.mapping(page.raw).get("data"))
-    texts = [visible(data[name]) for name in _TEXTS if isinstance(data.get(name), str)]
-    images = [address for entry in parsing.items(data.get("images")) if (address := parsing.address(entry))]
-    return "\n\n".join([*texts, "\n".join(images[:MODEL_LINKS])]).strip()
 
 
 def _cut(text: str, room: int) -> str:

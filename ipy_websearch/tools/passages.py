@@ -14,21 +14,21 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ipy_websearch.tools.base import blocks
-
 PAGE_TOKENS, ALL_TOKENS = 1_500, 4_000
 """The most tokens of one page, and of all pages of a search."""
 MOST_CHARACTERS = 200_000
 """Characters of a page that are looked at: a long book would take seconds."""
 
 _PIECE_CHARACTERS = 1_000  # a longer paragraph, list or table is cut into pieces of about this size
+_FENCE = re.compile(r"[ \t>]{0,12}(`{3,}|~{3,})(.*)")
+_HEADING = re.compile(r"#{1,6} [^\n]*")
 _HEADINGS = re.compile(r"(#{1,6}) ([^\n]*)\n*")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,500})\]\((?:[^()\s]|\([^()\s]{0,200}\)){0,2000}(?: \"[^\"\n]{0,300}\")?\)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])")
 # Chosen on the dev part of `tests/benchmarks/passages.py`: the share of its better neighbour's score that a piece gets, what a
 # word in its headings and in the page's title counts, what the first piece of a page gets, and the share of the best score that
 # is enough to be taken.
-_LENT, _HEADING, _TITLE, _FIRST, _ENOUGH = 0.5, 0.5, 0.3, 0.25, 0.25
+_LENT, _ABOVE, _TITLE, _FIRST, _ENOUGH = 0.5, 0.5, 0.3, 0.25, 0.25
 
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W_]+(?:['’.\-+#][^\W_]+)*[+#]*")
 _ENDINGS = ("iest", "ies", "ing", "ed", "es", "er", "s")
@@ -73,6 +73,42 @@ def content_words(text: str) -> list[str]:
     """Return the words of a question that carry meaning, in order, each once."""
     words = (match[0] for match in words_in(text))
     return list({stem(word): word for word in words if word.casefold() not in _STOP_WORDS}.values())
+
+
+# --- blocks of a page ------------------------------------------------------------------------------------------------
+
+
+def blocks(markdown: str, *, most: int = 60) -> tuple[str, ...]:
+    """Return the blocks of `markdown` in order, neighbours joined so that there are at most `most`; no block is empty.
+
+    A citation names whole blocks. They end at blank lines; a code fence is never cut, and a heading stays with what follows it.
+    """
+    parts: list[str] = []
+    current: list[str] = []
+    fence = ""
+    for line in [*markdown.split("\n"), ""]:
+        fence = _fence_after(line, fence)
+        if fence or line.strip():
+            current.append(line)
+        elif current and _HEADING.fullmatch(current[-1]):
+            current.append("")  # a heading waits for its text
+        elif current and current[-1]:
+            parts.append("\n".join(current))
+            current = []
+    if current:
+        parts.append("\n".join(current).rstrip("\n"))
+    size = -(-len(parts) // most)
+    return tuple("\n\n".join(parts[at : at + size]) for at in range(0, len(parts), size or 1))
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """Return the fence that is open after `line`, "" when none is; a fence is closed by one as long, with nothing after."""
+    match = _FENCE.match(line)
+    if match is None:
+        return fence
+    if not fence:
+        return "" if match[1][0] == "`" and "`" in match[2] else match[1]
+    return "" if match[1].startswith(fence) and not match[2].strip() else fence
 
 
 # --- pieces of a page -------------------------------------------------------------------------------------------------
@@ -181,7 +217,7 @@ def _scores(wanted: Sequence[str], titles: Sequence[str], pieces: Sequence[tuple
     for (page, _), words, score in zip(pieces, above, bm25(wanted, texts), strict=True):
         heading = sum(weight for word, weight in weights.items() if word in words)
         title = sum(weight for word, weight in weights.items() if word in named[page])
-        own.append(score + _HEADING * heading + (_TITLE * title if score else 0.0))
+        own.append(score + _ABOVE * heading + (_TITLE * title if score else 0.0))
     found = []
     for at, (page, _) in enumerate(pieces):
         near = [own[other] for other in (at - 1, at + 1) if 0 <= other < len(own) and pieces[other][0] == page]

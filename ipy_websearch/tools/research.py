@@ -1,32 +1,45 @@
 """The tool `read_research`: the model reads a document of the user's own, out of one folder or repository and nothing else.
 
-It is offered whenever `research_root` is set. The output is a JSON object, `{"ok": true, "content": …, "bytes": …}` or
-`{"ok": false, "error_type": …, "message": …}` with one of four error types (seed 001). A document is material like a page: it
-may hold addresses, which may then be fetched, and its text is given as data without characters that nobody can see.
+It is offered whenever `research_root` is set: to a folder of this machine, or to a path of a GitHub repository. The output is a
+JSON object, `{"ok": true, "content": …, "bytes": …}` or `{"ok": false, "error_type": …, "message": …}` with one of four error
+types (seed 001). A document has at most `MAX_BYTES`; a longer one is refused, never cut. It is material like a page: it may
+hold addresses, which may then be fetched, and its text is given as data without characters that nobody can see.
 
 Paths are checked in the steps of seed 001, where documents lie in `ideas/`. Here they lie in the research root, so step 5
-refuses the last part of the root's own path: with the root `/data/ideas` a path must not begin with `ideas/` again.
+refuses the last part of the root's own path: with the root `/data/ideas` a path must not begin with `ideas/` again. In a folder
+only regular files are read, and no symbolic link below the folder is followed.
+
+GitHub's wire facts (docs.github.com/en/rest/repos/contents, read 2026-11): a file is an object with `type` "file", `size` in
+bytes and its content in base64; with the `object` media type a directory is an object of type "dir", and a file above 1 MB
+still has its size. A symlink to a file of the repository is answered with that file, any other with an object of type
+"symlink"; a submodule has `submodule_git_url`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
 import json
+import os
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import quote
 
-from pydantic import WithJsonSchema
+from pydantic import BaseModel, WithJsonSchema
 
+from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Keys
-from ipy_websearch.providers.research import Document, Failure, Outcome, documents_at
+from ipy_websearch.http.response import HttpResponse, Reason, explain_any
+from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.text import plain, shorten, visible
-from ipy_websearch.tools.addresses import addresses_in
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.inputs import ToolInput
+from ipy_websearch.tools.web_fetch import addresses_in
 
-MAX_PATH = 200
-TIMEOUT_S = 15.0
+MAX_PATH, MAX_BYTES = 200, 50 * 1024
+TIMEOUT_S, GITHUB_TIMEOUT_S = 15.0, 10.0
 DESCRIPTION = (
     "Read an existing research document of the user's own. Path is relative to the research directory{name}, such as "
     '"market/2024-06.md". Prefer it when building on earlier work or internal analysis, and web search for current or external '
@@ -42,35 +55,72 @@ _PATH_SCHEMA = {
     "maxLength": MAX_PATH,
     "description": "Path of the file, relative to the research directory",
 }
+_GITHUB_HEADERS = {"Accept": "application/vnd.github.object+json", "X-GitHub-Api-Version": "2022-11-28"}
+_GITHUB_ROOT = re.compile(
+    r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,99})/(?P<repo>[A-Za-z0-9._-]{1,100})"
+    r"(?P<path>(?:/[^/@\\\x00-\x1f]+)*)/?(?:@(?P<ref>\S+))?"
+)
+
+Read = Callable[[str], Awaitable[bytes]]
+"""Returns the document at a path that was checked, or raises `_DocumentError`."""
 
 
-class ReadResearchInput(ToolInput):
+class ReadResearchInput(BaseModel, extra="forbid"):
     """The input. Its length is checked with the other rules of a path, so that the refusal names the rule."""
 
     path: Annotated[str, WithJsonSchema(_PATH_SCHEMA)]
 
 
+class _DocumentError(Exception):
+    """There is no document: the error type of the seed, and why in one line that the model can act on."""
+
+    def __init__(self, error_type: str, message: str) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+
+
 def read_research_tool(root: str, http: HttpClient, keys: Keys, *, base: Path | None = None) -> Tool:
-    """Return the tool that reads below `root`; nothing is read or sent before it is called.
+    """Return the tool that reads below `root`: a folder (relative to `base`), or `github:owner/repo/path@ref`, where path and
+    ref may be left out. Nothing is read or sent before it is called.
 
     Raises:
-        ConfigError: `root` is neither a folder nor a repository's name.
+        ConfigError: there is no such folder, or the name of the repository is malformed.
     """
-    documents = documents_at(root, http, keys, base=base)
+    root = root.strip()
+    name, read = _repository(root, http, keys) if root.startswith("github:") else _folder(root, base or Path.cwd())
 
     async def call(given: ReadResearchInput, context: ToolContext) -> ToolOutput:
-        path = checked_path(given.path, documents.name)
-        return _output(given.path, path if isinstance(path, Failure) else await documents.read(path))
+        asked = shorten(plain(given.path), MAX_PATH)
+        try:
+            data = await read(checked_path(given.path, name))
+            content = visible(data.decode("utf-8"))
+        except UnicodeDecodeError:
+            return _failure(asked, _failed("it is not UTF-8 text"))
+        except _DocumentError as exc:
+            return _failure(asked, exc)
+        return ToolOutput(
+            f"read {shorten(asked, 80)} ({len(data):,} bytes)",
+            text=json.dumps({"ok": True, "content": content, "bytes": len(data)}, ensure_ascii=False),
+            panel_title=asked,
+            panel_kind="markdown",
+            panel_data=content,
+            # Only what is written out: in a document "notes.md" is a file, not a host in Moldova.
+            urls=tuple(sorted(url for url in addresses_in(content) if url.lower().startswith("http") and url in content)),
+            log={"path": asked, "bytes": len(data)},
+        )
 
     # JSON in quotes: the name is the user's, but it goes into a text that the model reads as ours.
-    name = f" {json.dumps(plain(documents.name) + '/', ensure_ascii=False)}" if plain(documents.name) else ""
-    return Tool("read_research", DESCRIPTION.format(name=name), ReadResearchInput, call, timeout_s=TIMEOUT_S)
+    shown = f" {json.dumps(plain(name) + '/', ensure_ascii=False)}" if plain(name) else ""
+    return Tool("read_research", DESCRIPTION.format(name=shown), ReadResearchInput, call, timeout_s=TIMEOUT_S)
 
 
-def checked_path(path: str, root_name: str) -> str | Failure:
-    """Return the path without blanks around it, to be put behind the root, or which rule it breaks.
+def checked_path(path: str, root_name: str) -> str:
+    """Return the path without blanks around it, to be put behind the root.
 
     `root_name` is the last part of the root's own path. Messages never repeat a path that was refused.
+
+    Raises:
+        _DocumentError: the path breaks a rule; the message names it.
     """
     path = path.strip(_BLANKS)  # step 1
     rules = (  # steps 2 to 8, in order
@@ -88,26 +138,130 @@ def checked_path(path: str, root_name: str) -> str | Failure:
             "it may hold letters, digits, '/', '_', '.' and '-' only and must start with a letter or digit",
         ),
     )
-    problem = next((message for broken, message in rules if broken), "")
-    return Failure("path_validation", f"Invalid path: {problem}.") if problem else path
+    for broken, message in rules:
+        if broken:
+            raise _DocumentError("path_validation", f"Invalid path: {message}.")
+    return path
 
 
-def _output(asked: str, outcome: Outcome) -> ToolOutput:
-    path = shorten(plain(asked), MAX_PATH)
-    match outcome:
-        case Document(content, size):
-            content = visible(content)
-            return ToolOutput(
-                f"read {shorten(path, 80)} ({size:,} bytes)",
-                text=json.dumps({"ok": True, "content": content, "bytes": size}, ensure_ascii=False),
-                panel_title=path,
-                panel_kind="markdown",
-                panel_data=content,
-                # Only what is written out: in a document "notes.md" is a file, not a host in Moldova.
-                urls=tuple(sorted(url for url in addresses_in(content) if url.lower().startswith("http") and url in content)),
-                log={"path": path, "bytes": size},
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def _failure(asked: str, exc: _DocumentError) -> ToolOutput:
+    message = plain(str(exc))
+    text = json.dumps({"ok": False, "error_type": exc.error_type, "message": message}, ensure_ascii=False)
+    return ToolOutput(shorten(message, 200), text=text, is_error=True, log={"path": asked, "error_type": exc.error_type})
+
+
+def _failed(reason: str) -> _DocumentError:
+    return _DocumentError("api_error", f"Failed to read file: {reason}")
+
+
+def _not_a_file(path: str) -> _DocumentError:
+    return _DocumentError("api_error", f"Path is not a file: {path}")
+
+
+def _not_found(path: str) -> _DocumentError:
+    return _DocumentError("file_not_found", f"File not found: {path}")
+
+
+def _sized(data: bytes, size: int) -> bytes:
+    """Return `data` if it is as large as was announced, and not too large."""
+    if max(len(data), size) > MAX_BYTES:
+        raise _DocumentError("file_too_large", "File exceeds 50KB limit. Try a more specific path or request a summary.")
+    if len(data) != size:
+        raise _failed(f"it has {len(data):,} bytes where {size:,} were announced")
+    return data
+
+
+# --- a folder ---------------------------------------------------------------------------------------------------------
+
+
+def _folder(root: str, base: Path) -> tuple[str, Read]:
+    """Return the name of a folder, and what reads its documents; `root` may be relative to `base` and begin with "~"."""
+    folder = (base / Path(root).expanduser()).absolute()
+    if not folder.is_dir():
+        raise ConfigError(
+            f"research_root is {root!r}, and there is no such folder; give a folder or github:owner/repo/path@ref"
+        )
+
+    async def read(path: str) -> bytes:
+        return await asyncio.to_thread(_read_file, folder.resolve(), path)
+
+    return folder.name if folder.name != ".." else folder.resolve().name, read
+
+
+def _read_file(target: Path, path: str) -> bytes:
+    try:
+        for part in path.split("/"):
+            target /= part
+            if target.is_symlink():
+                raise _not_a_file(path)
+        if not target.is_file():
+            target.lstat()  # raises when there is nothing
+            raise _not_a_file(path)
+        with target.open("rb") as file:
+            return _sized(file.read(MAX_BYTES + 1), os.fstat(file.fileno()).st_size)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _not_found(path) from None
+    except OSError as exc:
+        raise _failed(os.strerror(exc.errno or 0)) from None
+
+
+# --- a repository -----------------------------------------------------------------------------------------------------
+
+
+def _repository(root: str, http: HttpClient, keys: Keys) -> tuple[str, Read]:
+    """Return the name of a repository's folder, and what reads its documents at a branch, tag or commit (none: the default).
+
+    A token (GITHUB_TOKEN) is sent when there is one: private repositories need it, and it raises the rate limit.
+    """
+    match = _GITHUB_ROOT.fullmatch(root)
+    folder = match["path"].strip("/") if match else ""
+    if match is None or any(part in (".", "..") for part in (match["repo"], *folder.split("/"))):
+        raise ConfigError(f"research_root is {root!r}; a repository is written github:owner/repo/path@ref")
+    contents = f"/repos/{match['owner']}/{match['repo']}/contents/"
+
+    async def read(path: str) -> bytes:
+        try:
+            token = keys.get("GITHUB_TOKEN")
+            raw = await http.request_json(
+                "GET",
+                base_url("GITHUB_BASE_URL", "https://api.github.com") + contents + quote(f"{folder}/{path}".lstrip("/")),
+                provider="github",
+                params={"ref": match["ref"]} if match["ref"] else {},
+                headers={**_GITHUB_HEADERS, "Authorization": f"Bearer {token}"} if token else _GITHUB_HEADERS,
+                timeout_s=GITHUB_TIMEOUT_S,
+                explain=_explain,
             )
-        case Failure(error_type, message):
-            message = plain(message)
-            text = json.dumps({"ok": False, "error_type": error_type, "message": message}, ensure_ascii=False)
-            return ToolOutput(shorten(message, 200), text=text, is_error=True, log={"path": path, "error_type": error_type})
+        except (ProviderError, ConfigError) as exc:
+            raise _not_found(path) if getattr(exc, "status", None) == 404 else _failed(str(exc)) from None
+        return _content(raw, path, folder)
+
+    return (folder or match["repo"]).rsplit("/", 1)[-1], read
+
+
+def _content(raw: Any, path: str, folder: str) -> bytes:
+    """Return the content of GitHub's answer; a symlink may have led it out of the folder."""
+    is_file = isinstance(raw, dict) and raw.get("type") == "file" and not raw.get("submodule_git_url")
+    if not is_file or (folder and not str(raw.get("path") or f"{folder}/").startswith(f"{folder}/")):
+        raise _not_a_file(path)
+    size = raw.get("size")
+    if type(size) is int and size > MAX_BYTES:
+        return _sized(b"", size)
+    if type(size) is not int or (size and raw.get("encoding") != "base64"):
+        raise _failed("GitHub did not send its size and its content in base64")
+    try:
+        return _sized(base64.b64decode(str(raw.get("content") or "")), size)
+    except binascii.Error:
+        raise _failed("GitHub did not send its size and its content in base64") from None
+
+
+def _explain(response: HttpResponse) -> Reason | None:
+    """Return what to do about a refused token or a used-up rate limit (60 requests an hour without a token)."""
+    if response.status == 401:
+        said = explain_any(response).text
+        return Reason(f"the token was refused; set GITHUB_TOKEN again with `%websearch key github`: {said}")
+    if response.status in (403, 429) and response.headers.get("x-ratelimit-remaining") == "0":
+        return Reason("the rate limit is used up; set GITHUB_TOKEN with `%websearch key github` for a higher one")
+    return None

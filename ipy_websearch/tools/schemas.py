@@ -14,7 +14,7 @@ _SEARCH_DESCRIPTION = (
     "markdown hyperlinks."
 )
 
-SEARCH_PARAMETERS: dict[str, Any] = {
+_SEARCH_PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
         "query": {"type": "string", "description": "The search query to use", "minLength": 2},
@@ -32,7 +32,7 @@ SEARCH_PARAMETERS: dict[str, Any] = {
     "required": ["query"],
 }
 
-FETCH_PARAMETERS: dict[str, Any] = {
+_FETCH_PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
         "url": {"type": "string", "format": "uri", "description": "The URL to fetch content from"},
@@ -43,20 +43,24 @@ FETCH_PARAMETERS: dict[str, Any] = {
 }
 
 
-def _search_schema(name: str, provider: str) -> dict[str, Any]:
-    return {"name": name, "description": _SEARCH_DESCRIPTION.format(provider=provider), "parameters": SEARCH_PARAMETERS}
-
-
 SCHEMAS: dict[str, dict[str, Any]] = {
-    "web_search_brave": _search_schema("web_search_brave", "Brave Search API"),
-    "web_search_google": _search_schema("web_search_google", "Google Custom Search API"),
+    "web_search_brave": {
+        "name": "web_search_brave",
+        "description": _SEARCH_DESCRIPTION.format(provider="Brave Search API"),
+        "parameters": _SEARCH_PARAMETERS,
+    },
+    "web_search_google": {
+        "name": "web_search_google",
+        "description": _SEARCH_DESCRIPTION.format(provider="Google Custom Search API"),
+        "parameters": _SEARCH_PARAMETERS,
+    },
     "web_fetch": {
         "name": "web_fetch",
         "description": (
             "Fetches content from a specified URL and returns it as markdown. Converts HTML to markdown using libxml2. "
             "Supports pagination via offset and limit parameters similar to file_read."
         ),
-        "parameters": FETCH_PARAMETERS,
+        "parameters": _FETCH_PARAMETERS,
     },
 }
 """Each tool's name, description and parameters, in the order in which the seed prints them."""

@@ -16,12 +16,12 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote_plus
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
 from ipy_websearch.http.address import TO_OPEN, shown
@@ -29,9 +29,8 @@ from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
 from ipy_websearch.results import Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import UNREAD, Passage, Tool, ToolContext, ToolOutput, as_passage, counted, refused
-from ipy_websearch.tools.inputs import Optional, ToolInput
 from ipy_websearch.tools.passages import best_passages, tokens_of
-from ipy_websearch.tools.schemas import SCHEMAS, SEARCH_PARAMETERS
+from ipy_websearch.tools.schemas import SCHEMAS
 from ipy_websearch.tools.web_fetch import addresses_of_page, comparable, judge_address, judge_arrival
 from ipy_websearch.usage import Charge
 
@@ -55,26 +54,19 @@ LAST_S = 1.0
 Search = Callable[[SearchRequest], Awaitable[SearchResults]]
 
 
-class WebSearchInput(ToolInput):
+class WebSearchInput(BaseModel, extra="forbid"):
     """The input of `web_search`."""
 
     query: str = Field(min_length=2, description="The search query to use: short and specific, a few words")
-    freshness: Literal["pd", "pw", "pm", "py"] | Optional = Field(
+    freshness: Literal["pd", "pw", "pm", "py"] | SkipJsonSchema[None] = Field(
         None, description="Only pages of the past day (pd), week (pw), month (pm) or year (py)"
     )
     allowed_domains: list[str] = Field([], description="Only include search results from these domains")
     blocked_domains: list[str] = Field([], description="Never include search results from these domains")
 
 
-def _as_specified(schema: dict[str, Any]) -> None:
-    schema.clear()
-    schema.update(deepcopy(SEARCH_PARAMETERS))
-
-
-class PairInput(ToolInput):
+class PairInput(BaseModel):
     """The input of either tool of the pair; the schema is that of seed 002, word for word."""
-
-    model_config = ConfigDict(extra="ignore", json_schema_extra=_as_specified)
 
     query: str = Field(min_length=2)
     allowed_domains: list[str] = []
@@ -125,7 +117,8 @@ def pair_tool(name: str, search: Search, defaults: SearchRequest, *, price: tupl
         rich = rich_passage(output.results) if output.results is not None else None
         return replace(output, passages=(rich, *output.passages), text="") if rich else output
 
-    return Tool(name, SCHEMAS[name]["description"], PairInput, call, counts_as_search=True, price=price, timeout_s=20.0)
+    description, schema = SCHEMAS[name]["description"], SCHEMAS[name]["parameters"]
+    return Tool(name, description, PairInput, call, counts_as_search=True, price=price, timeout_s=20.0, schema=schema)
 
 
 def unavailable(exc: ConfigError | ProviderError) -> ToolOutput:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any, cast
 
 import pytest
 
-from ipy_websearch.errors import ConfigError
 from ipy_websearch.providers.base import Place, SearchRequest, create
 from ipy_websearch.providers.brave import BraveProvider
-from ipy_websearch.providers.firecrawl import FirecrawlProvider
 from ipy_websearch.providers.wikipedia import search_words
 from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
@@ -33,12 +30,6 @@ def llm_context(fields: dict[str, Any] | None = None, **options: Any) -> SearchR
     """Return the result of an LLM Context call."""
     found: SearchResults = brave("llm_context", SearchRequest("a b", **{"count": 20, **(fields or {})}), **options)
     return found
-
-
-def firecrawl(method: str, *args: Any, **options: Any) -> Any:
-    """Return the result of one of Firecrawl's calls."""
-    made = context()
-    return run(getattr(cast(FirecrawlProvider, create("firecrawl", made)), method)(*args, **options), made)
 
 
 # --- Brave ------------------------------------------------------------------------------------------------------------
@@ -81,7 +72,7 @@ def test_an_llm_context_call_takes_every_filter(engine: Callable[[str], Any]) ->
     """What the design fixes is fixed, the rest is the caller's."""
     fake = engine("brave")
     for fields in EVERY_FILTER:
-        llm_context(fields, maximum_number_of_tokens=2048, context_threshold_mode="strict")
+        llm_context(fields, tokens=2048, mode="strict")
     fixed = {"maximum_number_of_urls": "20", "maximum_number_of_tokens_per_url": "4096", "maximum_number_of_tokens": "2048"}
     assert fixed.items() <= fake.requests[0].params.items()
 
@@ -102,27 +93,6 @@ def test_passages_come_whole(served: Served) -> None:
     page = {"url": "https://a.example/", "snippets": ["x" * 5_000, f"{table}\x1b[31m", {"text": "object"}, None]}
     server.answer({"grounding": {"generic": [page]}})
     assert (len(llm_context()[0].description), llm_context()[0].extra_snippets) == (5_000, (table, "object"))
-
-
-@pytest.mark.parametrize("options", [{"maximum_number_of_tokens": 100}, {"context_threshold_mode": "all"}])
-def test_values_that_brave_does_not_take_are_refused_before_anything_is_sent(served: Served, options: Any) -> None:
-    server = served("brave")
-    with pytest.raises(ConfigError, match="must be"):
-        llm_context(**options)
-    assert server.requests == []
-
-
-# --- Firecrawl --------------------------------------------------------------------------------------------------------
-
-
-def test_a_recorded_page_is_read(served: Served) -> None:
-    """Markdown as it is, the address that answered, one credit."""
-    server = served("firecrawl")
-    server.answer(recorded("firecrawl/crewai_scrape_website_0"))
-    page = firecrawl("scrape", "https://firecrawl.dev", location={"country": "DE"})
-    assert (page.title, page.url, page.status) == ("Firecrawl - The Web Data API for AI", "https://www.firecrawl.dev/", 200)
-    assert page.charges == (Charge("firecrawl", "fetch", Decimal(1), "credit"),)
-    assert server.requests[0].body["location"] == {"country": "DE"} and server.requests[0].body["onlyMainContent"] is True
 
 
 # --- Wikipedia --------------------------------------------------------------------------------------------------------

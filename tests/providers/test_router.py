@@ -369,7 +369,7 @@ def test_another_package_can_bring_an_engine(plugin: None, wikipedia: Service, t
     with pytest.raises(ProviderError, match="mine failed: KeyError"):
         use.search("a broken query", provider="MINE")
     warnings = [name for name, available, why in use.router.chain() if why == "broken plug-in" and not available]
-    assert len(warnings) == 3 and any("'brave', which is taken" in warning for warning in warnings)
+    assert len(warnings) == 3 and any("'brave' is taken" in warning for warning in warnings)
     monkeypatch.setenv("LOST_API_KEY", "fake-lost-key-0000")
     with pytest.raises(ConfigError, match="'lost' cannot be loaded from no_such_module"):
         use.search(provider="lost")

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.tools.addresses import MOST_ENDS, addresses_in, explicit_addresses
-from ipy_websearch.tools.web_fetch import is_known
+from ipy_websearch.tools.web_fetch import MOST_ENDS, addresses_in, explicit_addresses, is_known
 from tests.fakes.replies import tool_use
 
 PAGE = "<html><title>Acme</title><body><p>Acme makes anvils of iron, and has done so for a hundred years.</p></body></html>"

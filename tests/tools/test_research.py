@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
-from ipy_websearch.providers.research import MAX_BYTES, Failure
 from ipy_websearch.tools.base import ToolContext, ToolOutput
-from ipy_websearch.tools.research import ReadResearchInput, checked_path, read_research_tool
+from ipy_websearch.tools.research import MAX_BYTES, ReadResearchInput, read_research_tool
 from tests.fakes.github import TOKEN, GitHub
 from tests.fakes.replies import tool_use
 from tests.tools.helpers import ask, offered, results_of, words_of
@@ -120,12 +117,6 @@ def test_characters_that_nobody_can_see_do_not_reach_the_model(place: Any) -> No
     put("a.md", "See\u200b https://example.org/x and notes.md\U000e0041".encode())
     output, found = read("a.md")
     assert found["content"] == "See https://example.org/x and notes.md" and output.urls == ("https://example.org/x",)
-
-
-@given(st.text(alphabet="ab./\\%~ \n-_é", max_size=12))
-def test_a_path_that_passes_stays_below_the_root(path: str) -> None:
-    checked = checked_path(path, "ideas")
-    assert isinstance(checked, Failure) or os.path.normpath(f"/r/{checked}").startswith("/r/")
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------

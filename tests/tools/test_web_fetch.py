@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from ipy_websearch.errors import BlockedAddressError, FetchError
 from ipy_websearch.extract.reader import PageReader, window
 from ipy_websearch.results import Page
-from ipy_websearch.tools.base import ToolContext, ToolOutput, blocks
+from ipy_websearch.tools.base import ToolContext, ToolOutput
+from ipy_websearch.tools.passages import blocks
 from ipy_websearch.tools.web_fetch import PAGE_CHARACTERS, WebFetchInput, comparable, domain_refused, is_known, web_fetch_tool
 from tests.fakes.extractor import Extractor
 from tests.fakes.raw_http import RawServer, answer
@@ -46,7 +47,8 @@ class Pages:
 async def fetched(pages: Any, url: str = URL, *, known: Any = None, tool: Any = None, **given: Any) -> ToolOutput:
     """Return the output of a call; the address is known unless `known` says what is."""
     context = ToolContext(known_urls={url} if known is None else set(known))
-    return await (tool or web_fetch_tool(pages)).call(WebFetchInput(url=url, **given), context)
+    tool = tool or web_fetch_tool(pages)
+    return await tool.call(tool.parsed({"url": url, **given}), context)
 
 
 def test_the_schema_is_the_specified_one() -> None:

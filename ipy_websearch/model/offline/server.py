@@ -19,8 +19,8 @@ from ipy_websearch.errors import ModelError
 from ipy_websearch.model.offline.facts import fill_record
 from ipy_websearch.model.offline.passages import Conversation, answer_blocks, read_conversation
 from ipy_websearch.model.offline.rules import check
-from ipy_websearch.tools.addresses import likely_readings, without_addresses
 from ipy_websearch.tools.passages import content_words
+from ipy_websearch.tools.web_fetch import likely_readings, without_addresses
 
 QUERY_WORDS = 24
 """Words of a long question that are searched for."""
