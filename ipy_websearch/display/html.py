@@ -19,8 +19,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from ipy_websearch.display import text as words
-from ipy_websearch.display.text import one_line, safe_href, site_of
+from ipy_websearch.display.text import one_line, place_of, safe_href, site_of
 from ipy_websearch.results import Citation, Claim
 from ipy_websearch.text import shorten, visible
 
@@ -76,25 +75,18 @@ class _Parser(MarkdownIt):
 
     def __init__(self) -> None:
         super().__init__("commonmark", {"html": False})
-        self.enable(["table", "strikethrough"]).disable(["html_block", "html_inline", "text_join"])
-        self.core.ruler.push("marks", _set_marks_apart)
+        self.enable(["table", "strikethrough"]).disable("text_join")  # it would make `\\[1]` a mark
+        self.core.ruler.push("marks", _prepare)
         self.core.ruler.push("doubts", _mark_doubts)
-        rules = {
-            "text": _text_rule,
-            "text_special": _escaped_rule,
-            "link_open": _link_rule,
-            "image": _image_rule,
-            "fence": _code_rule,
-            "code_block": _code_rule,
-        }
-        for name, rule in {**rules, "th_open": _cell_rule, "td_open": _cell_rule}.items():
+        rules = {"text": _text_rule, "text_special": _text_rule, "mark": _mark_rule, "fence": _code_rule}
+        for name, rule in {**rules, "code_block": _code_rule}.items():
             self.add_render_rule(name, rule)
 
-    def validateLink(self, url: str) -> bool:
-        return safe_href(url) is not None
-
     def normalizeLink(self, url: str) -> str:
-        return url
+        return safe_href(url) or ""
+
+    def validateLink(self, url: str) -> bool:
+        return bool(url)
 
     def normalizeLinkText(self, link: str) -> str:
         return link
@@ -103,139 +95,114 @@ class _Parser(MarkdownIt):
 _parser = cache(_Parser)
 
 
-def _set_marks_apart(state: Any) -> None:
-    """Keep citation marks out of links, and make links that look like a mark, such as `[[2]](https://…)`, plain text."""
+def _prepare(state: Any) -> None:
+    """Make the marks of known sources tokens of their own, and text of images and of links that look like a mark."""
     for token in state.tokens:
-        opened: Token | None = None
-        inner: list[Token] = []
-        for child in token.children or []:
-            if child.type == "link_open":
-                opened, inner = child, []
-            elif child.type == "link_close" and opened is not None:
-                if _LIKE_A_MARK.fullmatch("".join(text.content for text in inner).strip()):
-                    opened.type = child.type = "dropped"
-                opened = None
-            elif opened is not None:
-                inner.append(child)
-                child.meta["in_link"] = True
-        token.children = [child for child in token.children or [] if child.type != "dropped"]
+        if token.type in ("th_open", "td_open"):
+            token.attrs.setdefault("style", "text-align:left")  # JupyterLab aligns to the right
+        token.children = _prepared(token.children or [], state.env.get("sources", {}))
+
+
+def _prepared(children: Sequence[Token], sources: Sources) -> list[Token]:
+    found: list[Token] = []
+    link_at = -1
+    for child in children:
+        match child.type:
+            case "text" if link_at < 0:
+                found += _split(child, sources)
+            case "image":
+                found.append(Token("text_special", "", 0, content=alternative(child)))
+            case "link_open":
+                link_at = len(found)
+                found.append(child)
+            case "link_close":
+                inner = found[link_at + 1 :]
+                spoofed = _LIKE_A_MARK.fullmatch("".join(token.content for token in inner).strip())
+                found[link_at:] = inner if spoofed else [found[link_at], *inner, child]
+                link_at = -1
+            case _:
+                found.append(child)
+    return found
+
+
+def _split(token: Token, sources: Sources) -> Iterator[Token]:
+    """Yield the texts and the marks of a text; a mark without a source is a text that is no part of a sentence."""
+    for i, piece in enumerate(MARK.split(token.content)):
+        if i % 2 == 0:
+            yield Token("text", "", 0, content=piece)
+        elif int(piece) in sources:
+            yield Token("mark", "", 0, content=f"[{piece}]", meta={"source": sources[int(piece)]})
+        else:
+            yield Token("text_special", "", 0, content=f"[{piece}]")
+
+
+def alternative(image: Token) -> str:
+    """Return what is shown in place of an image: its alternative text."""
+    return "".join(alternative(t) if t.type == "image" else t.content for t in image.children or []) or "image"
 
 
 def _mark_doubts(state: Any) -> None:
-    """Note in each text which part of it belongs to a doubtful sentence.
+    """Note in each text which part of it belongs to a sentence that its sources do not support, and what they lack.
 
-    Sentences are found by their letters and digits, so that emphasis, links and citation marks within them do not matter. One
-    that was made of a table row lies in its cells.
+    Sentences are found by their letters and digits, so that emphasis, links, citation marks and the borders of table cells
+    within them do not matter.
     """
-    for group in _groups(state.tokens) if state.env.get("doubts") else ():
-        places = [
-            (letter, child, at)
-            for child in group
-            for at, character in enumerate(MARK.sub(lambda mark: " " * len(mark[0]), child.content))
-            for letter in _letters(character)
-        ]
-        letters = "".join(letter for letter, _, _ in places)
-        for sentence, why in state.env["doubts"].items():
-            start = letters.find(sentence)
-            found = places[start : start + len(sentence)] if start >= 0 else []
-            children = list({id(child): child for _, child, _ in found}.values())
-            for child in children:  # inner ones belong to the sentence as a whole, their blanks too
-                rest = child.content[found[-1][2] + 1 :].lstrip(".,;:!?)>\"'”’…。！？")
-                end = len(child.content) - (len(rest) if child is children[-1] else 0)
-                child.meta.setdefault("doubts", []).append((found[0][2] if child is children[0] else 0, end, why))
-
-
-def _groups(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """Yield the texts of each paragraph, and those of each table row."""
-    row: list[Token] | None = None
-    for token in tokens:
-        texts = [child for child in token.children or () if child.type in ("text", "code_inline")]
-        match token.type:
-            case "tr_open":
-                row = []
-            case "tr_close":
-                yield row or []
-                row = None
-            case "inline" if row is not None:
-                row += texts
-            case "inline":
-                yield texts
+    doubtful = [claim for claim in state.env.get("claims", ()) if claim.verdict in ("unsupported", "partly")]
+    if not doubtful:
+        return
+    texts = [text for token in state.tokens for text in token.children or () if text.type in ("text", "code_inline")]
+    places = [(letter, text, at) for text in texts for at, char in enumerate(text.content) for letter in _letters(char)]
+    letters = "".join(letter for letter, _, _ in places)
+    for claim in doubtful:
+        sentence = _letters(claim.sentence)
+        start = letters.find(sentence)
+        found = places[start : start + len(sentence)] if start >= 0 else []
+        for text in {id(text): text for _, text, _ in found}.values():
+            first = found[0][2] if text is found[0][1] else 0
+            end = len(text.content)
+            if text is found[-1][1]:  # the full stop belongs to the sentence
+                end -= len(text.content[found[-1][2] + 1 :].lstrip(".,;:!?)>\"'”’…。！？"))
+            why = f"its source does not say: {', '.join(claim.missing) or 'this'}"
+            text.meta.setdefault("doubts", []).append((first, end, why))
 
 
 def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.lower()))
 
 
-def _text_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Mapping[str, Any]) -> str:
-    token, sources = tokens[i], env.get("sources") or {}
-    shown, at = [], 0
-    for mark in MARK.finditer(token.content) if sources and not token.meta.get("in_link") else ():
-        shown += [_part(token, at, mark.start()), chip(int(mark[1]), sources)]
-        at = mark.end()
-    return "".join([*shown, _part(token, at, len(token.content))])
+def _text_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
+    """Return a text, what belongs to doubtful sentences in amber, and on hover what their sources lack."""
+    text, shown, at = tokens[i].content, "", 0
+    for start, end, why in sorted(tokens[i].meta.get("doubts", ())):
+        start = max(start, at)
+        if start < end:
+            marked = f'<mark style="{STYLES["doubt"]}" title="{escape(why)}">{escape(text[start:end])}</mark>'
+            shown, at = f"{shown}{escape(text[at:start])}{marked}", end
+    return f"{shown}{escape(text[at:])}"
 
 
-def _part(token: Token, start: int, end: int) -> str:
-    """Return a part of a text with what belongs to doubtful sentences in amber, and on hover what their sources lack."""
-    for first, last, why in sorted(token.meta.get("doubts", ())):
-        if first < end and last > start:
-            first, last = max(first, start), min(last, end)
-            marked = f'<mark style="{STYLES["doubt"]}" title="{escape(why)}">{escape(token.content[first:last])}</mark>'
-            return f"{escape(token.content[start:first])}{marked}{_part(token, last, end)}"
-    return str(escape(token.content[start:end]))
-
-
-def doubts_of(claims: Sequence[Claim]) -> dict[str, str]:
-    """Return the letters of the sentences that their sources do not support, with what the sources lack."""
-    doubtful = [claim for claim in claims if claim.verdict in ("unsupported", "partly")]
-    lacks = "its source does not say"
-    return {_letters(claim.sentence): f"{lacks}: {', '.join(claim.missing) or 'this'}" for claim in doubtful}
-
-
-def _escaped_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
-    return str(escape(tokens[i].content))  # `\\[1]` is no mark
-
-
-def _link_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
-    return f'<a href="{escape(safe_href(str(tokens[i].attrs.get("href", ""))) or "")}">'
-
-
-def _image_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
-    return str(escape(alternative(tokens[i])))
+def _mark_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
+    return _chip(tokens[i].meta["source"])
 
 
 def _code_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
     return f'<pre style="{STYLES["code"]}"><code>{escape(tokens[i].content)}</code></pre>\n'
 
 
-def _cell_rule(self: Any, tokens: Sequence[Token], i: int, options: Any, env: Any) -> str:
-    return f'<{tokens[i].tag} style="{tokens[i].attrs.get("style") or "text-align:left"}">'  # JupyterLab aligns to the right
-
-
-def alternative(token: Token) -> str:
-    """Return what is shown in place of an image: its alternative text."""
-    return "".join(alternative(t) if t.type == "image" else t.content for t in token.children or []) or "image"
-
-
-def chip(n: int, sources: Sources) -> str:
-    """Return the mark of source `n` in a text: a chip with number and site, the quote on hover; `[n]` where there is none."""
-    return _chip(sources[n]) if n in sources else f"[{n}]"
-
-
 @lru_cache(maxsize=1024)
 def _chip(source: Citation) -> str:
+    """Return the mark of a source in a text: a chip with its number and site, the quote on hover."""
     quote = f" — “{shorten(one_line(source.cited_text), _QUOTE)}”" if source.cited_text else ""
     href = safe_href(source.url)
     name = site_of(source.url) if href else one_line(source.title)
-    title, label = escape(f"{words.place_of(source.url)}{quote}"), escape(f"{source.n} {shorten(name, 24)}".strip())
+    title, label = escape(f"{place_of(source.url)}{quote}"), escape(f"{source.n} {shorten(name, 24)}".strip())
     tag, address = ("a", f' href="{escape(href)}"') if href else ("sup", "")  # which is a mark without styles, too
     return f' <{tag}{address} title="{title}" style="{STYLES["chip"]}">{label}</{tag}>'
 
 
-def parse(text: str, sources: Sources | None = None, claims: Sequence[Claim] = ()) -> tuple[list[Token], dict[str, Any]]:
-    """Return the tokens of some Markdown, and the environment in which they are rendered."""
-    env = {"references": _Definitions(), "sources": sources or {}, "doubts": doubts_of(claims)}
-    return _parser().parse(text, env), env
+def parse(text: str, sources: Sources | None = None, claims: Sequence[Claim] = ()) -> list[Token]:
+    """Return the tokens of some Markdown."""
+    return _parser().parse(text, {"references": _Definitions(), "sources": sources or {}, "claims": claims})
 
 
 def guarded(text: str, make: Callable[[], str], otherwise: Callable[[str], str], marks: int = 0) -> str:
@@ -258,14 +225,13 @@ def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Clai
 
     Sentences that the `claims` doubt are marked in amber.
     """
-    text = visible(markdown)
+    text, parser = visible(markdown), _parser()
 
-    def render() -> str:
-        tokens, env = parse(text, sources, claims)
-        return clean(str(_parser().renderer.render(tokens, _parser().options, env)))
+    def make() -> str:
+        return clean(str(parser.renderer.render(parse(text, sources, claims), parser.options, {})))
 
     marks = len(MARK.findall(text)) if sources else 0
-    return Markup(guarded(text, render, lambda text: f'<pre style="{STYLES["code"]}">{escape(text)}</pre>', marks))
+    return Markup(guarded(text, make, lambda text: f'<pre style="{STYLES["code"]}">{escape(text)}</pre>', marks))
 
 
 def inline(markdown: str) -> Markup:

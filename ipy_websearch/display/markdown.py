@@ -7,27 +7,29 @@ HTML, an image, a link definition, an unchecked link or mathematics is escaped o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 
-from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
 
-from ipy_websearch.display.html import MARK, Sources, alternative, guarded, parse
+from ipy_websearch.display.html import MARK, Sources, guarded, parse
 from ipy_websearch.display.text import host_of, one_line, safe_href
 from ipy_websearch.text import visible
 
-Pieces = list[tuple[bool, str]]
-"""Inline Markdown in the making: (is it code, text). Code is kept raw until it is known what stands beside it."""
+Pieces = list[tuple[str, str]]
+"""Inline Markdown in the making: ("text", "code" or "markup", the text). Code is raw until its neighbours are known."""
 
-_MATH = re.compile(r"(?:\$+(?:\w[\w.,%/+-]*\w|\w)?|\\+(?:\w+|[()\[\]{}])?)+")
+_MATH = re.compile(r"((?:\$+(?:\w[\w.,%/+-]*\w|\w)?|\\+(?:\w+|[()\[\]{}])?)+)")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
-_LINKS, _CUT = re.compile(r"\](?=[(\[:])"), r"]\\"
+_LINKS = re.compile(r"\](?=[(\[:])")
 _BLOCK_START = re.compile(r"^( {0,3})(?=[-+](?:[ \t]|$)|#{1,6}(?:[ \t]|$)|>|=+[ \t]*$|-[- \t]*$)", re.MULTILINE)
 _NUMBER_START = re.compile(r"^( {0,3}\d{1,9})(?=[.)](?:[ \t]|$))", re.MULTILINE)
 _SCHEME, _WWW = re.compile(r"\b(https?|ftp)://", re.IGNORECASE), re.compile(r"\b(www)\.", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9+#-]{0,15}")
 _DRAWN = {"math", "mermaid", "geojson", "topojson", "stl", "latex", "tex", "katex"}
 """Names of fences that GitHub and others draw or typeset instead of showing the code."""
-_RULES = {"text-align:left": ":--", "text-align:center": ":-:", "text-align:right": "--:"}
+_RULES = {"text-align:center": ":-:", "text-align:right": "--:"}
 
 
 def to_safe_markdown(markdown: str, sources: Sources | None = None) -> str:
@@ -36,102 +38,57 @@ def to_safe_markdown(markdown: str, sources: Sources | None = None) -> str:
     There is no HTML, no image, no link definition, no unchecked address and no dollar sign outside code.
     """
     text = visible(markdown)
-    writer = _Writer({n: source.url for n, source in (sources or {}).items()})
     marks = len(MARK.findall(text)) if sources else 0
-    return guarded(text, lambda: "\n\n".join(writer.blocks(iter(parse(text)[0]), "")), fence, marks)
+    return guarded(text, lambda: _blocks(SyntaxTreeNode(parse(text, sources)).children), fence, marks)
 
 
-class _Writer:
-    """One pass over block tokens; each method takes from the shared iterator what it writes, closing token included."""
-
-    def __init__(self, citations: Mapping[int, str]) -> None:
-        self._citations = citations
-
-    def blocks(self, tokens: Iterator[Token], end: str) -> list[str]:
-        """Return the blocks up to the token of type `end`."""
-        found = []
-        for token in tokens:
-            if token.type == end:
-                break
-            found.append(self._block(token, tokens))
-        return [block for block in found if block]
-
-    def _block(self, token: Token, tokens: Iterator[Token]) -> str:
-        match token.type:
-            case "paragraph_open":
-                return _guarded(self._inline(tokens))
-            case "heading_open":
-                text = re.sub(r"(#+)$", r"\\\1", self._inline(tokens).replace("\n", " "))
-                return f"{'#' * int(token.tag[1])} {text}".rstrip()
-            case "blockquote_open":
-                inner = "\n\n".join(self.blocks(tokens, "blockquote_close"))
-                return "\n".join(f"> {line}".rstrip() for line in inner.split("\n"))
-            case "bullet_list_open" | "ordered_list_open":
-                return self._list(token, tokens)
-            case "table_open":
-                return self._table(tokens)
-            case "fence" | "code_block":
-                return fence(token.content, token.info)
-            case "hr":
-                return "***"
-            case _:
-                return ""
-
-    def _inline(self, tokens: Iterator[Token], *, in_table: bool = False) -> str:
-        """Return the text of a paragraph, heading or cell."""
-        token = next(tokens)
-        if token.type != "inline":
-            return ""
-        next(tokens)
-        return _inline(token.children or [], self._citations, in_table=in_table)
-
-    def _list(self, opened: Token, tokens: Iterator[Token]) -> str:
-        """Return a list; it is loose, as in the source, when a paragraph of an item is not hidden."""
-        end, number = opened.type.replace("open", "close"), None
-        if opened.type == "ordered_list_open":
-            number = int(opened.attrs.get("start", 1))
-        items: list[tuple[str, list[str]]] = []
-        loose = False
-        for token in tokens:
-            if token.type == end:
-                break
-            blocks, is_loose = self._item(tokens)
-            loose = loose or is_loose
-            marker = f"{opened.markup} " if number is None else f"{number + len(items)}{opened.markup} "
-            items.append((marker, blocks))
-        gap = "\n\n" if loose else "\n"
-        return gap.join(_indented(marker, gap.join(blocks)) for marker, blocks in items)
-
-    def _item(self, tokens: Iterator[Token]) -> tuple[list[str], bool]:
-        blocks: list[str] = []
-        loose = False
-        for token in tokens:
-            if token.type == "list_item_close":
-                break
-            # these cannot follow a line of text directly: they would be read as part of it
-            needs_gap = token.type == "table_open" or int(token.attrs.get("start", 1)) != 1
-            loose = loose or (token.type == "paragraph_open" and not token.hidden) or (needs_gap and bool(blocks))
-            blocks.append(self._block(token, tokens))
-        return blocks, loose
-
-    def _table(self, tokens: Iterator[Token]) -> str:
-        rows: list[list[str]] = []
-        rule: list[str] = []
-        for token in tokens:
-            if token.type == "table_close":
-                break
-            if token.type == "tr_open":
-                rows.append([])
-            elif token.type in ("th_open", "td_open"):
-                if token.type == "th_open":
-                    rule.append(_RULES.get(str(token.attrs.get("style", "")), "---"))
-                rows[-1].append(self._inline(tokens, in_table=True).replace("\n", " "))
-        return "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
+def _blocks(nodes: Sequence[SyntaxTreeNode], gap: str = "\n\n") -> str:
+    return gap.join(filter(None, map(_block, nodes)))
 
 
-def _indented(marker: str, body: str) -> str:
-    """Return the body of a list item behind its marker, further lines under its beginning."""
-    return re.sub(r"\n(?=[^\n])", "\n" + " " * len(marker), marker + body).rstrip()
+def _block(node: SyntaxTreeNode) -> str:
+    match node.type:
+        case "paragraph":
+            return _guarded(_inline(node))
+        case "heading":
+            text = re.sub(r"(#+)$", r"\\\1", _inline(node).replace("\n", " "))
+            return f"{'#' * int(node.tag[1])} {text}".rstrip()
+        case "blockquote":
+            return "\n".join(f"> {line}".rstrip() for line in _blocks(node.children).split("\n"))
+        case "bullet_list" | "ordered_list":
+            return _list(node)
+        case "table":
+            return _table(node)
+        case "fence" | "code_block":
+            return fence(node.content, node.info)
+        case _:
+            return "***"  # a rule; there are no others
+
+
+def _list(node: SyntaxTreeNode) -> str:
+    """Return a list; it is loose, as in the source, when a paragraph of an item is not hidden."""
+    loose = any(_needs_gap(child, i) for item in node.children for i, child in enumerate(item.children))
+    gap = "\n\n" if loose else "\n"
+    items = []
+    for n, item in enumerate(node.children, int(node.attrs.get("start", 1))):
+        marker = f"{node.markup} " if node.type == "bullet_list" else f"{n}{node.markup} "
+        body = marker + _blocks(item.children, gap)
+        items.append(re.sub(r"\n(?=[^\n])", "\n" + " " * len(marker), body).rstrip())
+    return gap.join(items)
+
+
+def _needs_gap(node: SyntaxTreeNode, place: int) -> bool:
+    """Say whether a block of an item cannot follow a line of text directly: it would be read as part of that."""
+    if node.type == "paragraph":
+        return not node.hidden
+    return place > 0 and (node.type == "table" or int(node.attrs.get("start", 1)) != 1)
+
+
+def _table(node: SyntaxTreeNode) -> str:
+    rows = [row for part in node.children for row in part.children]
+    rule = [_RULES.get(str(cell.attrs.get("style", "")), "---") for cell in rows[0].children]
+    head, *lines = ([_inline(cell, in_table=True).replace("\n", " ") for cell in row.children] for row in rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
 
 
 def _guarded(text: str) -> str:
@@ -139,40 +96,52 @@ def _guarded(text: str) -> str:
     return _NUMBER_START.sub(r"\1\\", _BLOCK_START.sub(r"\1\\", text))
 
 
-def _inline(tokens: Sequence[Token], citations: Mapping[int, str], *, in_table: bool = False) -> str:
-    """Return inline tokens as Markdown; code that touches code is joined, since backticks in a row do not close."""
-    pieces: Pieces = []
-    links: list[str] = []
-    for token in tokens:
-        for is_code, text in _pieces(token, citations, links):
-            if text and pieces and pieces[-1][0] == is_code:
-                pieces[-1] = (is_code, pieces[-1][1] + text)
-            elif text:
-                pieces.append((is_code, text))
-    return "".join(_code(text, in_table) if is_code else re.sub(r"!(?=\[)", r"\!", text) for is_code, text in pieces)
+def _inline(node: SyntaxTreeNode, *, in_table: bool = False) -> str:
+    """Return the text of a paragraph, heading or cell."""
+    return _joined([piece for inline in node.children for child in inline.children for piece in _pieces(child)], in_table)
 
 
-def _pieces(token: Token, citations: Mapping[int, str], links: list[str]) -> Pieces:
-    match token.type:
-        case "text":
-            return _text(token.content, citations, in_link=bool(links) or token.meta.get("in_link", False))
+def _joined(pieces: Pieces, in_table: bool = False) -> str:
+    """Return pieces as Markdown; code that touches code is joined, since backticks in a row do not close."""
+    made = ""
+    for kind, run in groupby((piece for piece in pieces if piece[1]), itemgetter(0)):
+        text = "".join(piece for _, piece in run)
+        if kind == "code":
+            text = _code(text, in_table)
+        elif kind == "text":
+            text = re.sub(r"!(?=\[)", r"\!", _LINKS.sub(r"]\\", text))
+        is_image = made.endswith("!") and text.startswith("[")
+        made = f"{made[:-1]}\\!{text}" if is_image else made + text
+    return made
+
+
+def _pieces(node: SyntaxTreeNode) -> Pieces:
+    match node.type:
+        case "text" | "text_special":
+            return _text(node.content)
+        case "mark":
+            target = link_target(node.meta["source"].url)
+            return [("markup", f"[{node.content}]({target})") if target else ("text", node.content)]
         case "code_inline":
-            return [(True, token.content)]
-        case "image":
-            return _text(alternative(token), {}, in_link=bool(links))
+            return [("code", node.content)]
         case "softbreak":
-            return [(False, "\n")]
+            return [("markup", "\n")]
         case "hardbreak":
-            return [(False, "  \n")]
-        case "link_open":
-            links.append(link_target(str(token.attrs.get("href", ""))))
-            return [(False, "[" if links[-1] else "")]
-        case "link_close":
-            return [(False, f"]({target})" if (target := links.pop()) else "")]
-        case "em_open" | "em_close" | "strong_open" | "strong_close" | "s_open" | "s_close":
-            return [(False, token.markup)]
-        case _:
-            return _text(token.content, {})
+            return [("markup", "  \n")]
+        case "link":
+            return _link(str(node.attrs["href"]), [piece for child in node.children for piece in _pieces(child)])
+        case _:  # em, strong, s
+            inner = [piece for child in node.children for piece in _pieces(child)]
+            return [("markup", node.markup), *inner, ("markup", node.markup)]
+
+
+def _link(url: str, pieces: Pieces) -> Pieces:
+    """Return a link. Its brackets are entities: JupyterLab's Markdown unescapes backslashes, then reads the text again."""
+    target = link_target(url)
+    inner: Pieces = [
+        (kind, text if kind == "code" else text.replace("[", "&#91;").replace("]", "&#93;")) for kind, text in pieces
+    ]
+    return [("markup", "["), *inner, ("markup", f"]({target})")] if target else inner
 
 
 def link_target(url: str) -> str:
@@ -183,41 +152,18 @@ def link_target(url: str) -> str:
 
 def link_markdown(url: str, text: str) -> str:
     """Return one line of text as a Markdown link, or as mere text when the address may not be one."""
-    if not link_target(url):
-        return text_markdown(text)
-    opened, closed = Token("link_open", "a", 1, attrs={"href": url}), Token("link_close", "a", -1)
-    return _inline([opened, _line(text), closed], {})
+    return _joined(_link(url, _text(one_line(text)))) if link_target(url) else text_markdown(text)
 
 
 def text_markdown(text: str) -> str:
     """Return one line of plain text as Markdown in which nothing is markup."""
-    return _guarded(_inline([_line(text)], {}))
+    return _guarded(_joined(_text(one_line(text))))
 
 
-def _line(text: str) -> Token:
-    return Token("text", "", 0, content=" ".join(text.split()))
-
-
-def _text(text: str, citations: Mapping[int, str], *, in_link: bool = False) -> Pieces:
+def _text(text: str) -> Pieces:
     """Return text as pieces; what could be mathematics (a dollar amount, a backslash command) becomes code."""
-    pieces: Pieces = []
-    at = 0
-    for match in _MATH.finditer(text):
-        pieces += [*_escaped(text[at : match.start()], citations, in_link), (True, match[0])]
-        at = match.end()
-    return pieces + _escaped(text[at:], citations, in_link)
-
-
-def _escaped(text: str, citations: Mapping[int, str], in_link: bool) -> Pieces:
-    """Return text without mathematics as one piece, the marks of known sources as links."""
-    if in_link:  # as entities: JupyterLab's Markdown takes backslashes before brackets off, then reads the text again
-        return [(False, _quoted(text).replace("[", "&#91;").replace("]", "&#93;"))]
-    out, at = "", 0
-    for match in MARK.finditer(text):
-        if target := link_target(citations.get(int(match[1]), "")):
-            out += f"{_LINKS.sub(_CUT, _quoted(text[at : match.start()]))}[{match[0]}]({target})"
-            at = match.end()
-    return [(False, out + _LINKS.sub(_CUT, _quoted(text[at:])))]
+    parts = enumerate(_MATH.split(text))
+    return [("code", part) if i % 2 else ("text", _quoted(part)) for i, part in parts]
 
 
 def _quoted(text: str) -> str:

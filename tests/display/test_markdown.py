@@ -134,7 +134,7 @@ def test_common_markdown_is_rendered_as_it_should_be() -> None:
 def test_safe_markdown_keeps_the_structure() -> None:
     text = (
         "# Title\n\nSome *emphasis*, **strong**, `code` and [a link](https://a.example/x).\n\n- one\n- two\n  1. inner\n\n"
-        "```python\nprint(1)\n```\n\n> quoted\n\n| a | b |\n| :-- | --- |\n| 1 | x\\|y |\n\n***\n\nend"
+        "```python\nprint(1)\n```\n\n> quoted\n\n| a | b |\n| --- | --: |\n| 1 | x\\|y |\n\n***\n\nend"
     )
     assert to_safe_markdown(text) == text
     assert to_safe_markdown("```math\nx\n```") == "```\nx\n```"
