@@ -56,29 +56,24 @@ def context_line(loop: AnswerLoop, frame: ContextFrame) -> str:
 def _parts(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield (role, what it is, text): tools, system prompt, messages."""
     for tool in body.get("tools", ()):
-        yield "tools", str(tool["name"]), _json({name: value for name, value in tool.items() if name != "name"})
+        yield "tools", str(tool["name"]), _json(tool)
     for block in body["system"]:
         yield "system", "instructions", block["text"]
-    last = len(body["messages"]) - 1
-    for n, message in enumerate(body["messages"]):
-        blocks = message["content"]
-        for block in [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks:
-            yield message["role"], *_part(block, message["role"], n == last)
+    for message in body["messages"]:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            yield message["role"], *_part(block)
 
 
-def _part(block: Mapping[str, Any], role: str, last: bool) -> tuple[str, str]:
-    """Return what a block is, in words, and its text; a user's text is a question, the last one the new one."""
+def _part(block: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what a block is, in words, and its text."""
     match block.get("type"):
         case "text":
-            what = "text" if role == "assistant" else "question" if last else "earlier question"
-            return what, str(block["text"])
+            return "text", str(block["text"])
         case "tool_use" | "server_tool_use":
             return f"call of {block.get('name')}", _json(block.get("input"))
         case "tool_result":
-            found = block.get("content")
-            sources = sum(b.get("type") == "search_result" for b in found) if isinstance(found, list) else 0
-            counted = f" with {sources} source{'' if sources == 1 else 's'}" if sources else ""
-            return f"result{counted}", _json(found)
+            return "result", _json(block.get("content"))
         case kind:
             return str(kind).replace("_", " "), _json(block)
 

@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from ipy_websearch.display.text import one_line, place_of, safe_href, site_of
+from ipy_websearch.display.text import host_of, one_line, place_of, safe_href, site_of
 from ipy_websearch.results import Citation, Claim
 from ipy_websearch.text import shorten, visible
 
@@ -239,10 +239,10 @@ def inline(markdown: str) -> Markup:
     return Markup(clean(_parser().renderInline(one_line(markdown), {"references": _Definitions()})))
 
 
-def link(url: str, text: str) -> Markup:
-    """Return `text` as a link to `url`, or as mere text when the address may not be one."""
+def link(url: str, text: str = "") -> Markup:
+    """Return `text`, by default the host, as a link to `url`, or as mere text when the address may not be one."""
     href = safe_href(url)
-    label = escape(one_line(text))
+    label = escape(one_line(text or (host_of(url) if href else url)))
     return Markup(f'<a href="{escape(href)}" style="text-decoration:none">{label}</a>') if href else label
 
 

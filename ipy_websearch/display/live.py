@@ -8,7 +8,6 @@ prints every update anew), so text, tool calls, sources and costs are written on
 from __future__ import annotations
 
 import contextvars
-import re
 import sys
 import threading
 import time
@@ -20,9 +19,9 @@ from typing import Any, Literal
 from ipy_websearch.display.answer import (
     AnswerView,
     Item,
-    Line,
+    answer_html,
+    answer_markdown,
     answer_text,
-    bundle,
     label_text,
     labels,
     offline_help,
@@ -39,47 +38,36 @@ _CLOCK_S = 1.0
 _SHARE = 4
 """An update that was hard to render is followed by so many times its own duration, or a hostile text would take the kernel."""
 
-_WORDS = re.compile(r"(?<=\s)(?=\S)|(?<=\n)")
-
 Spent = Callable[[], Decimal | None]
 
 
 class LiveAnswer:
-    """One answer on its way to the reader: `show` each event, then call `finish` or `stop` once.
+    """One answer on its way to the reader: `show` each event, then call `finish` once.
 
     `feedback` 0 shows the result only, 1 tool calls, notices and costs too, 2 every request and reply. `spent` returns the US
     dollars that the answer has cost so far. `introduce` the first offline answer: it says where its passages come from.
     """
 
-    def __init__(
-        self, shell: Any, question: str, *, feedback: int = 1, spent: Spent = Decimal, introduce: bool = False
-    ) -> None:
-        self.view = AnswerView(question, introduce=introduce)
-        self._lock = threading.RLock()
-        notebook = is_notebook(shell)
-        self._screen = _Notebook(shell, self.view, feedback, self._lock, spent) if notebook else _Terminal(self.view, feedback)
+    def __init__(self, shell: Any, *, feedback: int = 1, spent: Spent = Decimal, introduce: bool = False) -> None:
+        self.view = AnswerView(introduce)
+        self._screen = _Notebook(shell, self.view, feedback, spent) if is_notebook(shell) else _Terminal(self.view, feedback)
 
     def show(self, event: Event) -> None:
         """Take in one event of the run; `Finished` does what `finish` does."""
-        with self._lock:
+        with self._screen.lock:
             items = self.view.apply(event)
             if self.view.running:
                 self._screen.changed(items)
             else:
                 self._screen.ended()
 
-    def finish(self, answer: Answer) -> None:
-        """Show the finished answer, unless it is shown already."""
-        with self._lock:
-            if self.view.answer is not answer:
-                self.view.finish(answer)
+    def finish(self, answer: Answer | None, state: Literal["interrupted", "failed"] | None = None) -> None:
+        """Show the finished answer, unless it is shown already; with a `state`, what there is of one that was stopped by the
+        user, or that broke off with an error about to be raised."""
+        with self._screen.lock:
+            if state or self.view.answer is not answer:
+                self.view.finish(answer, state)
                 self._screen.ended()
-
-    def stop(self, state: Literal["interrupted", "failed"], partial: Answer | None = None) -> None:
-        """Show what there is of an answer that the user stopped, or that broke off with an error about to be raised."""
-        with self._lock:
-            self.view.finish(partial, state)
-            self._screen.ended()
 
 
 def is_notebook(shell: Any) -> bool:
@@ -91,157 +79,118 @@ def is_notebook(shell: Any) -> bool:
 
 
 class _Notebook:
-    """Publishes the view under one display id. `lock` guards the view, since a timer sends what was held back."""
+    """Publishes the view under one display id. `lock` guards the view, since a thread sends what was held back."""
 
-    def __init__(self, shell: Any, view: AnswerView, feedback: int, lock: threading.RLock, spent: Spent) -> None:
-        self._shell, self._view, self._feedback, self._lock, self._spent = shell, view, feedback, lock, spent
+    def __init__(self, shell: Any, view: AnswerView, feedback: int, spent: Spent) -> None:
+        self.lock = threading.RLock()
+        self._shell, self._view, self._feedback, self._spent = shell, view, feedback, spent
         self._display_id = uuid.uuid4().hex
-        self._sent_at: float | None = None
-        self._pause_s = INTERVAL_S
-        self._timer: threading.Timer | None = None
-        self._due = 0.0
-        # ipykernel finds the cell that a display belongs to in a context variable, which a timer's thread does not inherit
-        self._context = contextvars.copy_context()
+        self._sent_at = 0.0
+        self._pause_s = 0.0
+        self._is_stale = False
+        self._over = threading.Event()
 
-    def changed(self, items: Sequence[Item]) -> None:
+    def changed(self, items: Sequence[Item] = ()) -> None:
         """Show the view now, or as soon as the pause is over."""
-        wait = 0.0 if self._sent_at is None else self._sent_at + self._pause_s - time.monotonic()
-        if wait <= 0:
+        self._is_stale = True
+        if not self._sent_at:
+            # ipykernel finds the cell that a display belongs to in a context variable, which a thread does not inherit
+            clock = contextvars.copy_context().run
+            threading.Thread(target=clock, args=(self._tick,), name="ipy_websearch display", daemon=True).start()
+        if time.monotonic() >= self._sent_at + self._pause_s:
             self._send()
-        elif self._timer is None or self._due > time.monotonic() + wait:
-            self._wake_in(wait)
 
     def ended(self) -> None:
         """Show the last state; a failure before anything was shown leaves the page to the error."""
-        self._stop_timer()
-        view = self._view
-        if self._sent_at is not None or view.state != "failed" or view.items or view.answer is not None:
+        self._over.set()
+        if self._sent_at or self._view.state != "failed" or self._view.items or self._view.answer is not None:
             self._send()
 
-    def _wake_in(self, wait_s: float) -> None:
-        self._stop_timer()
-        self._due = time.monotonic() + wait_s
-        # A copy, since two timers may wait for the lock at once, and a context is entered by one at a time.
-        self._timer = threading.Timer(wait_s, self._context.copy().run, (self._woken,))
-        self._timer.daemon = True
-        try:
-            self._timer.start()
-        except RuntimeError:  # no thread is to be had; the next event tries again, and the end is shown in any case
-            self._timer = None
-
-    def _woken(self) -> None:
-        with self._lock:
-            if self._view.running and self._timer is not None:
-                self._send()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _tick(self) -> None:
+        """Show what was held back, and the seconds that pass."""
+        while not self._over.wait(INTERVAL_S):
+            with self.lock:
+                idle_s = time.monotonic() - self._sent_at
+                due = self._is_stale or (idle_s >= _CLOCK_S and self._feedback > 0)
+                if due and idle_s >= self._pause_s and not self._over.is_set():
+                    self._send()
 
     def _send(self) -> None:
         start = time.monotonic()
-        forms = bundle(self._view, self._feedback, self._spent())
-        again, self._sent_at = self._sent_at is not None, time.monotonic()
+        answer, feedback = self._view.answer, self._feedback
+        spent = self._spent()
+        forms = {"text/html": answer_html(self._view, feedback=feedback, spent=spent)}
+        forms["text/plain"] = answer_text(self._view, feedback=feedback, spent=spent)
+        if answer is not None:
+            forms["text/markdown"] = answer_markdown(answer, feedback=feedback)
+        is_update, self._sent_at, self._is_stale = self._sent_at > 0, time.monotonic(), False
         self._pause_s = max(INTERVAL_S, _SHARE * (self._sent_at - start))
-        self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=again)
-        if self._view.running and self._feedback:
-            self._wake_in(max(_CLOCK_S, self._pause_s))
+        self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=is_update)
 
 
 class _Terminal:
-    """Writes to standard output as it comes, and nothing twice; text is wrapped word by word."""
+    """Writes to standard output as it comes, and nothing twice; text in lines as wide as the terminal."""
 
     def __init__(self, view: AnswerView, feedback: int) -> None:
+        self.lock = threading.RLock()
         self._view, self._feedback = view, feedback
         self._terminal = Terminal.here()
-        self._said: set[str] = set()
-        self._last = ""  # what was written last: "prose", "line" or nothing
-        self._column = 0
-        self._word = ""
-        self._bold = False
+        self._in_prose = False
+        self._rest = ""  # of a paragraph
+        self._end = ""  # the last two characters written
 
     def changed(self, items: Sequence[Item]) -> None:
         """Write what was added."""
         for item in items:
-            if isinstance(item, Line):
-                if item.shown_at(self._feedback):
-                    self._block(self._terminal.faint(self._terminal.wrap(str(item))), gap=self._last == "prose")
-                    self._said.add(item.text)
-            else:
+            if isinstance(item, str):
                 self._prose(prose(item))
+            elif item.shown_at(self._feedback):
+                self._block(self._terminal.faint(self._terminal.wrap(str(item))), gap=self._in_prose)
 
     def ended(self) -> None:
         """Write what stands under the text, or the whole answer when none of its text was streamed."""
         view = self._view
-        if not any(isinstance(item, str) for item in view.items):
-            if view.answer is not None:
-                self._block(answer_text(view, feedback=self._feedback, terminal=self._terminal))
-            return
-        self._end_prose()
-        told = [label for label in labels(view, self._feedback) if not (view.offline and "No model read these" in self._raw())]
-        self._block("\n".join(label_text(label, self._terminal) for label in told))
-        self._block(self._terminal.markdown(offline_help(view)))
-        self._block(tail_text(view, self._feedback, self._terminal, frozenset(self._said)))
-
-    def _raw(self) -> str:
-        return "".join(item for item in self._view.items if isinstance(item, str))
+        streamed = "".join(item for item in view.items if isinstance(item, str))
+        if streamed:
+            told = [label for label in labels(view) if not (view.offline and "No model read these" in streamed)]
+            self._block("\n".join(label_text(label, self._terminal) for label in told))
+            self._block(self._terminal.markdown(offline_help(view)))
+            self._block(tail_text(view, self._feedback, self._terminal, view.items))
+        elif view.answer is not None:
+            self._block(answer_text(view, feedback=self._feedback, terminal=self._terminal))
 
     def _prose(self, text: str) -> None:
-        if self._last != "prose":
+        """Write the lines that are full; what may still change (the last line, a table, open bold) waits."""
+        if not self._in_prose:
             text = text.lstrip("\n")
-            self._write("\n" if self._last and text else "")
-        if not text:
-            return
-        self._last = "prose"
+            self._write("\n" if self._end and text else "")
+            self._in_prose = bool(text)
         if not self._terminal.width:
             self._write(text)
             return
-        self._word += text
-        *whole, self._word = _WORDS.split(self._word)
-        while whole:
-            if whole[0].startswith("|") and not self._column:  # a table is laid out when its last line has come
-                table, gap, rest = "".join((*whole, self._word)).partition("\n\n")
-                *whole, self._word = _WORDS.split(rest) if gap else [table]
-                self._write(self._terminal.markdown(table) + gap if gap else "")
-            else:
-                self._write_word(whole.pop(0))
-
-    def _write_word(self, word: str) -> None:
-        """Write a word and the white space behind it; `**` switches bold."""
-        pieces = word.split("**")
-        if self._column and self._column + len("".join(pieces).rstrip()) > self._terminal.width:
-            self._write("\n")
-        for n, piece in enumerate(pieces):
-            if n:
-                self._bold = not self._bold
-                self._write("\x1b[1m" if self._bold else "\x1b[22m", columns=0)
-            self._write(piece)
-
-    def _end_prose(self) -> None:
-        if self._word.startswith("|") and not self._column:
-            self._write(self._terminal.markdown(self._word))
-        elif self._word:
-            self._write_word(self._word)
-        if self._bold:
-            self._write("\x1b[22m", columns=0)
-        self._word, self._bold = "", False
+        *whole, self._rest = (self._rest + text).split("\n\n")
+        for paragraph in filter(str.strip, whole):
+            self._write(f"{self._terminal.markdown(paragraph)}\n\n")
+        *lines, last = self._terminal.wrap(self._rest).split("\n")
+        full = "\n".join(lines)
+        if full and "|" not in full and full.count("**") % 2 == 0:
+            self._write(f"{self._terminal.style(full)}\n")
+            self._rest = last
 
     def _block(self, text: str, *, gap: bool = True) -> None:
         if not text:
             return
-        self._end_prose()
-        self._write("\n" if self._column else "")
-        self._write(("\n" if gap and self._last else "") + text + "\n")
-        self._last = "line"
+        self._write(self._terminal.markdown(self._rest))
+        self._write("\n" if self._end[-1:] not in ("", "\n") else "")
+        self._write("\n" if gap and self._end not in ("", "\n\n") else "")
+        self._write(text + "\n")
+        self._in_prose, self._rest = False, ""
 
-    def _write(self, text: str, columns: int | None = None) -> None:
-        if not text:
-            return
+    def _write(self, text: str) -> None:
         try:
             sys.stdout.write(text)
         except UnicodeEncodeError:  # a terminal that is not UTF-8
             encoding = sys.stdout.encoding or "ascii"
             sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
-        self._column = 0 if text.endswith("\n") else self._column + (len(text) if columns is None else columns)
+        self._end = (self._end + text)[-2:]

@@ -35,6 +35,7 @@ NEEDED = ("title", "url", "description", "published_date")
 _SILENT = (*NEEDED, "extra_snippets", "score")
 _PARTS = ("source", "quote", "confidence")
 _NOTED = ("enrich_status", "enrich_error", "enrich_cost_usd")
+_OWN = 4
 _SNIPPET = 400
 _CELL = 200
 NOTHING = "Try fewer words, drop --site or --freshness, or name another provider with --provider."
@@ -53,78 +54,64 @@ def _words(value: Any, width: int = _CELL) -> str:
 
 def search_html(found: Any, *, max_rows: int = MAX_ROWS) -> str | None:
     """Return a `SearchFrame` or `SearchResults` as result cards, None when its columns do not make any."""
-    rows = _rows_of(found, max_rows)
-    if rows is None:
-        return None
-    search = found if isinstance(found, SearchResults) else found.search
-    left = len(found) - len(rows)
-    values = {"more": f"… {count(left, 'more row')}" if left else "", "nothing": NOTHING}
-    return render("search", rows=rows, summary=_summary(search, len(found)), notices=_notices(search), **values)
+    view = _search(found, max_rows)
+    return None if view is None else render("search", **view)
 
 
 def search_text(found: Any, *, max_rows: int = MAX_ROWS, terminal: Terminal = PLAIN) -> str | None:
     """Return the same as plain text, None likewise."""
-    rows = _rows_of(found, max_rows)
-    if rows is None:
+    view = _search(found, max_rows)
+    if view is None:
         return None
-    search = found if isinstance(found, SearchResults) else found.search
-    width = max((len(row["label"]) for row in rows), default=0)
-    blocks = [terminal.wrap(notice) for notice in _notices(search)]
-    for row in rows:
-        indent = " " * (width + 2)
+    lines = [terminal.wrap(notice) for notice in view["notices"]]
+    width = max((len(row["label"]) for row in view["rows"]), default=0)
+    indent = " " * (width + 2)
+    for row in view["rows"]:
         about = " · ".join(filter(None, (row["title"] or row["url"], row["date"])))
-        lines = [terminal.bold(terminal.wrap(f"{row['label']:>{width}}  {about}")), indent + terminal.link(row["url"])]
+        lines += [terminal.bold(terminal.wrap(f"{row['label']:>{width}}  {about}")), indent + terminal.link(row["url"])]
         lines += [terminal.wrap(row["snippet"], indent)] if row["snippet"] else []
-        blocks.append("\n".join([*lines, *(f"{indent}{name}: {cell}" for name, cell in row["more"] if cell)]))
-    if len(found) > len(rows):
-        blocks.append(f"… {count(len(found) - len(rows), 'more row')}")
-    return "\n".join(
-        [*blocks, *([] if rows else [terminal.wrap(f"0 results. {NOTHING}")]), terminal.faint(_summary(search, len(found)))]
-    )
+        lines += [f"{indent}{name}: {cell}" for name, cell in row["more"] if cell]
+    nothing = "" if view["rows"] else terminal.wrap(f"0 results. {NOTHING}")
+    return "\n".join(filter(None, (*lines, view["more"], nothing, terminal.faint(view["summary"]))))
 
 
-def _rows_of(found: Any, most: int) -> list[Row] | None:
-    """Return what is shown of each result, as plain text; None when the frame's columns do not make search results."""
-    if isinstance(found, SearchResults):
-        hits = [(str(i), hit.title, hit.url, hit.description, hit.published_date) for i, hit in enumerate(found[:most])]
-        return [_row(*hit, more=[]) for hit in hits]
-    names = list(found.columns)
-    if len(set(names)) != len(names) or not all(isinstance(n, str) for n in names) or not set(NEEDED) <= set(names):
+def _search(found: Any, max_rows: int) -> dict[str, Any] | None:
+    """Return what is shown of search results, as plain text; None when the frame's columns do not make any."""
+    frame = found.to_frame() if isinstance(found, SearchResults) else found
+    names = list(frame.columns)
+    if len(set(names)) != len(names) or not set(NEEDED) <= set(names):
         return None
     others = [name for name in names if name not in _SILENT]
-    shown = found.head(most)
-    columns = [shown[name] for name in (*NEEDED, *others)]
-    rows = []
-    for label, title, url, text, date, *cells in zip(shown.index, *columns, strict=True):
-        more = [(one_line(name), _words(cell)) for name, cell in zip(others, cells, strict=True)]
-        rows.append(_row(_words(label, 30), title, url, text, date, more=more))
-    return rows
+    shown = frame.head(max_rows)
+    rows = [
+        {
+            "label": _words(label, 30),
+            "title": _words(title, 300),
+            "url": _words(url, 4096),
+            "place": place_of(_words(url, 4096)),
+            "date": iso(date),
+            "snippet": _words(text, _SNIPPET),
+            "more": [(one_line(name), _words(cell)) for name, cell in zip(others, cells, strict=True)],
+        }
+        for label, title, url, text, date, *cells in zip(shown.index, *(shown[n] for n in (*NEEDED, *others)), strict=True)
+    ]
+    left = len(frame) - len(rows)
+    notices, summary = _about(frame.search, len(frame))
+    more = f"… {count(left, 'more row')}" if left else ""
+    return {"rows": rows, "more": more, "nothing": NOTHING, "notices": notices, "summary": summary}
 
 
-def _row(label: str, title: Any, url: Any, text: Any, date: Any, *, more: Sequence[tuple[str, str]]) -> Row:
-    address = _words(url, 4096)
-    row = {"label": label, "title": _words(title, 300), "url": address, "snippet": _words(text, _SNIPPET), "date": iso(date)}
-    return {**row, "place": place_of(address), "more": more}
-
-
-def _summary(search: SearchResults | None, shown: int) -> str:
-    """Return the line under the results: the query, who answered, how many, for how much."""
+def _about(search: SearchResults | None, rows: int) -> tuple[list[str], str]:
+    """Return what stands above the results (who did not answer and why, remarks) and below: query, engine, number, cost."""
     if search is None:
-        return count(shown, "row")
-    number = f"{shown} of {len(search)} results" if shown != len(search) else count(shown, "result")
-    price = cost(search.cost_usd, cached=search.cached)
-    return f"{shorten(one_line(search.query), 80)} — {one_line(search.provider)} · {number} · {price}"
-
-
-def _notices(search: SearchResults | None) -> list[str]:
-    """Return what stands above the results: who did not answer and why, and remarks."""
-    if search is None:
-        return []
+        return [], count(rows, "row")
     notices = [one_line(notice) for notice in search.notices]
-    silent = [(one_line(attempt.provider), one_line(attempt.error)) for attempt in search.attempts]
-    untold = [(name, error) for name, error in silent if not any(notice.startswith(error) for notice in notices)]
-    told = [error if error.startswith(name) else f"{name}: {error}" for name, error in untold]
-    return [*(shorten(error, 160) for error in told), *notices]
+    failed = {one_line(attempt.error): one_line(attempt.provider) for attempt in search.attempts}
+    untold = {error: name for error, name in failed.items() if not any(notice.startswith(error) for notice in notices)}
+    told = [shorten(error if error.startswith(name) else f"{name}: {error}", 160) for error, name in untold.items()]
+    number = f"{rows} of {len(search)} results" if rows != len(search) else count(rows, "result")
+    price = cost(search.cost_usd, cached=search.cached)
+    return [*told, *notices], f"{shorten(one_line(search.query), 80)} — {one_line(search.provider)} · {number} · {price}"
 
 
 # --- enriched frames --------------------------------------------------------------------------------------------
@@ -132,73 +119,72 @@ def _notices(search: SearchResults | None) -> list[str]:
 
 def enriched_html(frame: Any) -> str | None:
     """Return an enriched frame: the caller's columns and the asked ones with their sources; None without any."""
-    parts = _enriched(frame)
-    return None if parts is None else render("enriched", **parts)
-
-
-def _enriched(frame: Any) -> dict[str, Any] | None:
-    asked = asked_columns(frame)
-    if not asked:
-        return None
-    added = {f"{name}_{part}" for name in asked for part in _PARTS} | set(_NOTED)
-    own = [name for name in frame.columns if name not in added and name not in asked]
-    shown = frame.head(ENRICHED_ROWS)
-    rows = [
-        {
-            "label": _words(label, 30),
-            "own": [_words(shown[name].iloc[i]) for name in own[:4]],
-            "cells": list(_cells(shown, asked, i)),
-        }
-        for i, label in enumerate(shown.index)
-    ]
-    filled = {name: int(frame[name].notna().sum()) for name in asked}
-    heads = [{"name": one_line(name), "filled": filled[name], "numeric": frame[name].dtype.kind in "iuf"} for name in asked]
-    head = {"own": list(map(one_line, own[:4])), "asked": heads, "total": len(frame)}
-    return {"rows": rows, "head": head, "summary": _enriched_summary(frame, filled), "failures": _failures(frame)}
+    view = _enriched(frame)
+    return None if view is None else render("enriched", **view)
 
 
 def enriched_text(frame: Any, terminal: Terminal = PLAIN) -> str | None:
     """Return the same as plain text, without sources; None likewise."""
-    parts = _enriched(frame)
-    if parts is None:
+    view = _enriched(frame)
+    if view is None:
         return None
-    head, rows = parts["head"], parts["rows"]
-    names = ["", *head["own"], *(column["name"] for column in head["asked"])]
+    names = ["", *view["own"], *(column["name"] for column in view["asked"])]
+    numeric = [True, *(False for _ in view["own"]), *(column["numeric"] for column in view["asked"])]
     cells = [
-        [row["label"], *row["own"], *(f"{cell['text'] or '—'}{' ?' * cell['low']}" for cell in row["cells"])] for row in rows
+        [row["label"], *row["own"], *(f"{cell['text'] or '—'}{' ?' * cell['low']}" for cell in row["cells"])]
+        for row in view["rows"]
     ]
-    numeric = [True, *(False for _ in head["own"]), *(column["numeric"] for column in head["asked"])]
-    left = head["total"] - len(rows)
-    lines = [*grid([names, *cells], numeric, terminal.width), *([f"… {count(left, 'more row')}"] if left else [])]
-    return "\n".join([*lines, *parts["failures"], terminal.wrap(parts["summary"])])
+    lines = grid([names, *cells], numeric, terminal.width)
+    return "\n".join(filter(None, (*lines, view["more"], *view["failures"], terminal.wrap(view["summary"]))))
 
 
-def asked_columns(frame: Any) -> list[str]:
-    """Return the columns that were filled from the web: those with a source, quote and confidence beside them."""
+def _enriched(frame: Any) -> dict[str, Any] | None:
+    """Return what is shown of an enriched frame, as plain text; None when no column has its source, quote and confidence."""
     names = list(frame.columns)
-    known = set(names) if len(set(names)) == len(names) else set()
-    return [name for name in names if isinstance(name, str) and {f"{name}_{part}" for part in _PARTS} <= known]
+    parts = {name: [f"{name}_{part}" for part in _PARTS] for name in names}
+    asked = [name for name in names if set(parts[name]) <= set(names)]
+    if not asked or len(set(names)) != len(names):
+        return None
+    own = [name for name in names if name not in asked and name not in _NOTED and not any(name in parts[n] for n in asked)]
+    shown = frame.head(ENRICHED_ROWS)
+    columns = [[shown[n] for n in (name, *parts[name])] for name in asked]
+    filled = {name: int(frame[name].notna().sum()) for name in asked}
+    left = len(frame) - len(shown)
+    return {
+        "own": list(map(one_line, own[:_OWN])),
+        "asked": [{"name": one_line(n), "filled": filled[n], "numeric": frame[n].dtype.kind in "iuf"} for n in asked],
+        "total": len(frame),
+        "rows": [
+            {
+                "label": _words(label, 30),
+                "own": [_words(shown[name].iloc[i]) for name in own[:_OWN]],
+                "cells": [_cell(*(part.iloc[i] for part in column)) for column in columns],
+            }
+            for i, label in enumerate(shown.index)
+        ],
+        "more": f"… {count(left, 'more row')}" if left else "",
+        "failures": list(_failures(frame)),
+        "summary": _enriched_summary(frame, filled),
+    }
 
 
-def _cells(frame: Any, asked: Sequence[str], i: int) -> Iterator[Row]:
-    for name in asked:
-        value, source, quote, sure = (frame[column].iloc[i] for column in (name, *(f"{name}_{part}" for part in _PARTS)))
-        url, quoted, confidence = _words(source, 4096), _words(quote, 300), _words(sure)
-        low = bool(confidence) and float(confidence) < LOW_CONFIDENCE
-        title = " — ".join(filter(None, (f"confidence {confidence}" if confidence else "", place_of(url), quoted)))
-        number = f"{value:,.6g}" if isinstance(value, float) and value == value else _words(value)
-        year = f"{value}" if _words(value).isdigit() else number
-        yield {"text": year, "url": safe_href(url), "title": title, "low": low}
+def _cell(value: Any, source: Any, quote: Any, sure: Any) -> Row:
+    url, confidence = _words(source, 4096), _words(sure)
+    about = (f"confidence {confidence}" if confidence else "", place_of(url), _words(quote, 300))
+    text = _words(value)
+    if isinstance(value, float) and text:
+        text = f"{value:,.6g}"
+    low = bool(confidence) and float(confidence) < LOW_CONFIDENCE
+    return {"text": text, "url": safe_href(url), "title": " — ".join(filter(None, about)), "low": low}
 
 
-def _enriched_summary(frame: Any, filled: dict[str, int]) -> str:
-    cells = len(frame) * len(filled)
+def _enriched_summary(frame: Any, filled: Mapping[str, int]) -> str:
     low = sum(int((frame[f"{name}_confidence"] < LOW_CONFIDENCE).sum()) for name in filled)
     spent = frame["enrich_cost_usd"].sum() if "enrich_cost_usd" in frame.columns else 0.0
     report = frame.attrs.get("report")
     parts = (
         count(len(frame), "row"),
-        f"{sum(filled.values()):,} of {count(cells, 'cell')} filled",
+        f"{sum(filled.values()):,} of {count(len(frame) * len(filled), 'cell')} filled",
         f"{low} below {LOW_CONFIDENCE} confidence (marked)" if low else "",
         usd(float(spent)) if spent else "",
         seconds(report["seconds"]) if isinstance(report, dict) and "seconds" in report else "",
@@ -207,12 +193,11 @@ def _enriched_summary(frame: Any, filled: dict[str, int]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _failures(frame: Any) -> list[str]:
-    """Return why rows have no values, equal reasons together."""
-    if "enrich_error" not in frame.columns:
-        return []
-    reasons = frame["enrich_error"].dropna().map(lambda reason: shorten(one_line(reason), 160)).value_counts()
-    return [f"{count(number, 'row')}: {reason}" for reason, number in reasons.head(5).items() if reason]
+def _failures(frame: Any) -> Iterator[str]:
+    """Yield why rows have no values, equal reasons together."""
+    if "enrich_error" in frame.columns:
+        reasons = frame["enrich_error"].dropna().map(lambda reason: shorten(one_line(reason), 160)).value_counts()
+        yield from (f"✗ {count(number, 'row')}: {reason}" for reason, number in reasons.head(5).items() if reason)
 
 
 # --- pages --------------------------------------------------------------------------------------------------------
@@ -220,20 +205,18 @@ def _failures(frame: Any) -> list[str]:
 
 def page_html(page: Page) -> str:
     """Return a page as HTML, in a box that scrolls."""
-    content, rest = _cut(page)
+    content, notes = _shown_of(page)
     about = " · ".join(filter(None, (short_address(page.final_url), iso(page.published_date), _lines(page))))
-    notes = [note for note in (one_line(page.note) if page.total_lines else "", rest) if note]
     title = link(page.final_url, page.title or page.final_url)
     return render("page", title=title, about=about, content=to_html(content) if content else "", notes=notes)
 
 
 def page_text(page: Page, terminal: Terminal = PLAIN) -> str:
     """Return a page as plain text."""
-    content, rest = _cut(page)
+    content, notes = _shown_of(page)
     about = " · ".join(filter(None, (iso(page.published_date), _lines(page))))
-    head = [terminal.bold(one_line(page.title)), terminal.link(page.final_url), about]
-    note = one_line(page.note) if page.total_lines else ""
-    return "\n\n".join(filter(None, ("\n".join(filter(None, head)), terminal.markdown(content), note, rest)))
+    head = "\n".join(filter(None, (terminal.bold(one_line(page.title)), terminal.link(page.final_url), about)))
+    return "\n\n".join(filter(None, (head, terminal.markdown(content), *notes)))
 
 
 def _lines(page: Page) -> str:
@@ -247,14 +230,15 @@ def _lines(page: Page) -> str:
     return f"{words} · cached{fetched}" if page.cached else words
 
 
-def _cut(page: Page) -> tuple[str, str]:
-    """Return the content that is shown and what is said of the rest ("" when there is none)."""
+def _shown_of(page: Page) -> tuple[str, list[str]]:
+    """Return the content that is shown, and what is said below it."""
     content = page.content
-    if len(content) <= PAGE_CHARACTERS:
-        return content, ""
-    end = content.rfind("\n", 0, PAGE_CHARACTERS)
-    kept = content[: end if end > 0 else PAGE_CHARACTERS]
-    return kept, f"… {len(content) - len(kept):,} more characters in .content"
+    if len(content) > PAGE_CHARACTERS:
+        end = content.rfind("\n", 0, PAGE_CHARACTERS)
+        content = content[: end if end > 0 else PAGE_CHARACTERS]
+    left = len(page.content) - len(content)
+    notes = [one_line(page.note) if page.total_lines else "", f"… {left:,} more characters in .content" if left else ""]
+    return content, list(filter(None, notes))
 
 
 # --- status -------------------------------------------------------------------------------------------------------
@@ -265,10 +249,7 @@ Sections = Mapping[str, Sequence[tuple[str, ...]]]
 
 def status_html(sections: Sections) -> str:
     """Return the state of the package as a small table."""
-    rows = [
-        (title, [(one_line(row[0]), one_line(row[1]), "".join(row[2:])) for row in rows]) for title, rows in sections.items()
-    ]
-    return render("status", sections=rows)
+    return render("status", sections=sections)
 
 
 def status_text(sections: Sections) -> str:

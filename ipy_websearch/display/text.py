@@ -184,10 +184,13 @@ class Terminal:
     def markdown(self, text: str) -> str:
         """Return Markdown as a terminal shows it: wrapped, with bold and links as such when styled."""
         text = prose(text).strip("\n")
-        wrapped = self.wrap(_TABLE.sub(self._table, text) if self.width else text)
+        return self.style(self.wrap(_TABLE.sub(self._table, text) if self.width else text))
+
+    def style(self, text: str) -> str:
+        """Return lines of Markdown with bold and links as such when styled."""
         if not self.styled:
-            return wrapped
-        linked = _LINK.sub(lambda m: self.link(m[2], m[1]), wrapped)
+            return text
+        linked = _LINK.sub(lambda m: self.link(m[2], m[1]), text)
         return _BOLD.sub(lambda m: self.bold(m[1] or m[2]), linked)
 
 

@@ -3,23 +3,33 @@
 The overview leaves out of a request what an earlier one had sent already, so that what is new can be seen; one step alone is
 shown whole. A `TraceFrame` is a table of steps like any other and shows itself as a trace; it lives here, above the values,
 since it knows HTML.
+
+For a class there is a widget (anywidget, the extra `[widget]`): the steps walked through with buttons or arrow keys. It builds
+its page from text nodes only. JupyterLab shows nothing in the place of a widget whose state was not saved, so the plain trace
+is put out before the widget, which hides it while it lives.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
 from itertools import takewhile
 from typing import Any
 
 import pandas as pd
 
-from ipy_websearch.display.answer import timeline
+from ipy_websearch.display.answer import starts, timeline
 from ipy_websearch.display.html import render
+from ipy_websearch.display.live import is_notebook
 from ipy_websearch.display.text import Terminal, cost, count, grid, one_line, seconds
 from ipy_websearch.model.requests import without_marks
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.text import shorten, visible
+from ipy_websearch.usage import Usage
 
 OVERVIEW_CHARACTERS = 48_000
 """The most that all JSON of an overview takes of a notebook file."""
@@ -27,19 +37,25 @@ PART_CHARACTERS = 6_000
 """The most that one request or response takes of it."""
 STEP_CHARACTERS = 200_000
 """The most of one step that is shown; `answer.trace` has all of it."""
-
+WIDGET_CHARACTERS = 300_000
+"""The most that a widget holds: it is stored with the notebook."""
 LONGEST = 20_000
 """Characters of one text; encrypted content and pictures in base64 say nothing beyond."""
 
+_HINT = "%trace 1 shows the JSON of step 1, %trace --step goes through them one by one"
+_INSTALL = 'pip install "ipy_websearch[widget]" makes this a widget to step through'
+
+Redact = Callable[[str], str]
+
 
 class TraceFrame(pd.DataFrame):
-    """Steps of an answer as a DataFrame with the columns of `Answer.steps`, shown as a trace; `.view` says what and how.
+    """Steps of an answer as a DataFrame with the columns of `Answer.steps`, shown as a trace, whose forms `shown` holds.
 
     What is made from it (`head`, filters, columns) is a plain DataFrame.
     """
 
-    _metadata = ["view"]
-    view: TraceView | None = None
+    _metadata = ["shown"]
+    shown: Mapping[str, str] = {}
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
@@ -49,98 +65,73 @@ class TraceFrame(pd.DataFrame):
         return pd.DataFrame(self).__reduce__()
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """Return the trace as HTML and as plain text."""
-        return {} if self.view is None else {"text/html": self.view.html(), "text/plain": self.view.text()}
+        return dict(self.shown)
 
 
-def trace_frame(answer: Answer, step: int | None = None, *, note: str = "", redact: Callable[[str], str] = str) -> TraceFrame:
-    """Return the steps of an answer, or the one with number `step` (from 1); `note` is a line under it."""
+def trace_frame(answer: Answer, step: int | None = None, *, note: str = "", redact: Redact = str) -> TraceFrame:
+    """Return the steps of an answer, or the one with number `step` (from 1), whole.
+
+    `note` is a line under it, `redact` takes keys out of texts.
+    """
     steps = answer.steps
     frame = TraceFrame(steps if step is None else steps[steps["n"] == step].reset_index(drop=True))
-    frame.view = TraceView(answer, step, note, redact)
+    rows = [{**row, "what": redact(row["what"])} for row in timeline(answer.trace) if step in (None, row["n"])]
+    lines = [["", "step", "time", "tokens in → out", "cost"]]
+    lines += [[f"{row['n']}", row["what"], row["time"], row["tokens"], row["cost"]] for row in rows]
+    title = shorten(redact(one_line(answer.question)), 120)
+    folds, total, parts = _overview(answer, redact), "", list[str]()
+    if step is None:
+        total = _total(answer)
+        note = note or _HINT * bool(answer.trace)
+    else:
+        title = f"step {step} of {len(answer.trace)} · {title}"
+        folds = _whole(answer.trace[step - 1], redact)
+        parts = [f"{name}:\n{text}" for name, text, _ in folds]
+    table = "\n".join(filter(None, (*grid(lines, [False, False, True, True, True], Terminal.here().width), total)))
+    views = {"title": title, "rows": rows, "total": total, "folds": folds, "is_open": step is not None, "note": note}
+    plain = "\n\n".join(filter(None, (title, table, *parts, note)))
+    frame.shown = {"text/html": render("trace", **views), "text/plain": plain}
     return frame
 
 
-class TraceView:
-    """What a trace shows: the overview of an answer's steps, or one of them whole. `redact` takes keys out of texts."""
-
-    def __init__(self, answer: Answer, step: int | None, note: str, redact: Callable[[str], str]) -> None:
-        self.answer, self.number = answer, step
-        self._redact = redact
-        self._chosen = [s for s in answer.trace if step is None or s.n == step]
-        hint = "%trace 1 shows the JSON of step 1, %trace --step goes through them one by one"
-        self.note = note or (hint if step is None and answer.trace else "")
-
-    @property
-    def title(self) -> str:
-        """The question, or which step it is, in one line."""
-        question = shorten(self._redact(one_line(self.answer.question)), 120)
-        return question if self.number is None else f"step {self.number} of {len(self.answer.trace)} · {question}"
-
-    def html(self) -> str:
-        """Return the trace as HTML."""
-        total = self._total() if self.number is None else ""
-        return render("trace", title=self.title, rows=self._rows(), total=total, folds=self._folds(), note=self.note)
-
-    def text(self) -> str:
-        """Return the trace as plain text."""
-        rows = [[f"{row['n']}", row["what"], row["time"], row["tokens"], row["cost"]] for row in self._rows()]
-        lines = grid(
-            [["", "step", "time", "tokens in → out", "cost"], *rows], [False, False, True, True, True], Terminal.here().width
-        )
-        total = [self._total()] if self.number is None else []
-        parts = [f"{name}:\n{text}" for name, text in self._whole()]
-        return "\n\n".join(filter(None, (self.title, "\n".join([*lines, *total]), *parts, self.note)))
-
-    def _rows(self) -> list[dict[str, Any]]:
-        """Return the rows of the timeline; a step that is shown alone keeps its place on it."""
-        rows = timeline(self.answer.trace)
-        return [{**row, "what": self._redact(row["what"])} for row in rows if self.number in (None, row["n"])]
-
-    def _total(self) -> str:
-        usage, answer = self.answer.usage, self.answer
-        tokens = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens"
-        cached = f" ({usage.cache_read_tokens:,} read from the cache)" if usage.cache_read_tokens else ""
-        return f"in all: {seconds(answer.seconds)} · {tokens}{cached} · {cost(answer.cost_usd)}"
-
-    def _folds(self) -> list[tuple[str, str, str, bool]]:
-        """Return (title, JSON, what has the rest, is it open): cut in an overview, whole for one step."""
-        if self.number is not None:
-            return [_cut(name, text, STEP_CHARACTERS, "answer.trace has", is_open=True) for name, text in self._whole()]
-        limit = min(PART_CHARACTERS, OVERVIEW_CHARACTERS // max(2 * len(self._chosen), 1))
-        folds = []
-        for step, request in zip(self._chosen, requests_news(self.answer.trace), strict=True):
-            for name, value in (("request", request), ("response", response_of(self.answer, step))):
-                if value is None:
-                    continue
-                title = f"{step.n} · {one_line(step.name)} · {name}"
-                folds.append(_cut(title, self._json(value), limit, f"%trace {step.n} shows"))
-        return folds
-
-    def _whole(self) -> list[tuple[str, str]]:
-        """Return (name, JSON) of one step's request and response, nothing for an overview."""
-        if self.number is None:
-            return []
-        parts = (("request", step.request, response_of(self.answer, step)) for step in self._chosen)
-        return [pair for name, sent, got in parts for pair in ((name, self._json(sent)), ("response", self._json(got)))]
-
-    def _json(self, value: Any) -> str:
-        return visible(self._redact(json.dumps(compact(value), indent=2, ensure_ascii=False, default=str)))
+def _total(answer: Answer) -> str:
+    usage = answer.usage
+    tokens = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens"
+    cached = f" ({usage.cache_read_tokens:,} read from the cache)" if usage.cache_read_tokens else ""
+    return f"in all: {seconds(answer.seconds)} · {tokens}{cached} · {cost(answer.cost_usd)}"
 
 
-def _cut(title: str, text: str, limit: int, more: str, *, is_open: bool = False) -> tuple[str, str, str, bool]:
-    rest = f"… {more} all {len(text):,} characters" if len(text) > limit else ""
-    return title, text[:limit], rest, is_open
+def _overview(answer: Answer, redact: Redact) -> list[tuple[str, str, str]]:
+    """Return (title, JSON, what has the rest) of each request, as far as it is new, and of each response."""
+    limit = min(PART_CHARACTERS, OVERVIEW_CHARACTERS // max(2 * len(answer.trace), 1))
+    folds = []
+    for step, request in zip(answer.trace, requests_news(answer.trace), strict=True):
+        parts = {"request": request, "response": step.response}
+        title = f"{step.n} · {one_line(step.name)}"
+        more = f"%trace {step.n} shows"
+        folds += [_cut(f"{title} · {name}", part, limit, more, redact) for name, part in parts.items() if part is not None]
+    return folds
 
 
-def compact(value: Any) -> Any:
-    """Return a value with mappings and sequences as plain JSON, texts over `LONGEST` characters cut with their length."""
+def _whole(step: Step, redact: Redact) -> list[tuple[str, str, str]]:
+    """Return the same of one step, as a whole."""
+    parts = {"request": step.request, "response": step.response}
+    return [_cut(name, part, STEP_CHARACTERS, "answer.trace has", redact) for name, part in parts.items()]
+
+
+def _cut(title: str, value: Any, limit: int, more: str, redact: Redact) -> tuple[str, str, str]:
+    text = visible(redact(json.dumps(compact(value), indent=2, ensure_ascii=False, default=str)))
+    return title, text[:limit], f"… {more} all {len(text):,} characters" if len(text) > limit else ""
+
+
+def compact(value: Any, longest: int = LONGEST) -> Any:
+    """Return a value with mappings and sequences as plain JSON, texts over `longest` characters cut with their length."""
     if isinstance(value, str):
-        return value if len(value) <= LONGEST else f"{value[:LONGEST]}… ({len(value):,} characters)"
+        return visible(value) if len(value) <= longest else f"{visible(value[:longest])}… ({len(value):,} characters)"
     if isinstance(value, Mapping):
-        return {str(name): compact(inner) for name, inner in value.items()}
+        return {visible(str(name)): compact(inner, longest) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [compact(inner) for inner in value]
+        return [compact(inner, longest) for inner in value]
     return value
 
 
@@ -149,55 +140,122 @@ def requests_news(trace: Sequence[Step]) -> list[Any]:
     found: list[Any] = []
     before: Step | None = None
     for step in trace:
-        if step.kind == "model" and isinstance(step.request, Mapping):
-            found.append(_news(step.request, before) if before else step.request)
-            before = step
-        else:
-            found.append(step.request)
+        is_model = step.kind == "model" and isinstance(step.request, Mapping)
+        found.append(_news(step.request, before) if is_model and before else step.request)
+        before = step if is_model else before
     return found
 
 
 def _news(body: Mapping[str, Any], before: Step) -> dict[str, Any]:
-    same = f"… as in step {before.n}"
-    known = before.request
-    news = {
-        name: same if name in ("system", "tools") and without_marks(value) == without_marks(known.get(name)) else value
-        for name, value in body.items()
+    same, known = f"as in step {before.n}", before.request
+    repeated = [name for name in ("system", "tools") if name in body and _is_same(body[name], known.get(name))]
+    messages, earlier = body.get("messages", ()), known.get("messages", ())
+    told = sum(1 for _ in takewhile(lambda pair: _is_same(*pair), zip(messages, earlier, strict=False)))
+    news = {**body, **dict.fromkeys(repeated, f"… {same}")}
+    return {**news, "messages": [f"… {count(told, 'message')} {same}", *messages[told:]]} if told else news
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return bool(without_marks(one) == without_marks(other))
+
+
+# --- the widget ---------------------------------------------------------------------------------------------------
+
+
+def trace_widget(answer: Answer, step: int = 1, *, redact: Redact = str) -> Any:
+    """Return a widget that walks through an answer's steps, beginning with number `step`; without anywidget a `TraceFrame`.
+
+    `redact` takes keys out of texts. The widget's `step` can be read and set.
+    """
+    try:
+        kind = _widget_class()
+    except ImportError:
+        return trace_frame(answer, note=_INSTALL, redact=redact)
+    title = shorten(redact(one_line(answer.question)), 120)
+    widget = kind(title=title, steps=step_views(answer, redact), step=step, mark=f"ipyws-{uuid.uuid4().hex}")
+    widget.page = trace_frame(answer, redact=redact).shown
+    return widget
+
+
+@cache
+def _widget_class() -> Any:
+    """Return the widget's class.
+
+    Raises:
+        ImportError: anywidget is not installed.
+    """
+    import anywidget
+    import traitlets
+
+    assets = files("ipy_websearch.display") / "assets"
+
+    class TraceWidget(anywidget.AnyWidget):
+        """A trace to walk through; `step` is the number of the step that is shown."""
+
+        _esm = (assets / "trace.js").read_text(encoding="utf-8")
+        _css = (assets / "trace.css").read_text(encoding="utf-8")
+        title: Any = traitlets.Unicode().tag(sync=True)
+        steps: Any = traitlets.List().tag(sync=True)
+        step: Any = traitlets.Int(1).tag(sync=True)
+        mark: Any = traitlets.Unicode().tag(sync=True)
+        page: Mapping[str, str]
+
+        @traitlets.validate("step")
+        def _within(self, proposal: Mapping[str, Any]) -> int:
+            return max(1, min(len(self.steps) or 1, int(proposal["value"])))
+
+        def _ipython_display_(self) -> None:
+            """Show the page, and behind it, in a notebook, the view that hides it."""
+            from IPython import get_ipython
+            from IPython.display import display
+
+            put: Any = display  # it carries no types
+            put({**self.page, "text/html": f'<div class="{self.mark}">{self.page["text/html"]}</div>'}, raw=True)
+            if is_notebook(get_ipython()):
+                shown = self._repr_mimebundle_()
+                data, metadata = shown if isinstance(shown, tuple) else (shown or {}, {})
+                view = {name: value for name, value in data.items() if name.endswith("widget-view+json")}
+                put({**view, "text/plain": "(the same as a widget)"}, metadata=metadata, raw=True)
+
+    return TraceWidget
+
+
+def step_views(answer: Answer, redact: Redact = str) -> list[dict[str, Any]]:
+    """Return each step as JSON: n, kind, name, detail, error, start, ms and until (milliseconds from the question on), tokens
+    (pairs of name and count), cost, so_far (tokens and money up to its end), sent and got (what is new of the request, and the
+    response, their texts shortened until all fit)."""
+    news, longest, text = requests_news(answer.trace), LONGEST, ""
+    while not text or (len(text) > WIDGET_CHARACTERS and longest > 50):
+        longest //= 2
+        bodies = [[compact(sent, longest), compact(s.response, longest)] for s, sent in zip(answer.trace, news, strict=True)]
+        text = redact(json.dumps(bodies, ensure_ascii=False, default=str))
+    usage, until = Usage(), 0.0
+    known: Decimal | None = Decimal(0)
+    views = []
+    for step, start, (sent, got) in zip(answer.trace, starts(answer.trace), json.loads(text), strict=True):
+        usage, until = usage + step.usage, max(until, start + step.milliseconds)
+        known = None if known is None or step.cost_usd is None else known + step.cost_usd
+        view = {"n": step.n, "kind": step.kind, "name": one_line(step.name), "error": step.is_error, "sent": sent, "got": got}
+        view |= {
+            "start": round(start, 1),
+            "ms": round(step.milliseconds, 1),
+            "until": round(until, 1),
+            "cost": cost(step.cost_usd),
+        }
+        view["detail"] = shorten(redact(one_line(step.detail)), 300)
+        view["tokens"] = _tokens(step.usage) if step.kind == "model" else []
+        view["cost"] = cost(step.cost_usd)
+        view["so_far"] = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens, {cost(known)}"
+        views.append(view)
+    return views
+
+
+def _tokens(usage: Usage) -> list[list[str]]:
+    written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    counts = {
+        "tokens in": usage.input_tokens,
+        "read from the cache": usage.cache_read_tokens,
+        "written to the cache": written,
+        "tokens out": usage.output_tokens,
     }
-    messages, earlier = list(body.get("messages", ())), list(known.get("messages", ()))
-    pairs = takewhile(lambda pair: without_marks(pair[0]) == without_marks(pair[1]), zip(messages, earlier, strict=False))
-    same_messages = sum(1 for _ in pairs)
-    if same_messages:
-        news["messages"] = [f"… {count(same_messages, 'message')} {same[2:]}", *messages[same_messages:]]
-    return news
-
-
-def response_of(answer: Answer, step: Step) -> Any:
-    """Return what a step got: a reply's blocks, or the result of a tool call as the model was given it (None: nothing)."""
-    if step.response is not None or step.kind == "model":
-        return step.response
-    identity = _call_id(answer.trace, step)
-    if identity is None:
-        return None
-    requests = [s.request.get("messages", ()) for s in answer.trace[step.n :] if s.kind == "model" and s.request]
-    for block in _results(requests[0] if requests else answer.messages):
-        if block.get("tool_use_id") == identity:
-            return block
-    return None
-
-
-def _call_id(trace: Sequence[Step], step: Step) -> str | None:
-    """Return the id of the call that a tool step ran; equal calls of one reply are told apart by their order."""
-    asked = max((s.n for s in trace[: step.n] if s.kind == "model"), default=0)
-    reply = trace[asked - 1].response if asked else ()
-    calls = [
-        b["id"] for b in reply or () if b.get("type") == "tool_use" and (b["name"], b["input"]) == (step.name, step.request)
-    ]
-    earlier = sum(1 for s in trace[asked : step.n - 1] if (s.name, s.request) == (step.name, step.request))
-    return str(calls[earlier]) if earlier < len(calls) else None
-
-
-def _results(messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for message in messages:
-        if isinstance(message["content"], list | tuple):
-            yield from (block for block in message["content"] if block.get("type") == "tool_result")
+    return [[name, f"{count:,}"] for name, count in counts.items() if count or name.startswith("tokens")]

@@ -98,7 +98,7 @@ class AskMagics(WebMagics):
         silent = self.shell.displayhook.quiet()
         first = not any(answer.offline for answer in session.answers)
         options = {"feedback": session.settings.feedback, "spent": lambda: run.booking.cost_usd, "introduce": first}
-        live = None if silent else LiveAnswer(self.shell, call.text, **options)
+        live = None if silent else LiveAnswer(self.shell, **options)
         try:
             for event in run:
                 if live:
@@ -106,11 +106,11 @@ class AskMagics(WebMagics):
         except KeyboardInterrupt:
             answer = self.keep(call, run.stop())
             if live:
-                live.stop("interrupted", answer)
+                live.finish(answer, "interrupted")
             raise Interrupted("the answer so far is shown above, and what it cost is booked") from None
         except Exception as exc:
             if live:
-                live.stop("failed", getattr(exc, "partial", None))
+                live.finish(getattr(exc, "partial", None), "failed")
             if isinstance(exc, ModelError) and exc.partial is not None:
                 self.keep(call, exc.partial)
             raise

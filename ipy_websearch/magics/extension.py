@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ipy_websearch.display.formatters import register, unregister
+from ipy_websearch.display.formatters import register
 from ipy_websearch.magics.arguments import RawLine
 from ipy_websearch.magics.ask import AskMagics
 from ipy_websearch.magics.completion import Completion
@@ -37,8 +37,7 @@ def load(shell: Any) -> None:
     _add(shell.input_transformer_manager.token_transformers, RawLine, undo)
     if shell.Completer is not None:
         _add(shell.Completer.custom_matchers, Completion(shell, magics), undo)
-    register(shell)
-    undo.callback(unregister, shell)
+    undo.enter_context(register(shell))
     use_settings(settings)
     undo.callback(use_settings, None)
     if (api := sys.modules.get("ipy_websearch.api")) is not None:

@@ -51,7 +51,7 @@ class TraceMagics(WebMagics):
         if call.options.get("widget"):
             if call.options.get("step"):
                 raise UsageError("%trace takes --step or --widget, not both: the widget has its own steps")
-            from ipy_websearch.display.widget import trace_widget
+            from ipy_websearch.display.trace import trace_widget
 
             return self.keep(call, trace_widget(answer, number or 1, redact=session.redact))
         note = ""

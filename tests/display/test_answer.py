@@ -22,7 +22,7 @@ FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
 
 
 def view_of(events: tuple[ev.Event, ...]) -> AnswerView:
-    view = AnswerView("What is new?")
+    view = AnswerView()
     for event in events:
         view.apply(event)
     return view
@@ -135,7 +135,7 @@ def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works
 def test_the_first_offline_answer_says_where_its_passages_come_from() -> None:
     found = (Citation(1, "Mars", "corpus://planets/mars", "two moons"),)
     offline = replace(ANSWER, offline=True, text=f"{LABEL}\n\n> **Mars** has two moons.[1]", citations=found)
-    first = AnswerView("How many?", introduce=True)
+    first = AnswerView(introduce=True)
     first.finish(offline)
     assert re.search(r"no model read these passages from \d+ built-in articles", words(answer_html(first)))
     later = words(answer_html(offline))

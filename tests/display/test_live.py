@@ -26,7 +26,7 @@ FORMS = {"text/html": answer_html(ANSWER), "text/plain": answer_text(ANSWER), "t
 
 
 def played(shell: Any, events: tuple[ev.Event, ...], **settings: Any) -> LiveAnswer:
-    shown = LiveAnswer(shell, "What is new?", **settings)
+    shown = LiveAnswer(shell, **settings)
     for event in events:
         shown.show(event)
     return shown
@@ -85,15 +85,15 @@ def test_a_text_that_is_hard_to_render_is_rendered_less_often(bare_shell: Any, m
         shown.show(ev.TextDelta("word "))
         time.sleep(0.01)
     assert len(bare_shell.ip.recorded) <= 4
-    shown.stop("interrupted")
+    shown.finish(None, "interrupted")
 
 
 def test_failures_and_interrupts_end_on_the_same_display(bare_shell: Any) -> None:
-    played(bare_shell.ip, ()).stop("failed")
+    played(bare_shell.ip, ()).finish(None, "failed")
     assert bare_shell.ip.recorded == [], "no empty box stands above an error"
-    played(bare_shell.ip, RUN[:2]).stop("failed")
+    played(bare_shell.ip, RUN[:2]).finish(None, "failed")
     assert "The answer broke off" in bare_shell.ip.recorded[-1].data["text/html"]
-    played(bare_shell.ip, RUN[:2]).stop("interrupted")
+    played(bare_shell.ip, RUN[:2]).finish(None, "interrupted")
     assert "Interrupted" in bare_shell.ip.recorded[-1].data["text/html"]
     assert len({output.display_id for output in bare_shell.ip.recorded}) == 2
 
@@ -268,7 +268,7 @@ def test_a_saved_notebook_holds_the_final_state_alone(run_notebook: Any) -> None
     """In a real kernel the updates, the held-back ones too, end in the one output of their cell."""
     code = (
         "import time\nfrom ipy_websearch.display.live import LiveAnswer\nfrom tests.fakes.shown import ANSWER, RUN\n"
-        "shown = LiveAnswer(get_ipython(), 'q')\nfor event in RUN:\n    shown.show(event)\n    time.sleep(0.03)\n"
+        "shown = LiveAnswer(get_ipython())\nfor event in RUN:\n    shown.show(event)\n    time.sleep(0.03)\n"
         f"time.sleep({2 * INTERVAL_S})\nshown.finish(ANSWER)"
     )
     notebook = run_notebook([code, "print('after')"])

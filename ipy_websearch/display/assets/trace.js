@@ -35,14 +35,71 @@ function timelineRow(step, whole, choose) {
   return row;
 }
 
-function card(entry) {
-  const box = make("details", `ipyws-t-card ipyws-t-who-${/^[a-z]+$/.test(entry.who) ? entry.who : "other"}`);
-  box.open = entry.open;
+// A step's JSON as cards: who speaks, what kind of block it is, its text.
+const json = (value) => JSON.stringify(value, null, 2) ?? "";
+const listed = (content) => (Array.isArray(content) ? content : [content]);
+const typeOf = (block) => String(block?.type ?? "");
+const entry = (who, kind, text, open = true) => ({ who, kind, text, open });
+
+function textOf(block) {
+  if (typeof block === "string") return block;
+  switch (typeOf(block)) {
+    case "text": {
+      const cited = listed(block.citations ?? []).map((citation) => citation?.source || citation?.url);
+      return [block.text, ...[...new Set(cited)].filter(Boolean).sort().map((url) => `  ↳ ${url}`)].join("\n");
+    }
+    case "thinking":
+      return String(block.thinking);
+    case "tool_use":
+    case "server_tool_use":
+      return json(block.input);
+    case "search_result":
+      return [block.title, block.source, "", ...listed(block.content).map(textOf)].join("\n");
+    default:
+      return json(block);
+  }
+}
+
+function blocks(who, content) {
+  return listed(content).flatMap((block) => {
+    const kind = typeOf(block);
+    if (kind === "tool_result" && Array.isArray(block.content)) {
+      return block.content.map((inner) => entry("result", typeOf(inner), textOf(inner)));
+    }
+    const label = kind.endsWith("tool_use") ? `${kind} ${block.name}` : kind;
+    return [entry(who, kind === "text" ? "" : label, textOf(block))];
+  });
+}
+
+function sentCards({ kind, sent }) {
+  if (sent === null) return [];
+  if (kind !== "model" || typeof sent !== "object") return [entry("input", "", json(sent))];
+  const { system, tools, messages, ...settings } = sent;
+  const cards = [entry("settings", "", json(settings), false)];
+  if (system) cards.push(entry("system", "", listed(system).map(textOf).join("\n\n"), false));
+  if (tools) {
+    const names = typeof tools === "string" ? tools : listed(tools).map((tool) => tool?.name).join(", ");
+    cards.push(entry("tools", names, typeof tools === "string" ? tools : json(tools), false));
+  }
+  for (const message of listed(messages ?? [])) {
+    if (typeof message === "string") cards.push(entry("earlier", "", message, false));
+    else cards.push(...blocks(String(message?.role), message?.content));
+  }
+  return cards;
+}
+
+function gotCards({ kind, got }) {
+  if (got === null) return [];
+  if (kind === "model") return blocks("assistant", got);
+  return typeOf(got) === "tool_result" ? blocks("result", got.content) : [entry("result", "", json(got))];
+}
+
+function card(one) {
+  const box = make("details", `ipyws-t-card ipyws-t-who-${/^[a-z]+$/.test(one.who) ? one.who : "other"}`);
+  box.open = one.open;
   const head = make("summary");
-  head.append(make("b", "", entry.who), document.createTextNode(entry.kind ? ` · ${entry.kind}` : ""));
-  const body = make("pre", "", entry.text);
-  if (entry.more) body.append(make("i", "", `\n… ${entry.more.toLocaleString("en")} more characters`));
-  box.append(head, body);
+  head.append(make("b", "", one.who), document.createTextNode(one.kind ? ` · ${one.kind}` : ""));
+  box.append(head, make("pre", "", one.text));
   return box;
 }
 
@@ -53,7 +110,7 @@ function detail(step) {
   const parts = [`${what} ${step.name}`, seconds(step.ms), ...step.tokens.map(([name, count]) => `${count} ${name}`), step.cost];
   facts.append(make("span", "", parts.join(" · ")));
   box.append(facts, make("div", step.error ? "ipyws-t-outcome ipyws-t-failed" : "ipyws-t-outcome", step.detail));
-  for (const [title, entries] of [["What went out", step.sent], ["What came back", step.got]]) {
+  for (const [title, entries] of [["What went out", sentCards(step)], ["What came back", gotCards(step)]]) {
     if (!entries.length) continue;
     box.append(make("div", "ipyws-t-heading", title), ...entries.map(card));
   }

@@ -39,11 +39,11 @@ register(get_ipython())
 use_settings(WebSearch(session_budget_usd=0.25))
 
 def running(count):
-    live = LiveAnswer(get_ipython(), "Which laptop?", spent=lambda: Decimal("0.0031"))
+    live = LiveAnswer(get_ipython(), spent=lambda: Decimal("0.0031"))
     for event in RUN[:count]:
         live.show(event)
     live._screen._send()
-    live._screen._stop_timer()
+    live._screen._over.set()
     return live
 """
 ENRICHED = """
@@ -76,7 +76,7 @@ quotes = "> **Mars** has two small **moons**, Phobos and Deimos.[1]\\n\\n> The *
 found = (Citation(1, "Mars", "corpus://planets/mars", "two moons"), Citation(2, "Deimos", "corpus://planets/deimos", "1877"))
 facts = dict(offline=True, searches=1, stop_reason="end_turn", seconds=0.1)
 offline = Answer("How many?", f"{LABEL}\\n\\n{quotes}", "offline", found, **facts)
-live = LiveAnswer(get_ipython(), "How many?", introduce=True)
+live = LiveAnswer(get_ipython(), introduce=True)
 live.finish(offline)
 display(offline)
 replace(offline, text=f"The search gave no passage for “best laptop”.\\n\\n{LABEL}", citations=())
@@ -112,8 +112,8 @@ STATES = {
     "done": ["LAPTOPS", CLAIMS, "trace_frame(LAPTOPS)"],
     "stopped": [
         "replace(LAPTOPS, limit='max_searches', citations=LAPTOPS.citations[:1])",
-        "running(12).stop('interrupted')",
-        "running(12).stop('failed')",
+        "running(12).finish(None, 'interrupted')",
+        "running(12).finish(None, 'failed')",
         "replace(LAPTOPS, stop_reason='max_tokens', citations=())",
     ],
     "offline": [OFFLINE],

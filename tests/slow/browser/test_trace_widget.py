@@ -12,7 +12,7 @@ from tests.slow.browser.payloads import payloads
 
 SETUP = """
 import json
-from ipy_websearch.display.widget import trace_widget
+from ipy_websearch.display.trace import trace_widget
 from ipy_websearch.results import Answer, Step
 texts = list(json.load(open(PAYLOADS)).values())
 body = {"model": "m", "system": texts[0], "messages": [{"role": t, "content": t} for t in texts]}
