@@ -32,19 +32,10 @@ def words(html: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html)))
 
 
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [
-        *((None, "unknown"), (float("nan"), "unknown"), (Decimal("Infinity"), "unknown"), (0, "0 USD"), (0.1, "0.10 USD")),
-        *((Decimal("0.00001"), "<0.0001 USD"), (Decimal("0.005"), "0.005 USD"), (Decimal("0.01234"), "0.0123 USD")),
-        *((Decimal("1.345"), "1.35 USD"), (Decimal("12345.6"), "12,345.60 USD")),
-    ],
-)
-def test_amounts_are_written_without_a_dollar_sign(amount: Any, text: str) -> None:
-    assert usd(amount) == text
-
-
-def test_costs_counts_times_and_dates_read_as_phrases() -> None:
+def test_amounts_counts_times_and_dates_read_as_phrases() -> None:
+    amounts = (None, float("nan"), Decimal("Infinity"), 0, 0.1, Decimal("0.00001"), Decimal("0.01234"), Decimal("12345.6"))
+    told = ["unknown"] * 3 + ["0 USD", "0.10 USD", "<0.0001 USD", "0.0123 USD", "12,345.60 USD"]
+    assert list(map(usd, amounts)) == told
     costs = [cost(Decimal(0)), cost(None), cost(Decimal("0.005")), cost(None, cached=True)]
     assert costs == ["free", "cost unknown", "0.005 USD", "cached"]
     assert [count(1, "search", "searches"), count(1204, "row")] == ["1 search", "1,204 rows"]
@@ -107,7 +98,7 @@ def test_at_feedback_0_an_answer_is_its_text_and_sources() -> None:
     [
         ({"offline": True, "model": "offline"}, "Offline demo: no model read these"),
         ({"limit": "max_searches", "searches": 5}, "Stopped at max_searches = 5: answered from what was found."),
-        ({"limit": "max_steps"}, "Stopped at max_steps = 1: answered from what was found."),
+        ({"limit": "max_steps"}, "Stopped at max_steps: answered from what was found."),
         ({"limit": "timeout"}, "Stopped at the time limit: answered from what was found."),
         ({"limit": "interrupted"}, "Interrupted: this is what had arrived."),
         ({"stop_reason": "max_tokens"}, "Cut off at max_tokens"),
@@ -129,23 +120,11 @@ def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works
     for shown in (words(answer_html(offline)), answer_text(offline), answer_markdown(offline)):
         assert shown.lower().count("no model read these") == 1 and shown.count("%websearch key anthropic") == 1
     nothing = words(answer_html(replace(offline, citations=(), text=f"The search gave no passage.\n\n{LABEL}")))
-    assert "planets, elements, countries" in nothing and nothing.count("%ask ") == 3 and "%websearch key brave" in nothing
-
-
-def test_the_first_offline_answer_says_where_its_passages_come_from() -> None:
-    found = (Citation(1, "Mars", "corpus://planets/mars", "two moons"),)
-    offline = replace(ANSWER, offline=True, text=f"{LABEL}\n\n> **Mars** has two moons.[1]", citations=found)
     first = AnswerView(introduce=True)
-    first.finish(offline)
-    assert re.search(r"no model read these passages from \d+ built-in articles", words(answer_html(first)))
-    later = words(answer_html(offline))
-    assert "built-in articles" not in later and "1 Mars" in later and "two moons" not in later.replace("has two moons", "")
-
-
-def test_a_source_says_whether_its_page_was_read() -> None:
-    answer = replace(ANSWER, citations=(replace(ANSWER.citations[0], read="page"), Citation(2, "B", "https://b.example/")))
-    for shown in (words(answer_html(answer)), answer_text(answer), answer_markdown(answer)):
-        assert shown.count("page read") == 1 and shown.count("snippet") == 1
+    first.finish(replace(offline, citations=(Citation(1, "Mars", "corpus://planets/mars", "moons of Mars"),)))
+    told = words(answer_html(first))
+    assert re.search(r"no model read these passages from \d+ built-in articles", told) and "moons of Mars" not in told
+    assert "planets, elements, countries" in nothing and nothing.count("%ask ") == 3 and "%websearch key brave" in nothing
 
 
 def test_a_mark_that_the_model_wrote_itself_is_plain_text() -> None:
@@ -173,7 +152,7 @@ def test_a_structured_answer_is_shown_as_a_table() -> None:
     answer = replace(ANSWER, rows=rows, columns={"name": str, "price": float, "site": str})
     html = answer_html(answer)
     assert "&lt;A&gt;" in html and '<a href="https://a.example/x"' in html and "javascript:1</td>" in html
-    assert "0   name: <A>\n    price: 1.5" in answer_text(answer)
+    assert answer_text(answer).startswith("name  price  site\n<A>   1.5    https://a.example/x\n")
     assert "| &lt;A> | 1.5 | [a.example](https://a.example/x) |" in answer_markdown(answer)
 
 
@@ -187,13 +166,9 @@ def test_a_running_answer_shows_its_text_each_call_and_a_line_that_lives() -> No
     view = view_of(RUN)
     text = answer_text(view)
     assert "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read" in text
-    assert [line.status for line in view.tools] == ["done", "failed"] and ">1 duckdb</a>" in answer_html(view)
+    assert ">1 duckdb</a>" in answer_html(view)
+    assert "s · starting · ■ stops" in answer_text(view_of(())) and "claude-x reads and thinks" in answer_text(view_of(RUN[:1]))
     assert view.text == "Let me look.\n\nIt is **faster** [1][2]." and "claude-x writes" in answer_text(view_of(RUN[:-1]))
-
-
-def test_before_the_first_request_the_model_is_not_blamed_for_the_time() -> None:
-    assert "s · starting · ■ stops" in answer_text(view_of(()))
-    assert "claude-x reads and thinks" in answer_text(view_of(RUN[:1]))
 
 
 def test_every_request_and_reply_is_shown_at_feedback_2() -> None:
@@ -208,11 +183,6 @@ def test_retracted_text_disappears() -> None:
     assert "this passage begins again" in answer_text(view)
     view.apply(ev.TextDelta("\n\nIt is new."))
     assert view.text == "Let me look.\n\nIt is new."
-
-
-def test_the_final_state_replaces_what_was_shown_while_running() -> None:
-    view = view_of((*RUN, ev.Finished(ANSWER)))
-    assert answer_html(view) == answer_html(ANSWER) and answer_text(view) == answer_text(ANSWER)
 
 
 def test_a_limit_is_told_with_its_number() -> None:
@@ -237,17 +207,12 @@ def test_a_run_that_broke_off_or_was_stopped_shows_what_there_is() -> None:
 
 
 def test_calls_of_other_tools_are_named_with_their_input() -> None:
-    view = view_of(
-        (
-            ev.ToolStarted("a", "firecrawl_map", {"url": "https://a.example"}),
-            ev.ToolStarted("b", "read_research", {"path": "notes/x.md"}),
-            ev.ToolStarted("d", "odd", ["no", "object"]),  # type: ignore[arg-type]
-            ev.ToolStarted("c", "mystery", {"deep": {"er": "\x1b[31mred\n" * 99}}),
-        )
-    )
-    texts = [line.text for line in view.tools]
-    assert texts[:3] == ["mapping: a.example", "reading research: notes/x.md", 'calling odd: {"input": ["no", "object"]}']
-    assert texts[3].startswith('calling mystery: {"deep"') and len(texts[3]) < 140 and "\x1b" not in texts[3]
+    calls = (("firecrawl_map", {"url": "https://a.example"}), ("read_research", {"path": "notes/x.md"}))
+    strange: tuple[Any, ...] = (("odd", ["no", "object"]), ("mystery", {"deep": {"er": "\x1b[31mred\n" * 99}}))
+    texts = [str(*view_of((ev.ToolStarted("a", *call),)).items) for call in (*calls, *strange)]
+    assert texts[:2] == ["⋯ mapping: a.example", "⋯ reading research: notes/x.md"]
+    assert texts[2] == '⋯ calling odd: {"input": ["no", "object"]}'
+    assert texts[3].startswith('⋯ calling mystery: {"deep"') and len(texts[3]) < 140 and "\x1b" not in texts[3]
 
 
 def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> None:

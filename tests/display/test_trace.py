@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import sys
 from html import unescape
 from typing import Any
 
@@ -12,11 +13,15 @@ import pandas as pd
 import pytest
 from IPython.core.error import UsageError
 
-from ipy_websearch.display.trace import response_of, trace_frame
+from ipy_websearch.display import trace
+from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, trace_widget
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.usage import Usage
 from tests.fakes.engine import hit
+from tests.fakes.notebook import errors
 from tests.fakes.replies import text, tool_use, usage
+
+VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 @pytest.fixture
@@ -99,65 +104,99 @@ def test_what_is_made_from_a_trace_is_a_plain_frame(asked: Any) -> None:
         assert type(made) is pd.DataFrame
 
 
-def test_a_key_in_a_question_is_not_in_the_trace(messages_api: Any, brave_api: Any, shell: Any) -> None:
+def test_a_key_in_a_question_is_in_no_trace(messages_api: Any, brave_api: Any, shell: Any) -> None:
     """Requests hold no headers, and a key that somebody typed into a question is taken out."""
     messages_api.reply("Better not.")
-    shell.run(f"%ask is {messages_api.key} a good key?")
+    shell.run(f"a = %ask is {messages_api.key} a good key?")
     for line in ("%trace", "%trace 1"):
         ran = shell.run(line)
-        for form in ("text/html", "text/plain"):
-            assert messages_api.key not in ran.texts(form) and "[key]" in ran.texts(form)
+        assert messages_api.key not in ran.html + ran.texts("text/plain") and "[key]" in ran.html
+    views = json.dumps(step_views(shell.ns["a"], lambda text: text.replace(messages_api.key, "[key]")))
+    assert messages_api.key not in views and "[key]" in views
 
 
-def test_hostile_text_stays_text(shell: Any) -> None:
-    """Markup, escapes and invisible characters of a page or a model are harmless in all forms."""
-    evil = "<script>alert(1)</script><img src=x>\x1b[31m\u202e\U000e0041 ```\n# x"
-    step = Step(1, "tool", evil, evil, request={evil: evil}, response=[{"type": "text", "text": evil}], is_error=True)
-    for number in (None, 1):
-        bundle = trace_frame(Answer(evil, "t", "m", trace=(step,)), number)._repr_mimebundle_()
-        assert "<script" not in bundle["text/html"] and "<img" not in bundle["text/html"]
-        for form in bundle.values():
-            assert not set("\x1b\u202e\U000e0041") & set(form)
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\u202e\U000e0041\"' ```\n# x"
 
 
-def test_a_large_trace_stays_small_in_the_notebook(messages_api: Any) -> None:
-    """The overview cuts each JSON and says where all of it is; one step alone is given whole up to 200,000 characters."""
+def test_hostile_text_stays_text() -> None:
+    """Markup, escapes and invisible characters of a page or a model are harmless in all forms, and in the widget's data."""
+    response = [{"type": "text", "text": EVIL}, {"type": EVIL, EVIL: EVIL}, {"type": "tool_use", "name": EVIL, "input": EVIL}]
+    request = {"model": EVIL, "system": EVIL, "tools": [{"name": EVIL}], "messages": [{"role": EVIL, "content": EVIL}]}
+    model = Step(1, "model", EVIL, EVIL, request=request, response=response)
+    answer = Answer(EVIL, "t", "m", trace=(model, Step(2, "tool", EVIL, EVIL, request={EVIL: EVIL}, is_error=True)))
+    forms = [form for number in (None, 1, 2) for form in trace_frame(answer, number)._repr_mimebundle_().items()]
+    assert not any("<script" in text or "<img" in text for kind, text in forms if kind == "text/html")
+    shown = "".join(text for _, text in forms) + json.dumps(step_views(answer), ensure_ascii=False)
+    assert not set("\x1b\u202e\U000e0041") & set(shown)
+
+
+def test_a_large_trace_stays_small_in_the_notebook() -> None:
+    """The overview and the widget cut each text; one step alone is given whole up to 200,000 characters."""
     body = {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "ä" * 15_000}] * 40}]}
-    steps = tuple(
-        Step(n, "model", "m", request={**body, "n": n}, response=[{"type": "text", "text": "x" * 9_000}]) for n in range(1, 31)
+    response = [{"type": "text", "text": "x" * 9_000}]
+    answer = Answer(
+        "q", "t", "m", trace=tuple(Step(n, "model", "m", request={**body, "n": n}, response=response) for n in range(1, 31))
     )
-    answer = Answer("q", "t", "m", trace=steps)
-    overview = trace_frame(answer)._repr_mimebundle_()
-    assert len(overview["text/html"].encode()) < 90_000 and "%trace 30 shows all" in overview["text/html"]
-    whole = trace_frame(answer, 3)._repr_mimebundle_()
-    assert 300_000 < len(whole["text/html"].encode()) < 450_000 and "answer.trace has all" in whole["text/html"]
-    assert "x" * 9_000 in whole["text/html"]
+    overview, whole = (trace_frame(answer, number)._repr_mimebundle_()["text/html"] for number in (None, 3))
+    assert len(overview.encode()) < 90_000 and "%trace 30 shows all" in overview
+    assert 300_000 < len(whole.encode()) < 450_000 and "answer.trace has all" in whole and "x" * 9_000 in whole
+    assert len(json.dumps(step_views(answer), ensure_ascii=False)) < 1.1 * WIDGET_CHARACTERS
 
 
-def test_equal_calls_of_one_reply_get_their_own_results() -> None:
-    """The second of two equal calls is answered by the second result."""
-    calls = [{"type": "tool_use", "id": f"t{n}", "name": "s", "input": {"q": 1}} for n in (1, 2)]
-    results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": str(n)} for n in (1, 2)]
-    steps = (
-        Step(1, "model", "m", request={"messages": []}, response=calls),
-        Step(2, "tool", "s", request={"q": 1}),
-        Step(3, "tool", "s", request={"q": 1}),
-        Step(4, "tool", "s", request={"q": 2}),
-    )
-    answer = Answer("q", "t", "m", trace=steps, messages=({"role": "user", "content": results},))
-    assert [(response_of(answer, step) or {}).get("content") for step in steps[1:]] == ["1", "2", None]
-
-
-def test_unknown_costs_stay_unknown(asked: Any) -> None:
+def test_unknown_costs_stay_unknown() -> None:
     """A price that nobody knows is not shown as 0."""
     step = Step(1, "model", "m", usage=Usage(input_tokens=1_234), cost_usd=None)
     answer = Answer("q", "t", "m", trace=(step, step), cost_usd=None)
-    text_form = trace_frame(answer)._repr_mimebundle_()["text/plain"]
-    assert text_form.count("cost unknown") == 3
+    assert trace_frame(answer)._repr_mimebundle_()["text/plain"].count("cost unknown") == 3
 
 
-@pytest.mark.parametrize("line", ["%trace x", "%trace 0", "%trace 5", "%trace 1 2", "%trace ²"])
+@pytest.mark.parametrize("line", ["x", "0", "5", "1 2", "²", "--widget --step", "--widget 9"])
 def test_a_step_that_does_not_exist_is_said_in_one_line(asked: Any, line: str) -> None:
-    """The error names the numbers there are."""
-    error = asked.run(line).error
-    assert isinstance(error, UsageError) and "1 to 4" in str(error)
+    error = asked.run(f"%trace {line}").error
+    assert isinstance(error, UsageError) and ("1 to 4" in str(error) or "not both" in str(error))
+
+
+# --- the widget -----------------------------------------------------------------------------------------------------
+
+
+def test_without_anywidget_the_trace_is_the_plain_one(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    trace._widget_class.cache_clear()
+    ran = asked.run("%trace --widget -o page")
+    trace._widget_class.cache_clear()
+    assert isinstance(asked.ns["page"], trace.TraceFrame) and "ipy_websearch[widget]" in ran.html and "in all" in ran.texts()
+
+
+def test_a_step_of_the_widget_knows_when_it_began_what_is_new_and_what_was_spent(asked: Any) -> None:
+    """Calls of one reply begin together when the reply has ended; the sums are those of the answer."""
+    answer = asked.ns["a"]
+    first, one, two, last = step_views(answer)
+    assert first["start"] == 0 and one["start"] == two["start"] == pytest.approx(first["ms"], abs=0.2)
+    assert last["start"] == pytest.approx(max(one["until"], two["until"]), abs=0.2)
+    tokens = f"{answer.usage.total_input_tokens:,} → {answer.usage.output_tokens:,} tokens"
+    assert last["so_far"].startswith(tokens) and "USD" in last["so_far"] and one["tokens"] == []
+    assert one["sent"] == {"query": "ruby"} and one["got"]["type"] == "tool_result" and "step 1" in last["sent"]["system"]
+
+
+def test_the_widget_begins_at_a_step_and_stays_within_them() -> None:
+    pytest.importorskip("anywidget")
+    steps = tuple(Step(n, "model", "m", usage=Usage(input_tokens=n)) for n in (1, 2, 3))
+    widget = trace_widget(Answer("q", "t", "m", trace=steps), 2)
+    assert (widget.step, widget.title, len(widget.steps)) == (2, "q", 3)
+    widget.step = 9
+    assert widget.step == 3
+    assert "textContent" in widget._esm and "innerHTML" not in widget._esm and "http" not in widget._esm
+
+
+def test_a_notebook_keeps_the_widget_and_the_page(messages_api: Any, brave_api: Any, run_notebook: Any) -> None:
+    """A real kernel puts out the page, then the widget's view; the saved state has every step, our script, the page's mark."""
+    pytest.importorskip("anywidget")
+    messages_api.reply("Matz.")
+    notebook = run_notebook(["%load_ext ipy_websearch", "a = %ask who?", "%trace --widget", "%websearch status"])
+    assert errors(notebook) == []
+    assert "<code>%websearch key tavily</code>" in notebook.cells[3].outputs[0].data["text/html"]
+    page, view = (output.data for output in notebook.cells[2].outputs)
+    assert "margin-left:" in page["text/html"] and "called" not in page["text/plain"] and set(view) == {VIEW, "text/plain"}
+    state = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"].state[view[VIEW]["model_id"]].state
+    assert f'class="{state["mark"]}"' in page["text/html"]
+    assert [step["kind"] for step in state["steps"]] == ["model"] and state["step"] == 1 and "render" in state["_esm"]

@@ -50,7 +50,7 @@ def show_all(names):
     display({"text/markdown": "\\n\\n".join(f"{m}\\n\\nseen {name}." for name, m in zip(names, markdowns))}, raw=True)
 
 def stream(t, end):
-    live = LiveAnswer(get_ipython(), t)
+    live = LiveAnswer(get_ipython())
     live.show(ev.ModelRequested(1, t, {}))
     live.show(ev.ToolStarted("a", t, {"query": t}))
     live.show(ev.ToolStarted("b", t, {"url": t, t: t}))
@@ -59,7 +59,7 @@ def stream(t, end):
     live.show(ev.LimitReached("budget", t))
     for piece in (t[i : i + 3] for i in range(0, len(t), 3)):
         live.show(ev.TextDelta(piece))
-    live.stop("failed" if end == "fail" else "interrupted")
+    live.finish(None, "failed" if end == "fail" else "interrupted")
 """
 CELLS = [
     "1",
