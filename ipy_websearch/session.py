@@ -28,8 +28,7 @@ from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys, KeySpec
 from ipy_websearch.loop.ask import AnswerLoop, Job
-from ipy_websearch.loop.offer import offered, system_prompt
-from ipy_websearch.loop.retrieve import MARK, READING
+from ipy_websearch.loop.offer import MARK, READING, offered, system_prompt
 from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import context_window, model_id, thinking_fields, unknown_note

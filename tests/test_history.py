@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.model.platforms import context_window, is_known, model_id
-from ipy_websearch.model.requests import closed, ended_by, trimmed, turns, user_message
+from ipy_websearch.model.requests import closed, ended_by, is_question, trimmed, user_message
 
 
 def turn(n: int, searches: int = 1) -> list[dict[str, Any]]:
@@ -31,8 +31,9 @@ def test_trimming_drops_whole_turns_from_the_oldest(searches: list[int], most: i
     history = [m for n, s in enumerate(searches) for m in turn(n, s)]
     kept, dropped = trimmed(history, most, size)
     assert kept == history[len(history) - len(kept) :]
-    assert len(turns(kept)) == len(searches) - dropped >= 1
-    assert size(kept) <= most or len(turns(kept)) == 1
+    questions = sum(map(is_question, kept))
+    assert is_question(kept[0]) and questions == len(searches) - dropped >= 1
+    assert size(kept) <= most or questions == 1
 
 
 def test_calls_without_a_result_are_taken_out() -> None:

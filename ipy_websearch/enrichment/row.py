@@ -33,9 +33,9 @@ from ipy_websearch.enrichment.report import Status
 from ipy_websearch.errors import ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.events import Money, ToolFinished
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
-from ipy_websearch.loop.retrieve import call_free, json_record, listed, refuses_formats, refuses_tools, search_call
+from ipy_websearch.loop.offer import call_free, json_record, refuses_formats, refuses_tools, search_call
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.requests import assistant_message, tool_result, user_message
+from ipy_websearch.model.requests import READ_CHARACTERS, assistant_message, plain_results, tool_result, user_message
 from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_transient
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.providers.base import SearchRequest
@@ -176,7 +176,7 @@ class Row:
         named = addresses_in(" ".join(filter(None, values.values()))) if config.fetch is not None else ()
         context = ToolContext(known_urls=set(named))
         runner = CallRunner(self._tools, context, Panels(), booking.budget, meter, self._rendered)
-        self.loop = Loop(self, self._send, runner, meter, booking.budget, final=not tools)
+        self.loop = Loop(self, self._send, runner, final=not tools)
 
     async def ask(self) -> None:
         """Ask for the row's values; what goes wrong is in the result."""
@@ -224,7 +224,7 @@ class Row:
         finally:
             await signals.aclose()
 
-    # --- models that call no tools (see `loop.retrieve`) -------------------------------------------------------------
+    # --- models that call no tools (see `loop.offer`) -------------------------------------------------------------
 
     def _does_without(self, error: ModelError) -> bool:
         """Note what a server refused, and say whether the row can be asked without it."""
@@ -257,7 +257,7 @@ class Row:
             if self._failure is not None or output.is_error:
                 raise RowError(f"the search failed: {self._failure or output.summary}")
             self._know(self.loop.runner)
-            text = f"{text}\n\n{listed(output.passages) if output.passages else output.text}"
+            text = f"{text}\n\n{plain_results(output.passages, most=READ_CHARACTERS) if output.passages else output.text}"
         self._messages = [user_message(text)]
 
     def _query(self) -> str:

@@ -108,8 +108,8 @@ class InterceptedCall:
             ModelError: the API refused or broke off; `wire.begun` says whether that was the first request.
             BudgetExceededError: there is no money for a request; nothing was sent.
         """
-        meter, budget = self.runner.meter, self.booking.budget
-        loop = self.loop = Loop(self, lambda body: self._sent(wire, body), self.runner, meter, budget, lambda: wire.request_id)
+        budget = self.booking.budget
+        loop = self.loop = Loop(self, lambda body: self._sent(wire, body), self.runner, lambda: wire.request_id)
         signals = loop.run()
         try:
             async for signal in signals:

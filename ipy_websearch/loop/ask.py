@@ -1,11 +1,8 @@
 """Answers a question: the loop's events for people, and the answer with its sources. One run of `%%ask` is one `AnswerLoop`.
 
 The text is Markdown; a citation that the API gives becomes a mark `[n]` behind the words it belongs to. The history is legal
-after every way of ending, interrupts included.
-
-Asks the model once to mend the sentences of a finished answer which its sources do not support (`--check repair`).
-
-The first answer stays as it is until the new one is there and better; whatever goes wrong, it is kept, and a notice says why.
+after every way of ending, interrupts included. With `--check repair` the model is asked once to mend the sentences that its
+sources do not support; the first answer stays until the new one is there and better.
 """
 
 from __future__ import annotations
@@ -32,10 +29,17 @@ from ipy_websearch.events import (
     ToolStarted,
 )
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
-from ipy_websearch.loop.offer import FINAL_NUDGE, REPAIR_NUDGE
-from ipy_websearch.loop.retrieve import RETRIEVED, Numbered, answers_unsearched, needs_search, refuses_tools, search_call
+from ipy_websearch.loop.offer import (
+    FINAL_NUDGE,
+    REPAIR_NUDGE,
+    RETRIEVED,
+    answers_unsearched,
+    needs_search,
+    refuses_tools,
+    search_call,
+)
 from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
-from ipy_websearch.loop.text import AnswerText
+from ipy_websearch.loop.text import AnswerText, Numbered, as_text
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import Platform, forces_tools
 from ipy_websearch.model.requests import (
@@ -59,117 +63,11 @@ from ipy_websearch.results import Answer, Claim, Panel, Panels
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import LimitName, Limits
 
-_LEAST_KEPT = 0.5
-"""The share of the supported sentences that a mended answer must still have: an empty one has no faults either."""
-
-
-@dataclass(slots=True)
-class Repair:
-    """One attempt. Iterate over `events()` once; then `problem` says why the first answer stands ("": the new one is better).
-
-    `request_for` returns the body for messages, `claims` are the first answer's, `book` and `text` are empty, for the new one.
-    """
-
-    request_for: Callable[[Sequence[Message]], dict[str, Any]]
-    messages: list[Message]
-    claims: Sequence[Claim]
-    book: CitationBook
-    text: AnswerText
-    stop_reason: str | None = None
-    problem: str = "the model's new answer broke off"
-
-    @property
-    def faulty(self) -> list[Claim]:
-        """The sentences to mend."""
-        return [claim for claim in self.claims if claim.verdict == "unsupported"]
-
-    async def events(self, loop: Loop) -> AsyncGenerator[Event, None]:
-        """Run one more request on the answer's own loop, so that its budget, limits and counts hold; nothing is shown."""
-        self.messages = [*self.messages, user_message(nudge(self.faulty))]
-        if problem := self._refused(loop):
-            self.problem = problem
-            return
-        reached = loop.meter.reached
-        loop.face, loop.final, loop.retries = self, True, 0
-        signals = loop.run()
-        try:
-            async for signal in signals:
-                if not isinstance(signal, list | LimitReached):
-                    yield signal
-        except WebSearchError as exc:
-            self.problem = str(exc)
-        finally:
-            await signals.aclose()
-            loop.meter.reached = reached  # the limit stopped the repair, and not the answer
-
-    def _refused(self, loop: Loop) -> str:
-        """Return why no limit leaves room for the request, "" when there is room for an answer of the first one's length."""
-        meter, budget = loop.meter, loop.budget
-        if meter.reached in ("timeout", "budget") or meter.seconds_left <= 0:
-            return meter.explain(meter.reached or "timeout")
-        if meter.steps >= meter.limits.max_steps:
-            return meter.explain("max_steps")
-        body = self.request(final=True)
-        tokens = estimate_tokens(body)
-        granted = budget.grant(str(body["model"]), tokens, int(body["max_tokens"]), final=True)
-        needed = estimate_tokens({"messages": self.messages[-2:]})
-        return "" if granted is not None and granted >= min(needed, body["max_tokens"]) else budget.refusal(tokens)
-
-    # --- what the loop asks (see `core.Face`) ------------------------------------------------------------------------
-
-    def request(self, *, final: bool) -> dict[str, Any]:
-        """Return the request: the conversation so far, and what to mend."""
-        return self.request_for(self.messages)
-
-    def make_smaller(self) -> bool:
-        """Say that nothing can be left out: the results are what the answer is to be mended from."""
-        return False
-
-    def take(self, reply: Reply, *, final: bool) -> Then:
-        """Take the new answer, and compare it with the first."""
-        self.stop_reason = reply.stop_reason
-        if reply.complete and reply.stop_reason == "end_turn" and (turn := assistant_message(reply.content)):
-            self.messages.append(turn)
-            self.text.step()
-            for block in reply.content:
-                if block.get("type") == "text":
-                    self.text.write(str(block.get("text") or ""))
-                    self.text.mark(self.book.bind(block))
-            self.problem = "" if is_better(self.book.claims(str(self.text)), self.claims) else "the new answer was no better"
-        elif reply.complete:
-            self.problem = f"the model stopped with {reply.stop_reason}"
-        return Then.DONE
-
-    def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Take nothing: there are no calls in a final request."""
-        return Then.DONE
-
-
-def nudge(faulty: Sequence[Claim]) -> str:
-    """Return the request to mend sentences, each with what its sources lack."""
-    lines = [
-        f"{n}. {claim.sentence}" + (f" (not in its sources: {', '.join(claim.missing)})" if claim.missing else "")
-        for n, claim in enumerate(faulty, 1)
-    ]
-    return REPAIR_NUDGE.format(sentences="\n".join(lines))
-
-
-def is_better(new: Sequence[Claim], old: Sequence[Claim]) -> bool:
-    """Say whether fewer sentences lack support, and not merely because they lost their marks or everything was left out."""
-    faulty = [claim for claim in old if claim.verdict == "unsupported"]
-    sentences = {claim.sentence for claim in faulty}
-    missing = {part for claim in faulty for part in claim.missing}
-
-    def is_faulty(claim: Claim) -> bool:
-        same = claim.sentence in sentences or any(part in claim.sentence for part in missing)
-        return claim.verdict == "unsupported" or (claim.verdict == "uncited" and same)
-
-    kept, had = (sum(claim.verdict == "supported" for claim in claims) for claims in (new, old))
-    return sum(map(is_faulty, new)) < len(faulty) and kept >= _LEAST_KEPT * had
-
-
 MAX_PAUSES = 5
 """How often a turn that the API paused is resumed; each pause already stands for ten searches of its own."""
+
+_LEAST_KEPT = 0.5
+"""The share of the supported sentences that a mended answer must still have: an empty one has no faults either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +97,10 @@ class Job:
 
 @dataclass(slots=True)
 class AnswerLoop:
-    """One question under way. Iterate over `events()` once; `partial()` gives the answer as far as it is."""
+    """One question under way. Iterate over `events()` once; `partial()` gives the answer as far as it is.
+
+    `_reading` says that the question comes with its results and without tools, `_unsearched` that it has to.
+    """
 
     client: ModelClient
     job: Job
@@ -222,7 +123,7 @@ class AnswerLoop:
     _pauses: int = 0
     _asked_again: bool = False
     _reading: bool = False
-    _retrieves: bool = False
+    _unsearched: bool = False
 
     def __post_init__(self) -> None:
         job = self.job
@@ -234,18 +135,9 @@ class AnswerLoop:
         self._tools = {tool.name: tool for tool in job.tools}
         if job.columns:
             self._tools[TABLE_TOOL] = table_tool(job.columns, self._keep_rows)
-        meter = Meter(job.limits)
         context = ToolContext(known_urls=set(job.known_urls))
-        runner = CallRunner(self._tools, context, self.panels, self.budget, meter, self._result)
-        self.loop = Loop(
-            face=self,
-            send=self.client.events,
-            runner=runner,
-            meter=meter,
-            budget=self.budget,
-            request_id=lambda: self.client.request_id,
-            sleep=self.sleep,
-        )
+        runner = CallRunner(self._tools, context, self.panels, self.budget, Meter(job.limits), self._result)
+        self.loop = Loop(self, self.client.events, runner, lambda: self.client.request_id, self.sleep)
 
     def follow(self, answer: Answer) -> None:
         """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back."""
@@ -264,62 +156,59 @@ class AnswerLoop:
                 `ModelResponded` events.
             BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
         """
-        refused = self.client.lacks(self.job.model, "tools") and bool(self._tools)
-        mode = self.job.retrieve_first
-        self._retrieves = (mode == "always" and self._has_search) or (mode == "auto" and refused)
-        while True:
-            if self._retrieves:
-                async for event in self._retrieve():
-                    yield event
+        mode, refused = self.job.retrieve_first, bool(self._tools) and self.client.lacks(self.job.model, "tools")
+        self._unsearched = (mode == "always" and self._has_search) or (mode == "auto" and refused)
+        if not self._unsearched:
             async for event in self._converse():
                 yield event
-            if not self._retrieves:
-                break
+        if self._unsearched:
+            async for event in self._retrieve():
+                yield event
+            async for event in self._converse():
+                yield event
         if self.loop.meter.steps == 0:
-            body = self.request(final=True)
-            raise BudgetExceededError(self.budget.refusal(estimate_tokens(body)))
+            raise BudgetExceededError(self.budget.refusal(estimate_tokens(self.request(final=True))))
         async for event in self._repaired():
             yield event
         if self.job.columns and self.rows is None:
             self._late.append(NO_TABLE)
         for text in self._late:
-            yield self._noted(Notice(text))[0]
+            yield self._noted(Notice(text))
         yield Finished(self.partial(self.loop.meter.reached))
 
     async def _converse(self) -> AsyncGenerator[Event, None]:
-        """Run the loop until it is done, or until `_retrieves` says that the question must be searched for first."""
-        self._retrieves = False
+        """Run the loop until it is done, or until it is known that the question must be searched for first."""
         signals = self.loop.run()
         try:
             async for signal in signals:
-                for event in self._written(signal) if isinstance(signal, list) else self._noted(signal):
+                for event in self._written(signal) if isinstance(signal, list) else [self._noted(signal)]:
                     yield event
         except ModelError as exc:
             if self._reading or self.job.retrieve_first == "never" or not refuses_tools(exc):
                 exc.partial = self.partial(self.loop.meter.reached) if self.text else None
                 raise
             self.client.note_lack(self.job.model, "tools")
-            self._retrieves = True
+            self._unsearched = True
         finally:
             await signals.aclose()
 
     async def _retrieve(self) -> AsyncGenerator[Event, None]:
         """Search with the question and put what is found into its message; text that was shown before is void."""
-        self._retrieves, self._reading, self.loop.shown = False, True, False
-        began, unsearched = self.loop.meter.steps > 0, bool(self.loop.reply.text)
+        began, answered, runner = self.loop.meter.steps > 0, bool(self.loop.reply.text), self.loop.runner
+        self._reading, self.loop.shown = True, False
         if began:
             self.text.retract()
             yield Retracted(self.loop.meter.steps)
         call, found = search_call(self._tools, self.job.question), list[dict[str, Any]]()
-        wanted = unsearched or self.job.retrieve_first == "always" or needs_search(self.job.question)
+        wanted = answered or self.job.retrieve_first == "always" or needs_search(self.job.question)
         if call is not None and self.job.limits.max_searches and wanted:
             if began:
-                yield self._noted(Notice(RETRIEVED))[0]
+                yield self._noted(Notice(RETRIEVED))
             yield ToolStarted(call.id, call.name, call.input)
-            async for event in self.loop.runner.run([call]):
-                yield self._noted(event)[0]
-            self._know(self.loop.runner)
-            found = self.loop.runner.blocks[call.id]["content"]
+            async for event in runner.run([call]):
+                yield self._noted(event)
+            self._know(runner)
+            found = runner.blocks[call.id]["content"]
         self.messages = [*self.job.history, {"role": "user", "content": [*found, *user_message(self.job.question)["content"]]}]
 
     @property
@@ -328,11 +217,11 @@ class AnswerLoop:
 
     def partial(self, limit: LimitName | None) -> Answer:
         """Return the answer as far as it is, with a legal history."""
-        loop, text = self.loop, str(self.text)
-        if self.rows is not None and self.job.columns:
-            text = f"{text}\n\n{table_text(self.rows, self.job.columns)}".strip()
+        loop, text, columns = self.loop, str(self.text), self.job.columns
+        if self.rows is not None and columns:
+            text = f"{text}\n\n{table_text(self.rows, columns)}".strip()
         if not text:
-            text = no_answer(loop.meter.explain(limit) if limit else "the model wrote none")
+            text = f"*There is no answer: {loop.meter.explain(limit) if limit else 'the model wrote none'}.*"
         if loop.shown:  # the running reply was not taken yet
             self._keep_reply(loop.reply)
         return Answer(
@@ -348,7 +237,7 @@ class AnswerLoop:
             messages=tuple(ended_by(self.messages, text)),
             notices=tuple(dict.fromkeys(self.notices)),
             rows=self.rows,
-            columns=with_source(self.job.columns) if self.job.columns else None,
+            columns=with_source(columns) if columns else None,
             offline=self.client.offline,
             seconds=loop.meter.seconds,
             checked=self._claims() if self.job.check != "off" else (),
@@ -358,32 +247,12 @@ class AnswerLoop:
         """Return the booking of a request that was cut off from outside, None when none was under way."""
         return self.loop.cut_off()
 
-    async def _repaired(self) -> AsyncGenerator[Event, None]:
-        """Have unsupported sentences mended; the first answer stands until there is a better one."""
-        wanted = self.job.check == "repair" and not self.job.columns and not self.client.offline
-        claims = self._claims() if wanted and self.stop_reason == "end_turn" else ()
-        faulty = sum(claim.verdict == "unsupported" for claim in claims)
-        if not faulty:
-            return
-        book = self.book.emptied()
-        text = self._new_text(Numbered(book, self.numbered.passages))
-        repair = Repair(lambda messages: self._request(messages, final=True), self.messages, claims, book, text)
-        async for event in repair.events(self.loop):
-            yield event
-        sentences = "1 sentence without support" if faulty == 1 else f"{faulty} sentences without support"
-        if repair.problem:
-            self._late.append(f"{sentences} could not be mended, and the first answer stands: {repair.problem}")
-            return
-        self.text, self.book, self.messages = repair.text, repair.book, repair.messages
-        self._late.append(f"the model was asked to mend {sentences}, and wrote this answer anew")
-        yield Rewritten(str(self.text), self.book.citations)
-
     def _claims(self) -> tuple[Claim, ...]:
         """Return the sentences as compared with their sources; what the offline server says without a source is no claim."""
         return tuple(claim for claim in self.book.claims(str(self.text)) if claim.numbers or not self.client.offline)
 
     def _new_text(self, numbered: Numbered) -> AnswerText:
-        return AnswerText(None if self.platform.search_results else numbered.bind)
+        return AnswerText(as_text if self.platform.search_results else numbered.bind)
 
     def _keep_rows(self, rows: tuple[dict[str, Any], ...]) -> None:
         self.rows = rows
@@ -395,8 +264,8 @@ class AnswerLoop:
         return self._request(self.messages, final=final)
 
     def _request(self, messages: Sequence[Message], *, final: bool) -> dict[str, Any]:
-        platform, job = self.platform, self.job
-        tools = [*(tool.definition() for tool in self._tools.values()), *job.server_tools] if not self._reading else []
+        job = self.job
+        tools = [] if self._reading else [*(tool.definition() for tool in self._tools.values()), *job.server_tools]
         last: dict[str, str] | None = {"type": "none"}
         if job.columns:
             forced = forces_tools(job.model)
@@ -408,7 +277,7 @@ class AnswerLoop:
             messages=messages,
             tools=tools,
             max_tokens=job.max_tokens,
-            platform=platform,
+            platform=self.platform,
             tool_choice=last if final and tools else None,
             effort=job.effort,
         )
@@ -416,19 +285,17 @@ class AnswerLoop:
 
     def make_smaller(self) -> bool:
         """Put an error that names the budget in place of each of the newest results."""
-
-        def left_out(call_id: str) -> dict[str, Any]:
-            reason = f"Left out: {self.loop.meter.explain('budget')}."
-            return self._result(call_id, ToolOutput(summary=reason, text=reason, is_error=True))
-
-        smaller = without_newest_results(self.messages, left_out)
+        reason = f"Left out: {self.loop.meter.explain('budget')}."
+        left_out = ToolOutput(summary=reason, text=reason, is_error=True)
+        smaller = without_newest_results(self.messages, lambda call_id: self._result(call_id, left_out))
         self.messages = smaller or self.messages
         return smaller is not None
 
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Decide by the reply's calls and its stop reason."""
-        if self._unsearched(reply, final):
-            self._retrieves = True
+        first = self.loop.meter.steps == 1 and not final and not self._reading and self._has_search
+        if first and self.job.retrieve_first == "auto" and answers_unsearched(reply, self.job.model, self.job.question):
+            self._unsearched = True
             return Then.DONE
         self._keep_reply(reply)
         calls = Call.of(reply)
@@ -445,20 +312,15 @@ class AnswerLoop:
             self._late.append(note)
         return self._ask_for_text(reply)
 
-    def _unsearched(self, reply: Reply, final: bool) -> bool:
-        first = self.loop.meter.steps == 1 and not final and not self._reading and self._has_search
-        return first and self.job.retrieve_first == "auto" and answers_unsearched(reply, self.job.model, self.job.question)
-
-    def _know(self, runner: CallRunner) -> None:
-        for output in runner.outputs.values():
-            for passage in output.passages:
-                self.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
-
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Put the results into one user message."""
         self._know(runner)
         self.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
+
+    def _know(self, runner: CallRunner) -> None:
+        for passage in (passage for output in runner.outputs.values() for passage in output.passages):
+            self.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
 
     def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
         if output.passages and not output.is_error and not self.platform.search_results:
@@ -470,12 +332,10 @@ class AnswerLoop:
         self.loop.shown = False
         self.stop_reason = reply.stop_reason
         self._container = reply.container or self._container
-        content = reply.content if reply.complete else [b for b in reply.content if b.get("type") == "text"]
-        if turn := assistant_message(content):
-            if self.messages[-1]["role"] == "assistant":  # it goes on after a pause
-                self.messages[-1] = {**self.messages[-1], "content": [*self.messages[-1]["content"], *turn["content"]]}
-            else:
-                self.messages.append(turn)
+        turn = assistant_message(b for b in reply.content if reply.complete or b.get("type") == "text")
+        if turn and self.messages[-1]["role"] == "assistant":  # it goes on after a pause
+            turn = {**turn, "content": [*self.messages.pop()["content"], *turn["content"]]}
+        self.messages += [turn] if turn else []
 
     def _resume(self) -> None:
         """Have a paused turn sent back as it is; after too many pauses, ask for the answer instead."""
@@ -486,12 +346,11 @@ class AnswerLoop:
 
     def _ask_for_text(self, reply: Reply) -> Then:
         """Ask once more for the table that was wanted, or for words when none followed on tool results."""
-        wordless = not reply.text.strip() and reply.stop_reason in ("end_turn", "tool_use", "pause_turn")
-        untabled = (
-            bool(self.job.columns) and not self._reading and self.rows is None and reply.stop_reason in ("end_turn", "tool_use")
-        )
+        ended = reply.stop_reason in ("end_turn", "tool_use")
+        untabled = ended and bool(self.job.columns) and not self._reading and self.rows is None
         begun = len(self.messages) > len(self.job.history) + 1
-        if self._asked_again or not (untabled or (wordless and begun)):
+        wordless = begun and not reply.text.strip() and (ended or reply.stop_reason == "pause_turn")
+        if self._asked_again or not (untabled or wordless):
             return Then.DONE
         self._asked_again = True
         self.loop.final = self.loop.final or untabled
@@ -500,9 +359,71 @@ class AnswerLoop:
         self.messages = with_nudge(history, nudge) if ends_with_user else [*history, user_message(nudge)]
         return Then.AGAIN
 
+    # --- mending an answer -------------------------------------------------------------------------------------------
+
+    async def _repaired(self) -> AsyncGenerator[Event, None]:
+        """Have unsupported sentences mended by one more request, within the limits of the run; nothing of it is shown."""
+        wanted = self.job.check == "repair" and not self.job.columns and not self.client.offline
+        claims = self._claims() if wanted and self.stop_reason == "end_turn" else ()
+        faulty = [claim for claim in claims if claim.verdict == "unsupported"]
+        if not faulty:
+            return
+        messages = [*self.messages, user_message(nudge(faulty))]
+        body, problem = self._room_for(messages)
+        if not problem:
+            reached, self.loop.final, self.loop.retries = self.loop.meter.reached, True, 0
+            signals = self.loop.exchange(body)
+            try:
+                async for signal in signals:
+                    if not isinstance(signal, list | LimitReached):
+                        yield signal
+                problem = self._mended(messages, claims)
+            except WebSearchError as exc:
+                problem = str(exc)
+            finally:
+                await signals.aclose()
+                self.loop.meter.reached = reached  # the limit stopped the repair, and not the answer
+        sentences = "1 sentence without support" if len(faulty) == 1 else f"{len(faulty)} sentences without support"
+        if problem:
+            self._late.append(f"{sentences} could not be mended, and the first answer stands: {problem}")
+            return
+        self._late.append(f"the model was asked to mend {sentences}, and wrote this answer anew")
+        yield Rewritten(str(self.text), self.book.citations)
+
+    def _room_for(self, messages: Sequence[Message]) -> tuple[dict[str, Any], str]:
+        """Return the request to mend an answer, and why no limit leaves room for a reply of the first answer's length."""
+        meter, body = self.loop.meter, self._request(messages, final=True)
+        if meter.reached in ("timeout", "budget") or not meter.seconds_left:
+            return body, meter.explain("budget" if meter.reached == "budget" else "timeout")
+        if meter.steps >= meter.limits.max_steps:
+            return body, meter.explain("max_steps")
+        tokens, most = estimate_tokens(body), int(body["max_tokens"])
+        granted = self.budget.grant(str(body["model"]), tokens, most, final=True)
+        if granted is None or granted < min(estimate_tokens({"messages": messages[-2:]}), most):
+            return body, self.budget.refusal(tokens)
+        return {**body, "max_tokens": granted}, ""
+
+    def _mended(self, messages: Sequence[Message], claims: Sequence[Claim]) -> str:
+        """Take the new answer in place of the first; return why it was not taken, "" when it was."""
+        reply, turn = self.loop.reply, assistant_message(self.loop.reply.content)
+        if not reply.complete:
+            return "the model's new answer broke off"
+        if reply.stop_reason != "end_turn" or turn is None:
+            return f"the model stopped with {reply.stop_reason}"
+        book = self.book.emptied()
+        text = self._new_text(Numbered(book, self.numbered.passages))
+        for block in reply.content:
+            if block.get("type") == "text":
+                text.write(str(block.get("text") or ""))
+                text.mark(book.bind(block))
+        if not is_better(book.claims(str(text)), claims):
+            return "the new answer was no better"
+        self.text, self.book, self.messages = text, book, [*messages, turn]
+        return ""
+
     # --- what people see ---------------------------------------------------------------------------------------------
 
-    def _noted(self, event: Event) -> list[Event]:
+    def _noted(self, event: Event) -> Event:
         """Remember what the finished answer will list."""
         match event:
             case ToolFinished(panel=panel) if panel is not None:
@@ -513,23 +434,16 @@ class AnswerLoop:
                 self.text.step()
             case _:
                 pass
-        return [event]
+        return event
 
     def _written(self, events: Sequence[RawEvent]) -> list[Event]:
         shown: list[Event] = []
         for raw in events:
-            match raw.get("type"):
-                case "content_block_start":
-                    shown += self._block_began(raw.get("content_block") or {})
-                case "content_block_delta":
-                    delta = raw.get("delta") or {}
-                    if delta.get("type") == "text_delta" and delta.get("text"):
-                        shown += self._show(self.text.write(delta["text"]))
-                case "content_block_stop":
-                    block = self.loop.reply.blocks.get(int(raw.get("index", 0)))
-                    shown += self._block_ended(block) if block else []
-                case _:
-                    pass
+            kind, delta = raw.get("type"), raw.get("delta") or {}
+            if kind == "content_block_delta" and delta.get("type") == "text_delta" and delta.get("text"):
+                shown += self._show(self.text.write(delta["text"]))
+            elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(raw.get("index", 0)))):
+                shown += self._block_ended(block)
         return shown
 
     def _show(self, text: str) -> list[Event]:
@@ -537,25 +451,18 @@ class AnswerLoop:
         cited, self.numbered.new = self.numbered.new, []
         return [*cited, TextDelta(text)] if text else [*cited]
 
-    def _block_began(self, block: Mapping[str, Any]) -> list[Event]:
-        kind = str(block.get("type", ""))
-        if kind == "text" and block.get("text"):
-            return self._show(self.text.write(str(block["text"])))
-        return self._server_result(block) if kind.endswith("_tool_result") else []
-
     def _block_ended(self, block: Mapping[str, Any]) -> list[Event]:
-        match block.get("type"):
-            case "text" if block.get("citations"):
-                known = len(self.book.citations)
-                shown = self._show(self.text.mark(self.book.bind(block)))
-                return [*map(Cited, self.book.citations[known:]), *shown]
-            case "tool_use" | "server_tool_use" as kind:
-                given = block.get("input") or {}
-                return [ToolStarted(str(block.get("id")), str(block.get("name")), given, kind == "server_tool_use")]
-            case _:
-                return []
+        kind = str(block.get("type"))
+        if kind == "text" and block.get("citations"):
+            known = len(self.book.citations)
+            shown = self._show(self.text.mark(self.book.bind(block)))
+            return [*map(Cited, self.book.citations[known:]), *shown]
+        if kind in ("tool_use", "server_tool_use"):
+            given = block.get("input") or {}
+            return [ToolStarted(str(block.get("id")), str(block.get("name")), given, kind == "server_tool_use")]
+        return [self._server_result(block)] if kind.endswith("_tool_result") else []
 
-    def _server_result(self, block: Mapping[str, Any]) -> list[Event]:
+    def _server_result(self, block: Mapping[str, Any]) -> Event:
         """Return the event for the result of a tool that the API ran, with a panel of what it found."""
         content = block.get("content")
         code = content.get("error_code") if isinstance(content, Mapping) else None
@@ -565,15 +472,8 @@ class AnswerLoop:
         self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
         panel = self.panels.add(name, "yaml", shown or {"error": summary}, tool=name, is_error=bool(code))
-        event = ToolFinished(
-            str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content, by_server=True
-        )
-        return self._noted(event)
-
-
-def no_answer(why: str) -> str:
-    """Return the Markdown that stands in the place of an answer."""
-    return f"*There is no answer: {why}.*"
+        call_id = str(block.get("tool_use_id"))
+        return self._noted(ToolFinished(call_id, name, summary, bool(code), panel=panel, content=content, by_server=True))
 
 
 def stop_note(reply: Reply) -> str:
@@ -590,3 +490,26 @@ def stop_note(reply: Reply) -> str:
             return "the answer was cut off: the model's context window is full; ask anew without --follow"
         case other:
             return f"the model stopped for a reason unknown here: {other}"
+
+
+def nudge(faulty: Sequence[Claim]) -> str:
+    """Return the request to mend sentences, each with what its sources lack."""
+    lines = [
+        f"{n}. {claim.sentence}" + (f" (not in its sources: {', '.join(claim.missing)})" if claim.missing else "")
+        for n, claim in enumerate(faulty, 1)
+    ]
+    return REPAIR_NUDGE.format(sentences="\n".join(lines))
+
+
+def is_better(new: Sequence[Claim], old: Sequence[Claim]) -> bool:
+    """Say whether fewer sentences lack support, and not merely because they lost their marks or everything was left out."""
+    faulty = [claim for claim in old if claim.verdict == "unsupported"]
+    sentences = {claim.sentence for claim in faulty}
+    missing = {part for claim in faulty for part in claim.missing}
+
+    def is_faulty(claim: Claim) -> bool:
+        same = claim.sentence in sentences or any(part in claim.sentence for part in missing)
+        return claim.verdict == "unsupported" or (claim.verdict == "uncited" and same)
+
+    kept, had = (sum(claim.verdict == "supported" for claim in claims) for claims in (new, old))
+    return sum(map(is_faulty, new)) < len(faulty) and kept >= _LEAST_KEPT * had

@@ -1,23 +1,34 @@
-"""The tools of one question; under a budget, Anthropic's own are bounded to the uses that the money buys.
+"""What a model is offered and told for one question, and how a model is known that calls no tools. Pure.
 
-What the model is told, one short text for each tool set; stable within a day, so that prompt caches hold.
+The instructions are one short text for each tool set, stable within a day, so that prompt caches hold. Under a budget,
+Anthropic's own tools are bounded to the uses that the money buys. Where a model calls no tools (`retrieve_first`), the question
+is searched for first and comes with the results, in seed 000's form: when the setting says so, when a server has refused the
+tools, or when the first answer of a model that is not Anthropic's came without a call.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from ipy_websearch.errors import ModelError
 from ipy_websearch.keys import Keys
-from ipy_websearch.model.platforms import Platform
+from ipy_websearch.loop.core import Call
+from ipy_websearch.model.platforms import Platform, cites
 from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens, server_searches, server_tools, without_native
+from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import worst_case
+from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolFactory, build_tools
 from ipy_websearch.usage import Limits
+
+# --- what it is told ---------------------------------------------------------------------------------------------------
 
 _BASE = """\
 You answer questions in a Jupyter notebook{helped}. Today is {today}.
@@ -99,6 +110,11 @@ Write the whole answer again, with its citations. Correct these sentences by wha
 say that it was not found. Keep everything else as it is. Do not mention this comparison.
 """
 
+MARK = "Put the number of the result in square brackets right behind every claim that rests on it, such as [2]."
+READING = f"""\
+- Where the question needs it, it comes with the results of a web search, each with a number. Answer from them. {MARK}
+- What the results do not say, you may answer from what you know, without a number; say so."""
+
 STANDARD = ("web_search", "web_fetch")
 _SEARCHES = {"web_search", "web_search_brave", "web_search_google", "brave_search", "brave_llm_context", "firecrawl_search"}
 
@@ -136,16 +152,14 @@ def _guides(tools: Collection[str]) -> str:
         return ""
     guide = _TIERS.format(rows="\n".join(rows))
     if {"brave_search", "brave_llm_context"} & set(tools):
-        guide += f"{_BRAVE_VALUES}\n{_goggles()}"
+        from ipy_websearch.providers.goggles import DISCOVER, catalogue
+
+        usable = [f"- {goggle.name}: {goggle.about}" for goggle in catalogue().values() if goggle.rules or goggle.known]
+        guide += f"{_BRAVE_VALUES}\n{_GOGGLES.format(discover=DISCOVER, names=chr(10).join(usable))}"
     return f"{guide}\n"
 
 
-def _goggles() -> str:
-    from ipy_websearch.providers.goggles import DISCOVER, catalogue
-
-    usable = [goggle for goggle in catalogue().values() if goggle.rules or goggle.known]
-    return _GOGGLES.format(discover=DISCOVER, names="\n".join(f"- {goggle.name}: {goggle.about}" for goggle in usable))
-
+# --- what it is offered ------------------------------------------------------------------------------------------------
 
 NATIVE_PAGE_TOKENS = 12_000
 """The most of a page that Anthropic's own web_fetch may read under a budget; without one there is no bound."""
@@ -180,35 +194,99 @@ def offered(
     """
     names, native = without_native(tools)
     ours = build_tools(names, factory, keys, native=native)
-    server: tuple[Definition, ...] = ()
-    if native:
-        server = server_tools(model, platform, limits.max_searches, factory.defaults)
-    offer = Offered(ours.tools, server, (*ours.names, *(STANDARD if native else ())), ours.notices)
-    if room is None:
-        return offer
-    server, notices = affordable_native(server, model, room)
-    return replace(offer, server_tools=server, notices=(*ours.notices, *notices))
+    if not native:
+        return Offered(ours.tools, (), ours.names, ours.notices)
+    server: Sequence[Definition] = server_tools(model, platform, limits.max_searches, factory.defaults)
+    notices: list[str] = []
+    if room is not None:
+        server, notices = affordable_native(server, model, room)
+    return Offered(ours.tools, tuple(server), (*ours.names, *STANDARD), (*ours.notices, *notices))
 
 
-def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) -> tuple[tuple[Definition, ...], list[str]]:
+def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) -> tuple[list[Definition], list[str]]:
     """Return Anthropic's own tools with as many uses as `room` USD buys at worst, and a notice when these are fewer.
 
     Pages are cut at `NATIVE_PAGE_TOKENS`. When not one use fits, there are no tools.
     """
     wanted = max((int(tool["max_uses"]) for tool in tools), default=0)
     for uses in range(wanted, 0, -1):
-        bounded = tuple(_bounded(tool, uses) for tool in tools)
-        searches = server_searches(bounded)
+        bounded: list[Definition] = [{**tool, "max_uses": uses} for tool in tools]
+        bounded = [{**t, "max_content_tokens": NATIVE_PAGE_TOKENS} if t["name"] == "web_fetch" else t for t in bounded]
         tokens = _PROMPT_TOKENS + native_tokens(_PROMPT_TOKENS, bounded)
-        cost = worst_case(model, tokens, MIN_ANSWER_TOKENS, server_searches=searches)
+        cost = worst_case(model, tokens, MIN_ANSWER_TOKENS, server_searches=server_searches(bounded))
         after = worst_case(model, tokens // (uses + 1) + SEARCH_RESULT_TOKENS, MIN_ANSWER_TOKENS)
         if cost is None or after is None or cost + after <= room:
             return bounded, [] if uses == wanted else [f"the budget is enough for {uses} of {wanted} native searches"]
-    return (), ["the budget is not enough for a native search, whose results may be long; it was left out"] if wanted else []
+    return [], ["the budget is not enough for a native search, whose results may be long; it was left out"] if wanted else []
 
 
-def _bounded(tool: Definition, uses: int) -> Definition:
-    limits: dict[str, Any] = {"max_uses": uses}
-    if str(tool["type"]).startswith("web_fetch_"):
-        limits["max_content_tokens"] = NATIVE_PAGE_TOKENS
-    return {**tool, **limits}
+# --- models that call no tools -----------------------------------------------------------------------------------------
+
+RETRIEVED = "the model called no tool: the question was searched for, and the model reads what was found"
+
+QUERY_CHARACTERS, QUERY_WORDS = 400, 50
+"""What Brave takes as a query (api-dashboard.search.brave.com, read 2026-11); other providers take more."""
+
+_REFUSALS = re.compile(
+    r"not support (?:tool|function)|tools? (?:are|is) not supported|enable-auto-tool-choice|requires? --jinja", re.IGNORECASE
+)
+"""How servers refuse tools: Ollama ("… does not support tools"), vLLM (its two command line options) and llama.cpp ("tools
+param requires --jinja flag"); from their issues, read 2026-11."""
+
+_FORMATS = re.compile(r"output_(?:config|format)|extra inputs", re.IGNORECASE)
+_WRITTEN_CALL = re.compile(r"[{\[<][^{}]{0,80}\b(?:web_search|brave_search|firecrawl_search|tool_call|function)\b")
+_ASKS = re.compile(
+    r"\?|\b(?:who|whom|whose|when|where|which|what|how (?:many|much|old|long|far|tall|high|big|large)|latest|newest|current"
+    r"|today|wer|wann|wo|welche[rsn]?|wie ?viele?|qui|quand|où|quel(?:le)?s?|combien|quién|cuándo|dónde|cuál|cuántos?)\b",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(?<=\w )[A-Z]\w+|\b(?:19|20)\d\d\b")
+_SUM = re.compile(r"\W*(?:what is|calculate|compute|how much is)?[\s\d.,+*/^()x×÷=-]+\??\s*", re.IGNORECASE)
+
+
+def refuses_tools(error: ModelError) -> bool:
+    """Return whether a server says that the model, or the way it was started, takes no tools."""
+    return error.status in (400, 422, 500, 501) and _REFUSALS.search(str(error)) is not None
+
+
+def refuses_formats(error: ModelError) -> bool:
+    """Return whether a server says that it knows no `output_config`."""
+    return error.status in (400, 422) and _FORMATS.search(str(error)) is not None
+
+
+def call_free(reply: Reply, model: str) -> bool:
+    """Return whether a whole reply has no call, of a model that may not know how: one of Anthropic's has decided so."""
+    return not cites(model) and reply.complete and not Call.of(reply)
+
+
+def answers_unsearched(reply: Reply, model: str, question: str) -> bool:
+    """Return whether a first reply is that of a model which should have searched, and seems not to know how.
+
+    Models that were not made for calling write the call as text.
+    """
+    if not call_free(reply, model) or reply.stop_reason not in ("end_turn", "stop_sequence", "tool_use"):
+        return False
+    begins = reply.text.lstrip("` \n").removeprefix("json")[:200]
+    return needs_search(question) or _WRITTEN_CALL.search(begins) is not None
+
+
+def needs_search(question: str) -> bool:
+    """Return whether a question asks for a fact of the world: it has a question word, a name or a year, and is no sum."""
+    return not _SUM.fullmatch(question) and bool(_ASKS.search(question) or _NAME.search(question))
+
+
+def search_call(tools: Mapping[str, Tool], question: str) -> Call | None:
+    """Return the call that searches with the question, None when no tool searches."""
+    tool = next((tool for tool in tools.values() if tool.counts_as_search), None)
+    query = shorten(" ".join(plain(question).split()[:QUERY_WORDS]), QUERY_CHARACTERS)
+    return Call("retrieved_1", tool.name, {"query": query}) if tool is not None else None
+
+
+def json_record(text: str) -> Mapping[str, Any] | None:
+    """Return the JSON object that a reply is, alone or in a code fence, None when it is anything else."""
+    body = re.fullmatch(r"\s*(?:```(?:json)?\s*\n)?(\{.*\})\s*(?:```)?\s*", text, re.DOTALL)
+    try:
+        found = json.loads(body[1]) if body else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

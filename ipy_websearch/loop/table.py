@@ -6,6 +6,7 @@ build-with-claude/structured-outputs, read 2026-11). Values that were not found 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -38,6 +39,10 @@ TABLE_PROMPT = (
 )
 
 
+NO_TABLE = "there is no table: the model answered in words and gave no rows"
+TABLE_NUDGE = f"Please call {TABLE_TOOL} now, with what you have."
+
+
 def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str, type]:
     """Return the columns by name with their types; "name, price: float" means a text and a number.
 
@@ -48,7 +53,8 @@ def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str
         pairs: list[tuple[str, Any]] = list(columns.items())
     else:
         parts = columns.split(",") if isinstance(columns, str) else as_tuple(columns, "columns")
-        pairs = [_pair(part) for part in parts if part.strip()]
+        split = (part.partition(":") for part in parts if part.strip())
+        pairs = [(name.strip(), kind.strip() or "str") for name, _, kind in split]
     parsed: dict[str, type] = {}
     for name, kind in pairs:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name) or name in parsed:
@@ -57,15 +63,6 @@ def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str
     if not 1 <= len(parsed) <= MAX_COLUMNS:
         raise ConfigError(f"a table has 1 to {MAX_COLUMNS} columns, not {len(parsed)}")
     return parsed
-
-
-NO_TABLE = "there is no table: the model answered in words and gave no rows"
-TABLE_NUDGE = f"Please call {TABLE_TOOL} now, with what you have."
-
-
-def _pair(part: str) -> tuple[str, str]:
-    name, _, kind = part.partition(":")
-    return name.strip(), kind.strip() or "str"
 
 
 def _type(kind: Any) -> type:
@@ -77,58 +74,45 @@ def _type(kind: Any) -> type:
     return TYPES[name]
 
 
+def with_source(columns: Mapping[str, type]) -> dict[str, type]:
+    """Return the columns with the one for a row's source, which every table has."""
+    return {**columns, SOURCE: columns.get(SOURCE, str)}
+
+
 def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any], ...]], None]) -> Tool:
-    """Return the tool that takes the rows; `keep` gets them, each value in its column's type."""
+    """Return the tool that takes the rows; `keep` gets them with all columns, and None where a value is not of its type."""
     from pydantic import BaseModel
 
     class Rows(BaseModel):
         rows: list[dict[str, Any]]
 
+    names = with_source(columns)
+
     async def call(value: Rows, context: ToolContext) -> ToolOutput:
-        rows = rows_of(value.rows, columns)
+        rows = tuple({name: _fitted(row.get(name), kind) for name, kind in names.items()} for row in value.rows)
         keep(rows)
         return ToolOutput(summary=f"{len(rows)} row{'' if len(rows) == 1 else 's'}", text="The rows were taken.")
 
-    return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, strict_schema=_schema(columns), concludes=True)
-
-
-def _schema(columns: Mapping[str, type]) -> dict[str, Any]:
-    properties = {name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in columns.items()}
-    properties.setdefault(SOURCE, {"anyOf": [{"type": "string"}, {"type": "null"}]})
-    return _object({"rows": {"type": "array", "items": _object(properties)}})
+    row = _object({name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in names.items()})
+    schema = _object({"rows": {"type": "array", "items": row}})
+    return Tool(TABLE_TOOL, "Give the answer as rows of a table.", Rows, call, strict_schema=schema, concludes=True)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def with_source(columns: Mapping[str, type]) -> dict[str, type]:
-    """Return the columns with the one for a row's source, which every table has."""
-    return {**columns, SOURCE: columns.get(SOURCE, str)}
-
-
-def rows_of(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -> tuple[dict[str, Any], ...]:
-    """Return the rows with every column and their source; what does not fit its type is None."""
-    names = with_source(columns)
-    return tuple({name: _fitted(row.get(name), kind) for name, kind in names.items()} for row in rows)
-
-
 def _fitted(value: Any, kind: type) -> Any:
-    """Return a value in its column's type, None when it is of another."""
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    """Return a value of JSON in its column's type, None when it is of another."""
+    from pydantic import TypeAdapter, ValidationError
+
     if kind is int and isinstance(value, float) and value.is_integer():
-        return int(value)
-    if kind is date and isinstance(value, str):
-        try:
-            return date.fromisoformat(value[:10])
-        except ValueError:
-            return None
-    if kind is list:
-        return [str(item) for item in value] if isinstance(value, list) else None
-    if isinstance(value, bool) and kind is not bool:
+        value = int(value)
+    wanted: Any = list[str] if kind is list else kind
+    try:
+        return TypeAdapter(wanted).validate_json(json.dumps(value), strict=True)
+    except ValidationError:
         return None
-    return value if isinstance(value, kind) else None
 
 
 def table_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -> str:

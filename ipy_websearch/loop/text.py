@@ -1,25 +1,46 @@
-"""Writes an answer's Markdown: text as it comes, marks behind the words that they belong to. Pure."""
+"""Writes an answer's Markdown: text as it comes, marks behind the words that they belong to. Pure.
+
+The marks are the API's citations, or, on platforms without these, the numbers that the model writes behind its sentences
+(`Numbered`): such a number counts only where the checker finds support for its sentence in that passage.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-_OWN_MARK = re.compile(r"(?<!\\)\[(\d{1,4})\](?![(:])")
-_MARK_BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}$")
+from ipy_websearch.citations import CitationBook, check
+from ipy_websearch.events import Cited
+from ipy_websearch.model.requests import READ_CHARACTERS, plain_results
+from ipy_websearch.text import fold
+from ipy_websearch.tools.base import Passage
+
+_WRITTEN = re.compile(r"(?<!\\)(\[\d{1,4}(?:, ?\d{1,3})*\])(?![(:])")
+_BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}$")
+_MARKS = re.compile(r"\\?\[\d{1,3}(?:, ?\d{1,3})*\]")
+_ENDS = re.compile(r"(?<=[.!?。！？])[\"”’')*_]*\s+(?=[^\sa-z])|\n+")
+_WORD = re.compile(r"\w{3,}")
+_RANKS = {"supported": 0, "partly": 1}
+_UNSUPPORTED, _NEAREST = 2, 3
 LOOK_BACK = 1_000
 """Characters of the answer in which the sentence before a mark is looked for."""
+
+
+def as_text(before: str, written: str) -> str:
+    """Return a number in brackets that is no mark: escaped, so that it is not taken for one."""
+    return written if "," in written else f"\\{written}"
 
 
 class AnswerText:
     """The Markdown so far. Each method returns what a reader should see next ("" for nothing yet).
 
     Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
-    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is no mark: outside code it is escaped, or
-    replaced by what `bind` makes of the text before it and of what was written.
+    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself becomes, outside code, what `bind` makes
+    of the text before it and of what was written.
     """
 
-    def __init__(self, bind: Callable[[str, str], str] | None = None) -> None:
+    def __init__(self, bind: Callable[[str, str], str] = as_text) -> None:
         self._bind = bind
         self._step = (0, 0)
         self._parts: list[str] = []
@@ -51,7 +72,7 @@ class AnswerText:
         elif self._held.startswith("["):
             text, self._held = self._held + text, ""
         body = text.rstrip()
-        body = body[: begun.start()] if (begun := _MARK_BEGUN.search(body)) else body
+        body = body[: begun.start()] if (begun := _BEGUN.search(body)) else body
         if not body:
             self._held += text
             return ""
@@ -59,26 +80,7 @@ class AnswerText:
         if self._begins:
             lead, self._begins = "\n\n" if self._parts else "", False
         self._held = text[len(body) :]
-        return self._show(lead + self._escaped(body))
-
-    def _escaped(self, text: str) -> str:
-        """Return the text with `[n]` as `\\[n]`, except in code; an odd number of backticks so far is code."""
-        pieces = text.split("`")
-        before = "".join(self._parts)[-LOOK_BACK:] if self._bind else ""
-        for i, piece in enumerate(pieces):
-            if (self._backticks + i) % 2 == 0:
-                pieces[i] = self._bound(before, piece) if self._bind else _OWN_MARK.sub(r"\\[\1]", piece)
-            before += pieces[i]
-        self._backticks += len(pieces) - 1
-        return "`".join(pieces)
-
-    def _bound(self, before: str, text: str) -> str:
-        """Return the text with what `bind` makes of each number in brackets."""
-        assert self._bind is not None
-        done = ""
-        for written in re.split(r"(\[\d{1,3}(?:, ?\d{1,3})*\](?![(:]))", text):
-            done += self._bind(before + done, written) if written.startswith("[") and written[1:2].isdigit() else written
-        return done
+        return self._show(lead + self._bound(body))
 
     def mark(self, marks: str) -> str:
         """Put citation marks behind the last word; the space after it stays after the marks."""
@@ -87,6 +89,74 @@ class AnswerText:
             self._held = ""
         return self._show(marks) if marks and self._parts else ""
 
+    def _bound(self, text: str) -> str:
+        """Return the text with what `bind` makes of each number in brackets, except in code, behind an odd backtick."""
+        if "[" not in text:
+            self._backticks += text.count("`")
+            return text
+        before, done = "".join(self._parts)[-LOOK_BACK:], ""
+        for n, part in enumerate(_WRITTEN.split(text)):
+            is_mark = n % 2 == 1 and self._backticks % 2 == 0
+            done += self._bind(before + done, part) if is_mark else part
+            self._backticks += part.count("`")
+        return done
+
     def _show(self, text: str) -> str:
         self._parts.append(text)
         return text
+
+
+@dataclass(slots=True)
+class Numbered:
+    """The passages that a model was given by number, from 1 on, in one conversation.
+
+    `bind` turns the numbers behind a sentence into marks of `book`; what was cited for the first time is in `new`.
+    """
+
+    book: CitationBook
+    passages: list[Passage] = field(default_factory=list)
+    new: list[Cited] = field(default_factory=list)
+
+    def text(self, passages: Sequence[Passage]) -> str:
+        """Return passages as numbered text, and remember their numbers."""
+        first = len(self.passages) + 1
+        self.passages += passages
+        return plain_results(passages, first=first, most=READ_CHARACTERS)
+
+    def bind(self, before: str, written: str) -> str:
+        """Return what stands in the place of `[2]` or `[1, 3]` behind the text `before`: marks, and plain text for numbers
+        whose passage does not bear the sentence out."""
+        sentence = _ENDS.split(_MARKS.sub("", before).rstrip())[-1].strip(" \t*#>-•")
+        bound = {number: self._cited(sentence, int(number)) for number in re.findall(r"\d+", written)}
+        if not any(bound.values()):
+            return as_text(before, written)
+        return "".join(dict.fromkeys(f"[{n}]" if n else f"\\[{number}]" for number, n in bound.items()))
+
+    def _cited(self, sentence: str, number: int) -> int | None:
+        """Return the source's number in the answer, None when the passage does not bear the sentence out."""
+        if not 1 <= number <= len(self.passages):
+            return None
+        passage = self.passages[number - 1]
+        quote = supporting(sentence, passage)
+        found = {"type": "search_result_location", "source": passage.url, "title": passage.title, "cited_text": quote}
+        cited = self.book.cite(found) if quote else None
+        if cited is None:
+            return None
+        source, citation = cited
+        self.new += [Cited(citation)] if citation is not None else []
+        return source
+
+
+def supporting(sentence: str, passage: Passage) -> str:
+    """Return the words of a passage that bear a sentence out, "" when it does not: a paragraph, or all of it."""
+
+    def rank(text: str) -> int:
+        return _RANKS.get(check(sentence, [text, passage.title]).verdict, _UNSUPPORTED)
+
+    whole = " ".join(passage.paragraphs)
+    if rank(whole) == _UNSUPPORTED:
+        return ""
+    words = set(_WORD.findall(fold(sentence)))
+    nearest = sorted(passage.paragraphs, key=lambda text: -len(words.intersection(_WORD.findall(fold(text)))))[:_NEAREST]
+    best = min(nearest, key=rank)
+    return best if rank(best) != _UNSUPPORTED else whole

@@ -1,14 +1,9 @@
-"""Builds Messages API requests: the body, tool results in the form the platform takes, cache breakpoints, server tools. Pure.
+"""Messages API requests: their body, a history that stays legal, results as the platform takes them, and their tokens. Pure.
 
 Rules (platform.claude.com/docs/en/build-with-claude/{search-results,prompt-caching}, agents-and-tools/tool-use, read 2026-11):
-all blocks of a tool result are `search_result`s or none is; each text block inside is what a citation points to, so pages come
-in paragraphs; no `citations` array may stand on a user's text block (API version 2026-10-21); at most four cache breakpoints.
-
-Keeps a message history legal: every tool call answered, no empty turns, nothing that the API would refuse. Pure.
-
-Rules: platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use, read 2026-11.
-
-How many tokens a request may have, before it is sent, and had, where the API does not say. Pure.
+every tool call is answered in the next message; all blocks of a tool result are `search_result`s or none is; each text block
+inside is what a citation points to, so pages come in paragraphs; no `citations` array may stand on a user's text block (API
+version 2026-10-21); at most four cache breakpoints.
 
 A budget needs a figure that the API does not pass: each kind of character counts what its dearest common use takes (about 1.5
 times what English prose has), and the prompts that the API adds for tools and citations count too.
@@ -18,7 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,142 +27,11 @@ from ipy_websearch.tools.base import Passage, ToolOutput
 from ipy_websearch.usage import USUAL, Terms, Usage, reported
 
 Message = dict[str, Any]
-THINKING = ("thinking", "redacted_thinking")
 
-
-def content_of(message: Mapping[str, Any]) -> list[Any]:
-    """Return a message's blocks; words alone are one."""
-    content = message.get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-
-
-def is_question(message: Mapping[str, Any]) -> bool:
-    """Say whether a message is a question of the user's, and not what tools gave."""
-    kinds = [block.get("type") for block in content_of(message) if isinstance(block, Mapping)]
-    return message.get("role") == "user" and "tool_result" not in kinds
-
-
-def user_message(text: str) -> Message:
-    """Return a user turn with one text block."""
-    return {"role": "user", "content": [{"type": "text", "text": text}]}
-
-
-def sendable(block: Mapping[str, Any]) -> bool:
-    """Say whether a block of a reply may be sent back: empty text blocks may not."""
-    return block.get("type") != "text" or bool(str(block.get("text") or "").strip())
-
-
-def assistant_message(content: Sequence[Mapping[str, Any]]) -> Message | None:
-    """Return the assistant turn for a reply's blocks, None when nothing sendable is in it."""
-    blocks = [dict(block) for block in content if sendable(block)]
-    return {"role": "assistant", "content": blocks} if blocks else None
-
-
-def closed(messages: Sequence[Message]) -> list[Message]:
-    """Return a history to which a next question can be added.
-
-    Calls without a result (after an interrupt, a limit or an error) are taken out of the last assistant turn, as are server
-    tool calls whose result never came and thinking that would be left without text; a turn of which nothing remains goes
-    altogether.
-    """
-    history = [dict(message) for message in messages]
-    if history and history[-1]["role"] == "assistant" and isinstance(history[-1]["content"], list):
-        answered = {b.get("tool_use_id") for b in history[-1]["content"] if str(b.get("type")).endswith("_tool_result")}
-        kept = [b for b in history[-1]["content"] if not _unanswered(b, answered)]
-        if any(b.get("type") not in THINKING for b in kept):
-            history[-1] = {**history[-1], "content": kept}
-        else:
-            history.pop()
-    return history
-
-
-def _unanswered(block: Mapping[str, Any], answered: set[Any]) -> bool:
-    kind = block.get("type")
-    return kind == "tool_use" or (kind == "server_tool_use" and block.get("id") not in answered)
-
-
-def ended_by(messages: Sequence[Message], text: str) -> list[Message]:
-    """Return a history that ends with an assistant turn: `text` stands in where the model's own turn is missing."""
-    history = closed(messages)
-    if not history or history[-1]["role"] != "assistant":
-        history.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
-    return history
-
-
-def with_nudge(messages: Sequence[Message], text: str) -> list[Message]:
-    """Return the history with `text` at the end of the last user turn, after its results; once, however often it is asked."""
-    last = messages[-1]
-    blocks = content_of(last)
-    nudge = {"type": "text", "text": text}
-    return list(messages) if blocks[-1:] == [nudge] else [*messages[:-1], {**last, "content": [*blocks, nudge]}]
-
-
-def without_newest_results(messages: Sequence[Message], left_out: Callable[[str], Mapping[str, Any]]) -> list[Message] | None:
-    """Return the history with `left_out(call id)` in place of each of the newest results, None without any."""
-    content = messages[-1]["content"]
-    if isinstance(content, str):
-        return None
-    made = [left_out(str(b["tool_use_id"])) if b.get("type") == "tool_result" else b for b in content]
-    return None if made == content else [*messages[:-1], {**messages[-1], "content": made}]
-
-
-def without_thinking(messages: Sequence[Message]) -> list[Message]:
-    """Return the history without what the model thought; a turn that was thinking alone goes altogether."""
-    kept = []
-    for message in messages:
-        if message["role"] == "assistant" and not isinstance(message["content"], str):
-            blocks = [b for b in message["content"] if b.get("type") not in THINKING]
-            message = {**message, "content": blocks}
-        if message["content"]:
-            kept.append(message)
-    return kept
-
-
-def same_frame(body: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bool:
-    """Say whether a request has the model, the instructions and the tools of an earlier one.
-
-    Only then does the API take back what the model thought there: a thinking block is tied to its model and to all that
-    stands before it (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11).
-    """
-    return earlier is not None and all(
-        without_marks(body.get(part)) == without_marks(earlier.get(part)) for part in ("model", "system", "tools")
-    )
-
-
-def turns(messages: Sequence[Message]) -> list[list[Message]]:
-    """Return the history in whole turns: each begins with a question and ends before the next one."""
-    found: list[list[Message]] = []
-    for message in messages:
-        if not found or is_question(message):
-            found.append([])
-        found[-1].append(message)
-    return found
-
-
-def trimmed(
-    messages: Sequence[Message], most_tokens: int, count: Callable[[Sequence[Message]], int]
-) -> tuple[list[Message], int]:
-    """Return the newest whole turns that fit into `most_tokens`, and how many older ones were left out.
-
-    `count` estimates the tokens of messages. The newest turn stays, whatever its size: without it there is nothing to follow.
-    """
-    kept = turns(messages)
-    dropped = 0
-    while len(kept) > 1 and count([m for turn in kept for m in turn]) > most_tokens:
-        kept.pop(0)
-        dropped += 1
-    return [m for turn in kept for m in turn], dropped
-
+# --- the body ----------------------------------------------------------------------------------------------------------
 
 CACHE_CONTROL = {"type": "ephemeral"}
 MESSAGE_BREAKPOINTS = 2
-PLAIN_WIDTH = 200
-"""Characters of a hit's description in plain text (seed 000's form)."""
-
-NATIVE = "native"
-NEWEST = "20260318"
-FIRST_SEARCH, FIRST_FETCH = "20250305", "20250910"
-_OLDER = re.compile(r"claude-(3|opus-4-[015]|sonnet-4-[05]|opus-4(-2025|$)|sonnet-4(-2025|$)|haiku-4-5)")
 
 
 def build_request(
@@ -204,16 +69,10 @@ def build_request(
 def _mark_newest(messages: list[dict[str, Any]]) -> None:
     """Put cache breakpoints on the last block of the newest user messages; the older one is where the next request, whose
     prefix it shares, finds the cache again even when more than 20 blocks were added since."""
-    marked = 0
-    for n in range(len(messages) - 1, -1, -1):
-        message = messages[n]
-        if message["role"] != "user" or isinstance(message["content"], str) or not message["content"]:
-            continue
-        *blocks, newest = message["content"]
-        messages[n] = {**message, "content": [*blocks, {**newest, "cache_control": CACHE_CONTROL}]}
-        marked += 1
-        if marked == MESSAGE_BREAKPOINTS:
-            return
+    asked = [n for n, m in enumerate(messages) if m["role"] == "user" and m["content"] and not isinstance(m["content"], str)]
+    for n in asked[-MESSAGE_BREAKPOINTS:]:
+        *blocks, newest = messages[n]["content"]
+        messages[n] = {**messages[n], "content": [*blocks, {**newest, "cache_control": CACHE_CONTROL}]}
 
 
 def without_marks(value: Any) -> Any:
@@ -221,6 +80,15 @@ def without_marks(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: without_marks(inner) for name, inner in value.items() if name != "cache_control"}
     return [without_marks(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+# --- results -----------------------------------------------------------------------------------------------------------
+
+PLAIN_WIDTH = 200
+"""Characters of a hit's description in plain text (seed 000's form)."""
+
+READ_CHARACTERS = 12_000
+"""Characters of results in a message to a model that calls no tools, some 3,000 tokens: local servers often read 8,000."""
 
 
 def tool_result(call_id: str, output: ToolOutput, platform: Platform, *, cited: bool = True) -> dict[str, Any]:
@@ -247,23 +115,148 @@ def _search_result(passage: Passage, cited: bool) -> dict[str, Any]:
     }
 
 
-def plain_results(passages: Sequence[Passage]) -> str:
-    """Return passages as numbered plain text for platforms without `search_result` blocks (seed 000's form).
+def plain_results(passages: Sequence[Passage], *, first: int = 0, most: int = 0) -> str:
+    """Return passages as plain text for platforms without `search_result` blocks (seed 000's form).
 
-    Several sources are search hits, each description cut at a word near 200 characters. One source is a page, given whole, as
-    are passages of a page that a search has read.
+    Several sources are search hits, numbered from `first` (0: from 1, and the numbers mean nothing), each description cut at a
+    word near 200 characters, or at its share of `most`. One source is a page, given whole; passages of a page that a search has
+    read are whole too, or at least a quarter of `most`.
     """
     if len(passages) == 1:
-        page = passages[0]
-        return f"{page.title}\n{page.url}\n\n" + "\n\n".join(page.paragraphs)
-    hits = [f"{n}. {p.title}\n   {p.url}\n{_plain_text(p)}" for n, p in enumerate(passages, 1)]
+        (page,) = passages
+        title = f"{first}. {page.title}" if first else page.title
+        return f"{title}\n{page.url}\n\n" + "\n\n".join(page.paragraphs)
+    hits = []
+    for n, passage in enumerate(passages, first or 1):
+        share = most // len(passages)
+        if passage.read == "page":
+            text = "\n\n".join(passage.paragraphs)
+            text = shorten(text, max(share, most // 4)) if most else text
+        else:
+            text = f"   {shorten(' '.join(passage.paragraphs), share or PLAIN_WIDTH)}"
+            text += f"\n   {passage.note}" if passage.note else ""
+        hits.append(f"{n}. {passage.title}\n   {passage.url}\n{text}")
     return "Search Results:\n\n" + "\n\n".join(hits) if hits else ""
 
 
-def _plain_text(passage: Passage) -> str:
-    if passage.read == "page":
-        return "\n\n".join(passage.paragraphs)
-    return f"   {shorten(' '.join(passage.paragraphs), PLAIN_WIDTH)}" + (f"\n   {passage.note}" if passage.note else "")
+# --- the history -------------------------------------------------------------------------------------------------------
+
+THINKING = ("thinking", "redacted_thinking")
+
+
+def content_of(message: Mapping[str, Any]) -> list[Any]:
+    """Return a message's blocks; words alone are one."""
+    content = message.get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+
+
+def is_question(message: Mapping[str, Any]) -> bool:
+    """Say whether a message is a question of the user's, and not what tools gave."""
+    kinds = [block.get("type") for block in content_of(message) if isinstance(block, Mapping)]
+    return message.get("role") == "user" and "tool_result" not in kinds
+
+
+def user_message(text: str) -> Message:
+    """Return a user turn with one text block."""
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def sendable(block: Mapping[str, Any]) -> bool:
+    """Say whether a block of a reply may be sent back: empty text blocks may not."""
+    return block.get("type") != "text" or bool(str(block.get("text") or "").strip())
+
+
+def assistant_message(content: Iterable[Mapping[str, Any]]) -> Message | None:
+    """Return the assistant turn for a reply's blocks, None when nothing sendable is in it."""
+    blocks = [dict(block) for block in content if sendable(block)]
+    return {"role": "assistant", "content": blocks} if blocks else None
+
+
+def closed(messages: Sequence[Message]) -> list[Message]:
+    """Return a history to which a next question can be added.
+
+    Calls without a result (after an interrupt, a limit or an error) are taken out of the last assistant turn, as are server
+    tool calls whose result never came and thinking that would be left without text; a turn of which nothing remains goes
+    altogether.
+    """
+    if not messages or messages[-1]["role"] != "assistant" or isinstance(messages[-1]["content"], str):
+        return list(messages)
+    *history, last = messages
+    answered = {b.get("tool_use_id") for b in last["content"] if str(b.get("type")).endswith("_tool_result")}
+
+    def is_open(block: Mapping[str, Any]) -> bool:
+        kind = block.get("type")
+        return kind == "tool_use" or (kind == "server_tool_use" and block.get("id") not in answered)
+
+    kept = [block for block in last["content"] if not is_open(block)]
+    says = any(block.get("type") not in THINKING for block in kept)
+    return [*history, {**last, "content": kept}] if says else history
+
+
+def ended_by(messages: Sequence[Message], text: str) -> list[Message]:
+    """Return a history that ends with an assistant turn: `text` stands in where the model's own turn is missing."""
+    history = closed(messages)
+    if not history or history[-1]["role"] != "assistant":
+        history.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
+    return history
+
+
+def with_nudge(messages: Sequence[Message], text: str) -> list[Message]:
+    """Return the history with `text` at the end of the last user turn, after its results; once, however often it is asked."""
+    *history, last = messages
+    blocks, nudge = content_of(last), {"type": "text", "text": text}
+    return list(messages) if blocks[-1:] == [nudge] else [*history, {**last, "content": [*blocks, nudge]}]
+
+
+def without_newest_results(messages: Sequence[Message], left_out: Callable[[str], Mapping[str, Any]]) -> list[Message] | None:
+    """Return the history with `left_out(call id)` in place of each of the newest results, None without any."""
+    content = content_of(messages[-1])
+    made = [left_out(str(b["tool_use_id"])) if b.get("type") == "tool_result" else b for b in content]
+    return None if made == content else [*messages[:-1], {**messages[-1], "content": made}]
+
+
+def without_thinking(messages: Sequence[Message]) -> list[Message]:
+    """Return the history without what the model thought; a turn that was thinking alone goes altogether."""
+    kept = []
+    for message in messages:
+        if message["role"] == "assistant" and not isinstance(message["content"], str):
+            message = {**message, "content": [b for b in message["content"] if b.get("type") not in THINKING]}
+        kept += [message] if message["content"] else []
+    return kept
+
+
+def same_frame(body: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bool:
+    """Say whether a request has the model, the instructions and the tools of an earlier one.
+
+    Only then does the API take back what the model thought there: a thinking block is tied to its model and to all that
+    stands before it (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11).
+    """
+    return earlier is not None and all(
+        without_marks(body.get(part)) == without_marks(earlier.get(part)) for part in ("model", "system", "tools")
+    )
+
+
+def trimmed(messages: Sequence[Message], most: int, count: Callable[[Sequence[Message]], int]) -> tuple[list[Message], int]:
+    """Return the newest whole turns that fit into `most` tokens, and how many older ones were left out.
+
+    `count` estimates the tokens of messages. A turn begins with a question and ends before the next one. The newest turn stays,
+    whatever its size: without it there is nothing to follow.
+    """
+    begins = [n for n, message in enumerate(messages) if n and is_question(message)]
+    kept, dropped = list(messages), 0
+    for dropped, begin in enumerate(begins, 1):
+        if count(kept) <= most:
+            return kept, dropped - 1
+        kept = list(messages[begin:])
+    return kept, dropped
+
+
+# --- the API's own tools -----------------------------------------------------------------------------------------------
+
+NATIVE = "native"
+NEWEST = "20260318"
+FIRST_SEARCH, FIRST_FETCH = "20250305", "20250910"
+_OLDER = re.compile(r"claude-(3|opus-4-[015]|sonnet-4-[05]|opus-4(-2025|$)|sonnet-4(-2025|$)|haiku-4-5)")
 
 
 def without_native(tools: str | Sequence[str]) -> tuple[list[str], bool]:
@@ -306,7 +299,8 @@ def server_tools(model: str, platform: Platform, max_uses: int, request: SearchR
     return search, {**fetch, "citations": {"enabled": True}}
 
 
-CHARS_PER_TOKEN = 4
+# --- tokens ------------------------------------------------------------------------------------------------------------
+
 IMAGE_TOKENS = 5_000
 """The most that an image has: larger ones are made smaller (platform.claude.com/docs, "Vision", read 2026-11)."""
 
@@ -315,6 +309,7 @@ SEARCH_RESULT_TOKENS = 12_000
 
 _API_USES = 10  # how often the API uses a tool in one request before it pauses, when no bound is set
 _PAGE_TOKENS = 50_000
+_CHARS_PER_TOKEN = 4
 
 # 286 to 496 tokens are documented for tools (platform.claude.com/docs, "Tool use", read 2026-11); for results that can be cited
 # about 500 are in the recordings.
@@ -362,10 +357,7 @@ def text_tokens(text: str) -> int:
 
 def prompt_tokens(body: Mapping[str, Any]) -> int:
     """Return the most tokens that the system prompt, messages and tools of a request are to be expected to have."""
-    shown, images = _without_images({name: body[name] for name in ("system", "messages", "tools") if name in body})
-    text = json.dumps(shown, ensure_ascii=False)
-    tokens = text_tokens(text) + images * IMAGE_TOKENS + (_TOOL_PROMPT if body.get("tools") else _PLAIN_PROMPT)
-    return tokens + (_CITING_PROMPT if '"citations"' in text else 0)
+    return _prompt(body, Counter())
 
 
 def estimate_tokens(body: Mapping[str, Any]) -> int:
@@ -374,16 +366,61 @@ def estimate_tokens(body: Mapping[str, Any]) -> int:
     Where the API itself searches, it reads the prompt again after each use: that is counted for all uses that the request
     allows. A request that names documents elsewhere counts as all that the model can read.
     """
-    tokens = prompt_tokens(body)
-    if any(
-        block["source"].get("type") in ("url", "file") for block in _sourced(body.get("messages")) if block["type"] != "image"
-    ):
+    found: Counter[str] = Counter()
+    tokens = _prompt(body, found)
+    if found["linked"]:
         tokens = max(tokens, context_window(str(body.get("model"))))
     return tokens + _native(tokens, body)
 
 
+def _prompt(body: Mapping[str, Any], found: Counter[str]) -> int:
+    parts = {name: body[name] for name in ("system", "messages", "tools") if name in body}
+    text = json.dumps(_without_images(parts, found), ensure_ascii=False)
+    tokens = text_tokens(text) + found["images"] * IMAGE_TOKENS + (_TOOL_PROMPT if body.get("tools") else _PLAIN_PROMPT)
+    return tokens + (_CITING_PROMPT if '"citations"' in text else 0)
+
+
+def _without_images(value: Any, found: Counter[str]) -> Any:
+    """Return a part of a request without the data of its images; `found` counts these, and the documents that are linked."""
+    if isinstance(value, list | tuple):
+        return [_without_images(part, found) for part in value]
+    if not isinstance(value, Mapping) or value.get("type") in ("tool_use", "server_tool_use"):
+        return value  # what a model wrote as a tool's input is text, whatever it looks like
+    if isinstance(source := value.get("source"), Mapping):
+        if value.get("type") == "image":
+            found["images"] += 1
+            return {"type": "image"}
+        found["linked"] += source.get("type") in ("url", "file")
+    return {name: _without_images(part, found) for name, part in value.items()}
+
+
 def _native(tokens: int, body: Mapping[str, Any]) -> int:
     return 0 if (body.get("tool_choice") or {}).get("type") == "none" else native_tokens(tokens, body.get("tools") or ())
+
+
+def native_tokens(tokens: int, tools: Sequence[Mapping[str, Any]]) -> int:
+    """Return what the API's own tools may add to the input of one request, when each is used as often as it may be.
+
+    After each use the model reads all of the prompt again, and the API bills every reading. Recorded in 2026: ten searches
+    made 2,479 tokens into 404,500.
+    """
+    sizes = []
+    for tool in tools:
+        kind, uses = str(tool.get("type", "")), int(tool.get("max_uses") or _API_USES)
+        if kind.startswith("web_search_"):
+            sizes += [SEARCH_RESULT_TOKENS] * uses
+        elif kind.startswith("web_fetch_"):
+            sizes += [int(tool.get("max_content_tokens") or _PAGE_TOKENS)] * uses
+    total = read = 0
+    for size in sorted(sizes, reverse=True):
+        read += size
+        total += tokens + read
+    return total
+
+
+def server_searches(tools: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many searches the API itself may make in one request with these tools."""
+    return sum(int(t.get("max_uses") or _API_USES) for t in tools if str(t.get("type", "")).startswith("web_search_"))
 
 
 def caches_for_an_hour(part: Any) -> bool:
@@ -395,31 +432,6 @@ def caches_for_an_hour(part: Any) -> bool:
     mark = part.get("cache_control")
     long = isinstance(mark, Mapping) and mark.get("ttl") not in (None, "5m")
     return long or any(map(caches_for_an_hour, part.values()))
-
-
-def native_tokens(tokens: int, tools: Sequence[Mapping[str, Any]]) -> int:
-    """Return what the API's own tools may add to the input of one request, when each is used as often as it may be.
-
-    After each use the model reads all of the prompt again, and the API bills every reading. Recorded in 2026: ten searches
-    made 2,479 tokens into 404,500.
-    """
-    sizes = []
-    for tool in tools:
-        kind = str(tool.get("type", ""))
-        if kind.startswith("web_search_"):
-            sizes += [SEARCH_RESULT_TOKENS] * int(tool.get("max_uses") or _API_USES)
-        elif kind.startswith("web_fetch_"):
-            sizes += [int(tool.get("max_content_tokens") or _PAGE_TOKENS)] * int(tool.get("max_uses") or _API_USES)
-    total = read = 0
-    for size in sorted(sizes, reverse=True):
-        read += size
-        total += tokens + read
-    return total
-
-
-def server_searches(tools: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many searches the API itself may make in one request with these tools."""
-    return sum(int(t.get("max_uses") or _API_USES) for t in tools if str(t.get("type", "")).startswith("web_search_"))
 
 
 def counted(fields: Any, body: Mapping[str, Any], content: Any) -> tuple[Usage, bool]:
@@ -449,30 +461,4 @@ def counted(fields: Any, body: Mapping[str, Any], content: Any) -> tuple[Usage, 
 
 def written_tokens(blocks: Sequence[Mapping[str, Any]]) -> int:
     """Return about how many tokens the blocks of a reply have."""
-    return sum(len(str(b.get("text") or b.get("thinking") or b.get("input") or "")) for b in blocks) // CHARS_PER_TOKEN
-
-
-def _sourced(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the images and documents in messages or blocks, also those inside of results."""
-    if isinstance(value, list | tuple):
-        for part in value:
-            yield from _sourced(part)
-    elif isinstance(value, Mapping):
-        if value.get("type") in ("image", "document") and isinstance(value.get("source"), Mapping):
-            yield value
-        yield from _sourced(value.get("content"))
-
-
-def _without_images(value: Any) -> tuple[Any, int]:
-    """Return a part of a request without the data of its images, and how many there are."""
-    if isinstance(value, list | tuple):
-        parts = [_without_images(part) for part in value]
-        return [part for part, _ in parts], sum(count for _, count in parts)
-    if not isinstance(value, Mapping):
-        return value, 0
-    if value.get("type") in ("tool_use", "server_tool_use"):
-        return value, 0  # what a model wrote as a tool's input is text, whatever it looks like
-    if value.get("type") == "image" and isinstance(value.get("source"), Mapping):
-        return {"type": "image"}, 1
-    pairs = {name: _without_images(part) for name, part in value.items()}
-    return {name: part for name, (part, _) in pairs.items()}, sum(count for _, count in pairs.values())
+    return sum(len(str(b.get("text") or b.get("thinking") or b.get("input") or "")) for b in blocks) // _CHARS_PER_TOKEN
