@@ -12,7 +12,7 @@ import json
 import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -405,7 +405,7 @@ class EventWriter:
         kind, place = raw["type"], raw.get("index")
         if kind == "content_block_start":
             self._indices[place], self._next = self._next, self._next + 1
-            return list(self._begun(raw))
+            return [self._begun(raw)]
         event = {**raw, "index": self._indices.get(place, 0)}
         if kind == "content_block_stop":
             self._waiting = self._calls.get(place, "")
@@ -413,23 +413,14 @@ class EventWriter:
             event["delta"] = {**delta, "citation": self.sources.native(delta.get("citation") or {})}
         return [event]
 
-    def _begun(self, raw: Event) -> Iterator[Event]:
-        """Yield the events with which a block begins. Some servers send blocks whole: their text goes on as a delta."""
+    def _begun(self, raw: Event) -> Event:
+        """Return the event with which a block begins."""
         block, place = dict(raw.get("content_block") or {}), raw.get("index")
-        deltas: list[Event] = []
-        if raw.get("whole") and block.get("type") == "text":
-            cited = [self.sources.native(citation) for citation in block.get("citations") or ()]
-            deltas = [{"type": "citations_delta", "citation": citation} for citation in cited]
-            deltas.append({"type": "text_delta", "text": block.get("text") or ""})
-            block |= {"text": "", "citations": [] if cited else None}
         if kind := own_kind(block):
             self._calls[place] = call_id = str(block.get("id"))
             called = {"id": server_id(call_id, self._number), "name": NATIVE_NAMES[kind]}
             block |= {"type": "server_tool_use", **called}
-        index = self._indices[place]
-        yield {"type": "content_block_start", "index": index, "content_block": block}
-        for delta in deltas:
-            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        return {"type": "content_block_start", "index": self._indices[place], "content_block": block}
 
     def _result(self) -> list[Event]:
         """Return the result that the call written last waits for; it comes whole, as the API sends it."""

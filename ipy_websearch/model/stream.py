@@ -1,10 +1,8 @@
-"""Reads replies of the Messages API: server-sent events as they come in, whole messages, and the blocks that they add up to.
+"""Reads what the Messages API answers: streams as they come in, whole messages, the blocks that they add up to, refusals.
 
 The stream is read here, and not by the SDK, for two reasons: its decoder takes one line at a time, which doubles the cost of a
 long answer, and it ignores events without an `event:` line, which some proxies send. Unknown events and blocks pass through.
 Facts: platform.claude.com/docs/en/build-with-claude/streaming, read 2026-11.
-
-What goes wrong between us and the model: one line for people, whether to try again, and whether it may be billed. Pure.
 
 The SDK retries nothing here (`max_retries=0`): only the loop knows whether text was shown and how much time is left. The rules
 are the SDK's (408, 409, 429, 5xx and lost connections; `x-should-retry` and `retry-after` obeyed; half a second, doubled, at
@@ -14,242 +12,33 @@ spend cap (a 429 that no waiting mends) is not retried.
 
 from __future__ import annotations
 
+import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.platforms import did_you_mean
-from ipy_websearch.text import plain, shorten
+from ipy_websearch.text import plain, shorten, sound
+from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
     import anthropic
 
-
-import json
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-
-from ipy_websearch.text import sound
-from ipy_websearch.usage import Usage
-
-MAX_RETRIES = 2
-MAX_RETRY_AFTER_S = 60.0
-_LONGEST_S, _DOUBLINGS = 8.0, 4
-_SPEND_CAP = re.compile(r"spend|credit|billing|monthly|quota", re.IGNORECASE)
-_TRANSIENT = frozenset(
-    "overloaded_error api_error rate_limit_error timeout_error connection_error connection_lost truncated".split()
-)
-_NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
-_MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
-
-
-def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES) -> float | None:
-    """Return the seconds to wait before the request is sent again, None when it should not be.
-
-    `attempt` counts the failures so far, from 1; after more than `retries` of them it is not.
-    """
-    if attempt > retries or not is_transient(error):
-        return None
-    if error.retry_after is not None:
-        return min(error.retry_after, MAX_RETRY_AFTER_S)
-    return float(min(0.5 * 2 ** min(attempt - 1, _DOUBLINGS), _LONGEST_S) * (1 - 0.25 * random.random()))
-
-
-def is_transient(error: ModelError) -> bool:
-    """Say whether the same request may succeed a moment later."""
-    if error.kind == "do_not_retry":
-        return False
-    if error.status == 429 and error.retry_after is None and _SPEND_CAP.search(str(error)):
-        return False
-    if error.status in (None, 200):
-        return error.kind in _TRANSIENT
-    return error.status in (408, 409, 429) or error.status >= 500
-
-
-def may_be_billed(error: ModelError | None) -> bool:
-    """Say whether a request of which no usage came may be billed: it went out, and was not refused."""
-    if error is None:
-        return True
-    return error.status in (None, 200) and (error.kind in _MAYBE_BILLED or (error.status == 200 and error.kind == "no_message"))
-
-
-def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str]) -> ModelError:
-    """Return the SDK's error for a refusal as ours."""
-    detail = shorten(redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
-    kind, wait_s = str(getattr(exc, "type", "") or ""), retry_after_s(exc.response.headers)
-    return ModelError(
-        explain(exc.status_code, detail, kind, wait_s),
-        status=exc.status_code,
-        request_id=exc.request_id,
-        retry_after=wait_s,
-        kind=kind if exc.response.headers.get("x-should-retry") != "false" else "do_not_retry",
-    )
-
-
-def event_error(event: Mapping[str, Any], redact: Callable[[str], str], request_id: str | None = None) -> ModelError:
-    """Return what an `error` event of a stream says, as an error."""
-    said = event.get("error")
-    error = said if isinstance(said, Mapping) else {}
-    detail = shorten(redact(plain(error.get("message")) or "no reason given"), 300)
-    kind = str(error.get("type") or "")
-    text = f"the model broke off its answer: {detail} ({kind or 'error'})"
-    return ModelError(text, status=200, request_id=event.get("request_id") or request_id, kind=kind)
-
-
-def connection_error(exc: BaseException, address: str, redact: Callable[[str], str]) -> ModelError:
-    """Return the error for a connection that could not be made, or was lost."""
-    cause = exc.__cause__ or exc
-    name = type(cause).__name__
-    said = "" if "Protocol" in name else str(cause)  # h11 quotes bytes that may be the end of somebody else's answer
-    detail = shorten(redact(plain(said) or name), 160)
-    kind = "no_message" if name == "TooManyRedirects" else "connection_error" if name in _NEVER_SENT else "connection_lost"
-    return ModelError(f"could not reach the model at {address}: {detail}; check the network, or use --model offline", kind=kind)
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server asks to be left alone for, None when it does not say."""
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return max(0.0, float(milliseconds) / 1000)
-        value = headers.get("retry-after", "")
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
-            return float(value)
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()) if value else None
-    except (ValueError, TypeError):
-        return None
-
-
-def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
-    """Return one line for an error status of the API, with what to do (platform.claude.com/docs/en/api/errors, 2026-11)."""
-    match status:
-        case 401:
-            return f"the Anthropic API refused the key (401: {detail}); set a valid one with `%websearch key anthropic`"
-        case 402:
-            return f"the Anthropic account has no credit left (402: {detail}); add credit in the console"
-        case 403:
-            return f"the Anthropic key may not do this (403: {detail}); check the workspace's permissions"
-        case 404:
-            meant = did_you_mean(detail.removeprefix("model: "))
-            return f"the Anthropic API does not know that (404: {detail}); check the model's name{meant}"
-        case 413:
-            return f"the question with its context is too large (413: {detail}); ask with less, or begin anew without --follow"
-        case 429:
-            advice = _wait("wait a moment and ask again", wait_s)
-            return f"the Anthropic API is limiting requests (429: {detail}); {advice}"
-        case 500 | 502 | 503 | 504 | 529:
-            advice = _wait("ask again in a moment", wait_s)
-            return f"the Anthropic API is overloaded or failing ({status}: {detail}); {advice}"
-        case _:
-            return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
-
-
-def _wait(advice: str, seconds: float | None) -> str:
-    if seconds is None or seconds < 5:
-        return advice
-    steps = (
-        (100, 1, ".0f", "s"),
-        (5_400, 60, ".0f", "min"),
-        (172_800, 3_600, ".1f", "h"),
-        (float("inf"), 86_400, ".0f", "days"),
-    )
-    size, form, unit = next((size, form, unit) for below, size, form, unit in steps if seconds < below)
-    return f"the server asks to be left alone for {seconds / size:{form}} {unit}"
-
-
 Event = dict[str, Any]
+
+# --- a body as events --------------------------------------------------------------------------------------------------
 
 NO_MESSAGE = "no_message"
 """The kind of the error for what is no answer of the Messages API: a login page, some other service's JSON."""
 
-_MODEL_WRITES = ("text", "thinking", "input", "citations")
 _ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")  # half a character, or no number: JSON that cannot be sent back
 _FIELDS = (b"event:", b"data:", b"id:", b"retry:", b":")  # what a line of a stream begins with
 _EXCERPT = 400
-
-
-class FrameReader:
-    """Reads server-sent events out of the pieces of a stream, wherever these begin and end."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._broken: ValueError | None = None
-
-    def feed(self, piece: bytes) -> list[Event]:
-        """Return the events that the stream's next piece completed.
-
-        Raises:
-            ValueError: the data of an event is not JSON; the events before it were returned.
-        """
-        if self._broken is not None:
-            raise self._broken
-        data = self._rest + piece
-        if b"\r" in data:
-            cut = data.endswith(b"\r")  # the line feed that belongs to it may follow
-            data = data[: len(data) - cut].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * cut
-        *frames, self._rest = data.split(b"\n\n")
-        events: list[Event] = []
-        try:
-            for frame in frames:
-                if (event := _event_in(frame)) is not None:
-                    events.append(event)
-        except (ValueError, RecursionError) as exc:
-            if not events:
-                raise ValueError(str(exc)) from None
-            self._broken = ValueError(str(exc))
-        return events
-
-    def end(self) -> list[Event]:
-        """Return the event at the end of a stream that lacks its empty line, if it is whole.
-
-        Raises:
-            ValueError: as `feed` would have.
-        """
-        if self._broken is not None:
-            raise self._broken
-        try:
-            event = _event_in(self._rest.replace(b"\r", b"\n"))
-        except (ValueError, RecursionError):
-            event = None
-        return [] if event is None else [event]
-
-
-def _event_in(frame: bytes) -> Event | None:
-    data = [line[5:] for line in frame.split(b"\n") if line.startswith(b"data:")]
-    if not data or data == [b" [DONE]"]:
-        return None
-    event = json.loads(b"\n".join(data).decode("utf-8", "replace"))
-    return event if isinstance(event, dict) else None
-
-
-async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str) -> AsyncIterator[list[Event]]:
-    """Yield the events of a streamed body, as many at once as have come.
-
-    Raises:
-        ModelError: the body is no stream of the Messages API, or an event is not JSON.
-    """
-    reader, start, held = FrameReader(), b"", [b""]
-    seen = typed = False
-    try:
-        async for piece in pieces:
-            start = start or piece[:_EXCERPT]
-            held.append(piece)
-            if b"\n" not in piece and b"\r" not in piece:
-                continue  # no event ends here; a long one would be looked through again with each piece
-            events, held = reader.feed(b"".join(held)), [b""]
-            if events:
-                seen, typed = True, typed or _is_typed(events)
-                yield events
-        if events := reader.feed(b"".join(held)) + reader.end():
-            seen, typed = True, typed or _is_typed(events)
-            yield events
-    except ValueError as exc:
-        raise ModelError(f"the model's answer is not JSON ({shorten(str(exc), 80)})", status=200, kind="truncated") from None
-    if not typed and (seen or not _may_be_stream(start)):
-        raise no_message(start, redact)
 
 
 async def reply_events(
@@ -264,7 +53,7 @@ async def reply_events(
         message = parse_message(b"".join([piece async for piece in pieces]), redact)
         if message.get("type") == "error":
             raise event_error(message, redact, request_id)
-        yield message_events(message)
+        yield list(message_events(message))
         return
     async for events in read_events(pieces, redact):
         for n, event in enumerate(events):
@@ -274,14 +63,69 @@ async def reply_events(
         yield events
 
 
+async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str) -> AsyncIterator[list[Event]]:
+    """Yield the events of a streamed body, as many at once as have come.
+
+    Raises:
+        ModelError: the body is no stream of the Messages API, or an event is not JSON.
+    """
+    start, untyped, typed = b"", False, False
+    async for frames, whole in _frames(pieces):
+        start = start or b"\n\n".join(frames)[:_EXCERPT]
+        events: list[Event] = []
+        problem: Exception | None = None
+        for frame in frames:
+            try:
+                events += _events_in(frame)
+            except (ValueError, RecursionError) as exc:
+                problem = exc if whole else None  # what a stream that broke off ends with is no event
+                break
+        untyped = untyped or bool(events)
+        typed = typed or any(isinstance(event.get("type"), str) for event in events)
+        if events:
+            yield events
+        if problem is not None:
+            text = f"the model's answer is not JSON ({shorten(str(problem), 80)})"
+            raise ModelError(text, status=200, kind="truncated")
+    if not typed and (untyped or not _may_be_stream(start)):
+        raise no_message(start, redact)
+
+
+async def _frames(pieces: AsyncIterator[bytes]) -> AsyncIterator[tuple[list[bytes], bool]]:
+    """Yield the parts of a stream that an empty line ends, as they arrive; False comes with the last part, which has none."""
+    held: list[bytes] = []
+    async for piece in pieces:
+        held.append(piece)
+        if b"\n" not in piece and b"\r" not in piece:
+            continue  # no event ends here; a long one would be looked through again with each piece
+        data = b"".join(held)
+        if b"\r" in data:
+            cut = data.endswith(b"\r")  # the line feed that belongs to it may follow
+            data = data[: len(data) - cut].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * cut
+        *frames, rest = data.split(b"\n\n")
+        held = [rest]
+        if frames:
+            yield frames, True
+    yield [b"".join(held).replace(b"\r", b"\n")], False
+
+
+def _events_in(frame: bytes) -> list[Event]:
+    """Return the event of a frame, none when it has no data.
+
+    Raises:
+        ValueError, RecursionError: its data is not JSON.
+    """
+    data = [line[5:] for line in frame.split(b"\n") if line.startswith(b"data:")]
+    if not data or data == [b" [DONE]"]:
+        return []
+    event = json.loads(b"\n".join(data).decode("utf-8", "replace"))
+    return [event] if isinstance(event, dict) else []
+
+
 def _may_be_stream(start: bytes) -> bool:
     """Say whether a body without an event may be the beginning of a stream that broke off."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     return not text or text.startswith(_FIELDS) or any(name.startswith(text) for name in _FIELDS)
-
-
-def _is_typed(events: list[Event]) -> bool:
-    return any(isinstance(event.get("type"), str) for event in events)
 
 
 def parse_body(content: bytes) -> Any:
@@ -317,11 +161,8 @@ def parse_message(content: bytes, redact: Callable[[str], str] = str) -> dict[st
 def no_message(content: bytes, redact: Callable[[str], str] = str) -> ModelError:
     """Return the error for a body that is no answer of the Messages API."""
     began = excerpt(content, 80, redact) or "a page without text"
-    return ModelError(
-        f"what came is no message of the Messages API ({began}); is ANTHROPIC_BASE_URL right, and no login page in between?",
-        status=200,
-        kind=NO_MESSAGE,
-    )
+    text = f"what came is no message of the Messages API ({began}); is ANTHROPIC_BASE_URL right, and no login page in between?"
+    return ModelError(text, status=200, kind=NO_MESSAGE)
 
 
 def excerpt(content: bytes, width: int, redact: Callable[[str], str] = str) -> str:
@@ -329,14 +170,42 @@ def excerpt(content: bytes, width: int, redact: Callable[[str], str] = str) -> s
     return shorten(redact(plain(content[:_EXCERPT].decode("utf-8", "replace"))), width)
 
 
-def message_events(message: Mapping[str, Any]) -> list[Event]:
-    """Return a whole message as stream events, for servers that answer JSON although a stream was asked for."""
-    events: list[Event] = [{"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}]
+def message_events(message: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield a whole message as the events of its stream, in the order in which the API sends them."""
+    yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
     for index, block in enumerate(message.get("content") or []):
-        events.append({"type": "content_block_start", "index": index, "content_block": block, "whole": True})
-        events.append({"type": "content_block_stop", "index": index})
+        begun, deltas = _as_deltas(dict(block))
+        yield {"type": "content_block_start", "index": index, "content_block": begun}
+        yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
+        yield {"type": "content_block_stop", "index": index}
     delta = {name: message.get(name) for name in ("stop_reason", "stop_sequence", "stop_details")}
-    return [*events, {"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}}, {"type": "message_stop"}]
+    yield {"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}}
+    yield {"type": "message_stop"}
+
+
+def _as_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a block as its stream begins it, and the deltas that bring the rest; blocks of other types come whole."""
+    match block.get("type"):
+        case "text":
+            deltas = [{"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ()]
+            deltas.append({"type": "text_delta", "text": block.get("text") or ""})
+            return {**block, "text": "", "citations": [] if block.get("citations") else None}, deltas
+        case "tool_use":
+            return {**block, "input": {}}, [
+                {"type": "input_json_delta", "partial_json": json.dumps(block.get("input") or {})},
+            ]
+        case "thinking":
+            return {**block, "thinking": "", "signature": ""}, [
+                {"type": "thinking_delta", "thinking": block.get("thinking") or ""},
+                {"type": "signature_delta", "signature": block.get("signature") or ""},
+            ]
+        case _:
+            return block, []
+
+
+# --- a reply -----------------------------------------------------------------------------------------------------------
+
+_MODEL_WRITES = ("text", "thinking", "input", "citations")
 
 
 @dataclass(slots=True)
@@ -373,49 +242,50 @@ class Reply:
         """All text so far."""
         return "".join(block.get("text", "") for block in self.content if block.get("type") == "text")
 
-    def apply(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Take one event in; return the block that it finished, or None.
+    def apply(self, event: Mapping[str, Any]) -> None:
+        """Take one event in.
 
         Raises:
             ModelError: the event's fields have types that the API never sends.
         """
         try:
-            return self._apply(event)
+            self._apply(event)
         except (TypeError, AttributeError, ValueError) as exc:
             kind = shorten(plain(str(event.get("type"))), 40)
             raise ModelError(f"the model's answer has a faulty {kind!r} event", status=200, kind="truncated") from exc
 
-    def _apply(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _apply(self, event: Mapping[str, Any]) -> None:
         match event.get("type"):
             case "message_start":
                 message = event.get("message") or {}
                 self.model = str(message.get("model") or "")
-                self._merge_usage(message.get("usage"))
-                self.container = container_in(message)
+                self._head(message, message)
             case "content_block_start":
                 block = dict(event.get("content_block") or {})
-                if block.get("type") == "text" and not event.get("whole"):
+                if block.get("type") == "text":
                     block["citations"] = list(block.get("citations") or [])
                 self.blocks[int(event.get("index", 0))] = block
             case "content_block_delta":
                 self._delta(int(event.get("index", 0)), event.get("delta") or {})
             case "content_block_stop":
-                return self._stop(int(event.get("index", 0)))
+                self._stop(int(event.get("index", 0)))
             case "message_delta":
                 delta = event.get("delta") or {}
                 self.stop_reason = delta.get("stop_reason") or self.stop_reason
                 self.stop_details = delta.get("stop_details") or self.stop_details
-                self._merge_usage(event.get("usage"))
-                self.container = container_in(event) or self.container
+                self._head(event, delta)
             case "message_stop":
                 self.complete = True
             case _:
                 pass  # ping, and events that do not exist yet
-        return None
 
-    def _merge_usage(self, usage: Any) -> None:
-        if isinstance(usage, Mapping):
+    def _head(self, event: Mapping[str, Any], part: Mapping[str, Any]) -> None:
+        """Take in what the beginning and the end of a message have in common."""
+        if isinstance(usage := event.get("usage"), Mapping):
             self.usage_fields.update({name: value for name, value in usage.items() if value is not None})
+        named = event.get("container") or part.get("container")
+        if isinstance(named, Mapping) and isinstance(named.get("id"), str):
+            self.container = named
 
     def _delta(self, index: int, delta: Mapping[str, Any]) -> None:
         block = self.blocks.setdefault(index, {"type": "text", "text": ""})
@@ -435,10 +305,10 @@ class Reply:
             case _:
                 pass  # a delta that does not exist yet
 
-    def _stop(self, index: int) -> dict[str, Any] | None:
+    def _stop(self, index: int) -> None:
         block = self.blocks.get(index)
         if block is None or index in self._closed:
-            return None
+            return
         self._closed.add(index)
         if text := "".join(self._json.get(index, ())):
             try:
@@ -449,7 +319,6 @@ class Reply:
         block.update({name: sound(block[name]) for name in _MODEL_WRITES if name in block})
         if block.get("type") == "text" and not block.get("citations"):
             block.pop("citations", None)
-        return block
 
     def close(self) -> list[Event]:
         """Finish the blocks that a broken stream left open; return the events that end them. Their calls count as malformed."""
@@ -460,16 +329,121 @@ class Reply:
             self._stop(index)
         return [{"type": "content_block_stop", "index": index} for index in opened]
 
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Reply:
-        """Return a whole message as a reply."""
-        reply = cls()
-        for event in message_events(message):
-            reply.apply(event)
-        return reply
+
+# --- refusals and losses -----------------------------------------------------------------------------------------------
+
+MAX_RETRIES = 2
+MAX_RETRY_AFTER_S = 60.0
+_LONGEST_S, _DOUBLINGS = 8.0, 4
+_SPEND_CAP = re.compile(r"spend|credit|billing|monthly|quota", re.IGNORECASE)
+_TRANSIENT = frozenset(
+    "overloaded_error api_error rate_limit_error timeout_error connection_error connection_lost truncated".split()
+)
+_NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
+_MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
+
+_BUSY = ("the Anthropic API is overloaded or failing", "ask again in a moment")
+_EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
+    401: ("the Anthropic API refused the key", "set a valid one with `%websearch key anthropic`"),
+    402: ("the Anthropic account has no credit left", "add credit in the console"),
+    403: ("the Anthropic key may not do this", "check the workspace's permissions"),
+    404: ("the Anthropic API does not know that", "check the model's name"),
+    413: ("the question with its context is too large", "ask with less, or begin anew without --follow"),
+    429: ("the Anthropic API is limiting requests", "wait a moment and ask again"),
+    **dict.fromkeys((500, 502, 503, 504, 529), _BUSY),
+}
 
 
-def container_in(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the container that a message, or an event of one, names; None when there is none."""
-    named = part.get("container") or (part.get("delta") or {}).get("container")
-    return named if isinstance(named, Mapping) and isinstance(named.get("id"), str) else None
+def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES) -> float | None:
+    """Return the seconds to wait before the request is sent again, None when it should not be.
+
+    `attempt` counts the failures so far, from 1; after more than `retries` of them it is not.
+    """
+    if attempt > retries or not is_transient(error):
+        return None
+    if error.retry_after is not None:
+        return min(error.retry_after, MAX_RETRY_AFTER_S)
+    return float(min(0.5 * 2 ** min(attempt - 1, _DOUBLINGS), _LONGEST_S) * (1 - 0.25 * random.random()))
+
+
+def is_transient(error: ModelError) -> bool:
+    """Say whether the same request may succeed a moment later."""
+    capped = error.status == 429 and error.retry_after is None and _SPEND_CAP.search(str(error))
+    if error.kind == "do_not_retry" or capped:
+        return False
+    if error.status in (None, 200):
+        return error.kind in _TRANSIENT
+    return error.status in (408, 409, 429) or error.status >= 500
+
+
+def may_be_billed(error: ModelError | None) -> bool:
+    """Say whether a request of which no usage came may be billed: it went out, and was not refused."""
+    if error is None:
+        return True
+    return error.status in (None, 200) and (error.kind in _MAYBE_BILLED or (error.status == 200 and error.kind == NO_MESSAGE))
+
+
+def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str]) -> ModelError:
+    """Return the SDK's error for a refusal as ours."""
+    detail = shorten(redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
+    kind, wait_s = str(getattr(exc, "type", "") or ""), retry_after_s(exc.response.headers)
+    return ModelError(
+        explain(exc.status_code, detail, kind, wait_s),
+        status=exc.status_code,
+        request_id=exc.request_id,
+        retry_after=wait_s,
+        kind=kind if exc.response.headers.get("x-should-retry") != "false" else "do_not_retry",
+    )
+
+
+def event_error(event: Mapping[str, Any], redact: Callable[[str], str], request_id: str | None = None) -> ModelError:
+    """Return what an `error` event of a stream says, as an error."""
+    said = event.get("error")
+    error = said if isinstance(said, Mapping) else {}
+    detail = shorten(redact(plain(error.get("message")) or "no reason given"), 300)
+    kind = str(error.get("type") or "")
+    text = f"the model broke off its answer: {detail} ({kind or 'error'})"
+    return ModelError(text, status=200, request_id=event.get("request_id") or request_id, kind=kind)
+
+
+def connection_error(exc: BaseException, address: str, redact: Callable[[str], str]) -> ModelError:
+    """Return the error for a connection that could not be made, or was lost."""
+    cause = exc.__cause__ or exc
+    name = type(cause).__name__
+    said = "" if "Protocol" in name else str(cause)  # h11 quotes bytes that may be the end of somebody else's answer
+    detail = shorten(redact(plain(said) or name), 160)
+    kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_error" if name in _NEVER_SENT else "connection_lost"
+    return ModelError(f"could not reach the model at {address}: {detail}; check the network, or use --model offline", kind=kind)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a server asks to be left alone for, None when it does not say."""
+    try:
+        if milliseconds := headers.get("retry-after-ms"):
+            return max(0.0, float(milliseconds) / 1000)
+        value = headers.get("retry-after", "")
+        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
+            return float(value)
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()) if value else None
+    except (ValueError, TypeError):
+        return None
+
+
+def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
+    """Return one line for an error status of the API, with what to do."""
+    if status not in _EXPLAINED:
+        return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
+    what, advice = _EXPLAINED[status]
+    if status == 404:
+        advice += did_you_mean(detail.removeprefix("model: "))
+    if (status == 429 or status >= 500) and wait_s is not None and wait_s >= 5:
+        advice = f"the server asks to be left alone for {_span(wait_s)}"
+    return f"{what} ({status}: {detail}); {advice}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 5_400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"

@@ -157,8 +157,7 @@ def test_odd_answers_are_understood(whole: bool, monkeypatch: pytest.MonkeyPatch
         (gzip.compress(CAFE.replace(b"?", b"e")), {"Content_Encoding": "gzip"}, "cafe"),
     ):
         got = answered(monkeypatch, content, JSON, whole=whole, **heads)
-        blocks = [e["content_block"] for e in got if e["type"] == "content_block_start"]
-        assert blocks == [{"type": "text", "text": said}]
+        assert [e["delta"]["text"] for e in got if e["type"] == "content_block_delta"] == [said]
 
 
 @pytest.mark.parametrize(("seconds", "said"), [("99999", "for 27.8 h"), ("600", "for 10 min"), ("1", "wait a moment")])
