@@ -1,4 +1,4 @@
-"""Bodies that are not HTML: what they are, their charset, and the text ones as Markdown.
+"""Bodies that are not HTML: what they are, their charset, and text and PDFs as Markdown.
 
 The first bytes decide what a body is where they are unmistakable, then the Content-Type, then its look. What is not text is
 refused with a message that says what it is. This module is light to import: the parent process needs `Extracted`.
@@ -7,12 +7,17 @@ refused with a message that says what it is. This module is light to import: the
 from __future__ import annotations
 
 import codecs
+import importlib
+import io
 import json
 import re
+import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime
+from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 from ipy_websearch.errors import FetchError
 from ipy_websearch.text import plain, visible
@@ -35,9 +40,12 @@ _CODE = {
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]{1,40})", re.IGNORECASE)
 # The WHATWG encoding standard (encoding.spec.whatwg.org, section 4.2, read November 2026) reads these labels so.
 _WIDER = {"latin-1": "windows-1252", "iso-8859-1": "windows-1252", "us-ascii": "windows-1252", "gb2312": "gb18030"}
+_COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
+_ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?\s*(?:Z|[+-]\d\d:?\d\d)?)?")
+_DIGITS = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})$|^(\d{4})(\d\d)(\d\d)$")
 _FEW, _LOOK, _MAX_ENTRIES = 0.01, 4_096, 2_000
 
 
@@ -124,6 +132,19 @@ def text_markdown(text: str, kind: str, url: str) -> Extracted:
     return Extracted(text.strip("\n") + "\n" if text.strip() else "", title=title, links=links)
 
 
+def web_address(href: str, base: str) -> str | None:
+    """Return `href` as an absolute http(s) address, or None when it is not one (mailto:, javascript:, data:, broken)."""
+    if _COMPLETE.match(href) and href.isascii() and href.isprintable() and " " not in href:
+        return href
+    href = re.sub(r"[\x00-\x1f\x7f]+", "", visible(href)).strip().replace(" ", "%20")
+    try:
+        address = urljoin(base, href)
+        parts = urlsplit(address)
+    except ValueError:
+        return None
+    return address if parts.scheme in ("http", "https") and parts.hostname else None
+
+
 def web_links(text: str) -> tuple[str, ...]:
     """Return the http(s) addresses written in `text`, each once, in order, at most `MAX_LINKS`."""
     addresses = (match[0] for match in islice(_ADDRESS.finditer(text), 4 * MAX_LINKS))
@@ -157,9 +178,6 @@ def _feed(text: str, url: str) -> Extracted | None:
 
 def _entry(element: Any, url: str) -> tuple[str, str]:
     """Return address and Markdown of an entry."""
-    from ipy_websearch.extract.metadata import parse_date
-    from ipy_websearch.extract.page import web_address
-
     texts = _texts(element)
     hrefs = [c.get("href") for c in element if _name(c) == "link" and c.get("rel", "alternate") == "alternate"]
     href = next(filter(None, (*hrefs, texts.get("link"), texts.get("loc"), texts.get("guid"))), "")
@@ -178,3 +196,67 @@ def _name(element: Any) -> str:
 def _texts(element: Any) -> dict[str, str]:
     """Return the plain text of an element's children by their names."""
     return {_name(child): plain("".join(child.itertext())) for child in element}
+
+
+def parse_date(text: str) -> datetime | None:
+    """Return the date that `text` gives in ISO 8601, RFC 2822 or as 2026/3/1 or 20260301, as aware UTC, else None.
+
+    A date without a time is midnight UTC; a time without a zone is read as UTC.
+    """
+    text = text.strip()[:40]
+    try:
+        if match := _ISO.match(text):
+            when = datetime.fromisoformat(re.sub(r"\s+(?=[Z+-])", "", match[0]))
+        elif match := _DIGITS.match(text):
+            year, month, day = (int(group) for group in match.groups() if group)
+            when = datetime.combine(date(year, month, day), datetime.min.time())
+        else:
+            when = parsedate_to_datetime(text)
+        return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+# --- PDFs, when pypdf is installed (the extra `[pdf]`) -------------------------------------------------------------------
+
+INSTALL = 'pip install "ipy_websearch[pdf]"'
+_MAX_PAGES = 500
+_SECONDS = 6.0  # after which no further page is begun; the worker would be killed at 10, and all be lost
+_LIGATURES = str.maketrans({"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\u00ad": ""})
+_PDF_FAILURES = {
+    "FileNotDecryptedError": "this PDF is encrypted and needs a password",
+    "WrongPasswordError": "this PDF is encrypted and needs a password",
+    "DependencyError": f"this PDF is encrypted; to read its text: {INSTALL}",
+}
+
+
+def pdf_markdown(body: bytes) -> Extracted:
+    """Return the text of a PDF, page by page; when there is none to be had, only a note that says why.
+
+    A PDF is a program for a printer, and a hostile one never ends: pages are read until the time is up.
+    """
+    try:
+        pypdf: Any = importlib.import_module("pypdf")
+    except ImportError:
+        return Extracted("", note=f"this is a PDF; to read its text: {INSTALL}")
+    try:
+        return _read_pdf(pypdf.PdfReader(io.BytesIO(body)))
+    except Exception as error:  # pypdf raises whatever a broken file makes it trip over
+        name = type(error).__name__
+        return Extracted("", note=_PDF_FAILURES.get(name, f"this PDF is broken and cannot be read ({name})"))
+
+
+def _read_pdf(reader: Any) -> Extracted:
+    total, until, pages = len(reader.pages), time.monotonic() + _SECONDS, list[str]()
+    while len(pages) < min(total, _MAX_PAGES) and time.monotonic() < until:
+        text = visible((reader.pages[len(pages)].extract_text() or "").translate(_LIGATURES))
+        lines = "\n".join(line.rstrip() for line in text.splitlines())
+        pages.append(re.sub(r"\n{3,}", "\n\n", lines).strip())
+    text = "\n\n".join(filter(None, pages))
+    note = "" if text else "this PDF holds no text, only images"
+    if len(pages) < total:
+        note = f"only the first {len(pages)} of {total} pages were read"
+    information = reader.metadata or {}
+    created = str(information.get("/CreationDate", ""))[2:10]
+    title = plain(str(information.get("/Title", "")))
+    return Extracted(text + "\n" if text else "", title, parse_date(created), web_links(text), note)

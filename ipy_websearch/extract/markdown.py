@@ -175,11 +175,6 @@ class _Converter(markdownify.MarkdownConverter):
         text = el.get_text()
         return f"\n\n{fenced(text, ''.join(el.get('class') or []).removeprefix('language-'))}\n\n" if text.strip() else ""
 
-    def convert_dt(self, el: Any, text: str, parent_tags: Any) -> str:
-        """Return the term in bold."""
-        text = " ".join(text.split())
-        return f"\n\n{text if not text or '`' in text or '*' in text else f'**{text}**'}\n"
-
     def convert_dd(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return the meaning of the term before it; a long one is not indented, so that its blocks stay what they are."""
         text = text.strip()
@@ -192,12 +187,11 @@ class _Converter(markdownify.MarkdownConverter):
     convert_th = convert_td
 
     def convert_sup(self, el: Any, text: str, parent_tags: Any) -> str:
-        """Return raised digits, so that 10 to the power of 6 does not become 106."""
-        return text.translate(_SUPERSCRIPT) if all(ord(c) in _SUPERSCRIPT for c in text) else text
+        """Return raised or lowered digits, so that 10 to the power of 6 does not become 106."""
+        digits = _SUPERSCRIPT if el.name == "sup" else _SUBSCRIPT
+        return text.translate(digits) if all(ord(c) in digits for c in text) else text
 
-    def convert_sub(self, el: Any, text: str, parent_tags: Any) -> str:
-        """Return lowered digits."""
-        return text.translate(_SUBSCRIPT) if all(ord(c) in _SUBSCRIPT for c in text) else text
+    convert_sub = convert_sup
 
 
 _CONVERTER = _Converter(heading_style="ATX", bullets="-", autolinks=False, table_infer_header=True, bs4_options="lxml")

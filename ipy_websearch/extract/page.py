@@ -1,41 +1,54 @@
 """A fetched body as Markdown: `extract`, the one door of the extraction.
 
-HTML is scanned (may it be parsed at all?), parsed, cleaned, cut to its content (`content`) and rendered (`markdown`).
-All of it works on hostile input and is meant to run in the worker process, which can be killed.
+HTML is scanned (may it be parsed at all?), parsed, asked what it says about itself, cleaned, cut to its content (`content`) and
+rendered (`markdown`). All of it works on hostile input and is meant to run in the worker process, which can be killed.
 """
 
 from __future__ import annotations
 
 import html as entities
+import json
 import re
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
 from lxml import etree, html
 
-from ipy_websearch.extract.content import keep_content
-from ipy_websearch.extract.embedded import embedded_content
-from ipy_websearch.extract.formats import MAX_LINKS, Extracted, decode, is_binary, kind_of, refusal, text_markdown
+from ipy_websearch.extract.content import HEADINGS, keep_content
+from ipy_websearch.extract.formats import (
+    MAX_LINKS,
+    Extracted,
+    decode,
+    is_binary,
+    kind_of,
+    parse_date,
+    pdf_markdown,
+    refusal,
+    text_markdown,
+    web_address,
+)
 from ipy_websearch.extract.markdown import markdown, plain_code, plain_formulas
-from ipy_websearch.extract.metadata import metadata
-from ipy_websearch.text import visible
+from ipy_websearch.text import plain, visible
 
 # libxml2 is quadratic in the attributes of one tag (25,000 take 3.8 s, 100,000 take 143 s) and drops text below its depth
 # limit without a word; trafilatura's time grows faster than the page (5 MB take 24 s). Measured November 2026.
 _MAX_CHARACTERS = 5_300_000
-_MAX_ATTRIBUTES = 2_000
+_MAX_TAG = 10_000  # characters of a tag besides its quoted values: 5,000 attributes at most
 _MAX_DEPTH = 300
 _MAX_TAGS = 150_000
 _HEAVY_CHARACTERS = 2_000_000
 _HEAVY_TAGS = 25_000
 
-# A start tag as the HTML standard's tokenizer reads it, an end tag, or the start of a comment. Every part is possessive, so
-# that a match never backtracks and the scan takes linear time.
-_ATTRIBUTE = r"[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+\"?+|'[^']*+'?+|[^\s>\"'][^\s>]*+)?+)?+"
-_TAG = re.compile(rf"<(?:(?P<open>[a-zA-Z][^\s/>]*+)(?P<rest>(?:[\s/]++|{_ATTRIBUTE})*+)|/(?P<close>[a-zA-Z][^\s/>]*+)|!--)")
-_ATTRIBUTES = re.compile(_ATTRIBUTE)
-_RAW_TEXT = frozenset({"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"})
+# A comment, an element whose text is not for readers, or a tag. Whatever is begun ends at the latest at the end of the page,
+# and every part is possessive, so that a match never backtracks and a scan takes linear time.
+_QUOTED = r"\"[^\"]*+\"?+|'[^']*+'?+"
+_MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(script|style|textarea|title|xmp|iframe|noembed|noframes)\b.*?(?:</\1[^>]*+>?+|\Z)"
+    rf"|<(?P<end>/)?+(?P<name>[a-z][^\s/>\"']*+)(?P<rest>(?:{_QUOTED}|[^>\"'])*+)>?+",
+    re.IGNORECASE | re.DOTALL,
+)
 _UNNESTED = frozenset(
     "area base br col embed hr img input link meta param source track wbr p li dt dd option optgroup tr td th thead tbody"
     " tfoot rt rp html head body colgroup a".split()
@@ -60,8 +73,6 @@ _HIDDEN = re.compile(
 _HIDING = etree.XPath(".//*[@style or @hidden or @popover]")
 _MOST_OF_THE_PAGE, _TOO_SHORT = 0.6, 800  # share and characters: short pages are what smuggled instructions are tried on
 _EMPTY_CHARACTERS = 250
-_COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
-_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
 
 def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -> Extracted:
@@ -75,8 +86,6 @@ def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -
     """
     kind = kind_of(body, content_type)
     if kind == "application/pdf":
-        from ipy_websearch.extract.pdf import pdf_markdown
-
         return pdf_markdown(body)
     is_text = kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "yaml", "toml", "x-sh", "sql"))
     text = decode(body, content_type) if is_text else ""
@@ -99,16 +108,16 @@ def scan(page: str) -> tuple[str, bool]:
     if len(page) > _MAX_CHARACTERS:
         return f"the page has {len(page):,} characters", True
     depth = deepest = tags = raw = 0
-    for tag, name, end in _tags(page):
-        raw += end - tag.end()
-        if tag["open"]:
-            tags += 1
-            rest = tag["rest"]
-            if len(rest) > 2 * _MAX_ATTRIBUTES and sum(1 for _ in _ATTRIBUTES.finditer(rest)) > _MAX_ATTRIBUTES:
-                return f"a tag has more than {_MAX_ATTRIBUTES:,} attributes", True
-        if name and name not in _UNNESTED and name not in _RAW_TEXT and not (tag["rest"] or "").endswith("/"):
-            depth = max(0, depth + (1 if tag["open"] else -1))
+    for found in _MARKUP.finditer(page):
+        name = (found["name"] or "").lower()
+        if not name:
+            raw += len(found[0])
+        elif len(found[0]) > _MAX_TAG and len(re.sub(_QUOTED, "", found[0])) > _MAX_TAG:
+            return "a tag has too many attributes", True
+        elif name not in _UNNESTED and not found["rest"].endswith("/"):
+            depth = max(0, depth + (-1 if found["end"] else 1))
             deepest = max(deepest, depth)
+        tags += not found["end"]
     if deepest > _MAX_DEPTH:
         return f"tags are nested {deepest:,} deep", True
     if tags > _MAX_TAGS:
@@ -116,27 +125,10 @@ def scan(page: str) -> tuple[str, bool]:
     return "", len(page) - raw > _HEAVY_CHARACTERS or tags > _HEAVY_TAGS
 
 
-def _tags(page: str) -> Iterator[tuple[re.Match[str], str, int]]:
-    """Yield each tag or comment, its name ("" for a comment), and where the text after it begins."""
-    position = 0
-    while (tag := _TAG.search(page, position)) is not None:
-        name = (tag["open"] or tag["close"] or "").lower()
-        position = tag.end()
-        if not name or (tag["open"] and name in _RAW_TEXT):
-            ending = re.compile(re.escape(f"</{name}" if name else "-->"), re.IGNORECASE)
-            found = ending.search(page, position)
-            position = found.start() if found else len(page)
-        yield tag, name, position
-
-
 def _words(page: str, why: str) -> Extracted:
     """Return the page's words without any structure, in linear time: the last resort."""
-    pieces, position = list[str](), 0
-    for tag, name, end in _tags(page[:_MAX_CHARACTERS]):
-        pieces += [page[position : tag.start()], "\n" if name in _BLOCKS else ""]
-        position = end + (1 if page.startswith(">", end) else 0 if name else len("-->"))
-    pieces.append(page[position:_MAX_CHARACTERS])
-    lines = (" ".join(line.split()) for line in visible(entities.unescape("".join(pieces))).split("\n"))
+    bare = _MARKUP.sub(lambda m: "\n" if (m["name"] or "").lower() in _BLOCKS else "", page[:_MAX_CHARACTERS])
+    lines = (" ".join(line.split()) for line in visible(entities.unescape(bare)).split("\n"))
     words = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     return Extracted(words + "\n", note=f"plain text only: {why}")
 
@@ -144,16 +136,16 @@ def _words(page: str, why: str) -> Extracted:
 def _html(text: str, url: str, *, heavy: bool) -> Extracted:
     try:
         root = parse(text)
-        facts = metadata(root)
+        title, date, kinds = metadata(root)
         links = clean(root, url)
         if _length(root.find("body")) < _EMPTY_CHARACTERS and (filled_in := embedded_content(parse(text))):
             root = parse(filled_in)
             links = tuple(dict.fromkeys((*links, *clean(root, url))))
-        keep_content(root, url=url, kinds=facts.kinds, heavy=heavy)
+        keep_content(root, url=url, kinds=kinds, heavy=heavy)
         content = visible(markdown(root.find("body")))
     except RecursionError:
         return _words(text, "its elements are nested too deep")
-    return Extracted(content, facts.title, facts.published_date, links[:MAX_LINKS])
+    return Extracted(content, title, date, links[:MAX_LINKS])
 
 
 def parse(text: str) -> Any:
@@ -170,9 +162,11 @@ def parse(text: str) -> Any:
         body = etree.SubElement(root, "body")
     # libxml2 ends a head at HTML 4's elements alone: <main> and <article> right behind it land in the head.
     strays = [e for e in head if isinstance(e.tag, str) and e.tag not in _NEVER_CONTENT] if head is not None else []
-    for place, element in enumerate(strays):
-        body.insert(place, element)
+    body[:0] = strays
     return root
+
+
+# --- cleaning -------------------------------------------------------------------------------------------------------------
 
 
 def clean(root: Any, url: str) -> tuple[str, ...]:
@@ -213,7 +207,7 @@ def _length(element: Any) -> int:
 
 
 def _in_heading(element: Any) -> bool:
-    return any(holder.tag in _HEADINGS or holder.tag == "dt" for holder in element.iterancestors())
+    return next(element.iterancestors(*HEADINGS, "dt"), None) is not None
 
 
 def _absolute_links(root: Any, url: str) -> tuple[str, ...]:
@@ -234,14 +228,108 @@ def _absolute_links(root: Any, url: str) -> tuple[str, ...]:
     return tuple(links)
 
 
-def web_address(href: str, base: str) -> str | None:
-    """Return `href` as an absolute http(s) address, or None when it is not one (mailto:, javascript:, data:, broken)."""
-    if _COMPLETE.match(href) and href.isascii() and href.isprintable() and " " not in href:
-        return href
-    href = re.sub(r"[\x00-\x1f\x7f]+", "", visible(href)).strip().replace(" ", "%20")
-    try:
-        address = urljoin(base, href)
-        parts = urlsplit(address)
-    except ValueError:
+# --- what a page says about itself ----------------------------------------------------------------------------------------
+
+_DATE_NAMES = (
+    "article:published_time", "og:article:published_time", "datepublished", "date", "dc.date", "dc.date.issued",
+    "dcterms.date", "dcterms.created", "dc.date.created", "citation_publication_date", "citation_date", "pubdate",
+    "publish-date", "publish_date", "publication_date", "parsely-pub-date", "sailthru.date", "article.published",
+    "cxenseparse:recs:publishtime", "published_time",
+)  # fmt: skip
+_TITLE_NAMES = ("og:title", "twitter:title", "citation_title", "dc.title", "dcterms.title")
+_DATED = etree.XPath("//*[@itemprop='datePublished' or @pubdate] | //time[contains(@class, 'published')]")
+
+
+def metadata(root: Any) -> tuple[str, datetime | None, frozenset[str]]:
+    """Return a page's own title, date of publication, and schema.org and Open Graph types in lower case ("article", "qapage").
+
+    Nothing is guessed from its text.
+    """
+    metas: dict[str, str] = {}
+    for meta in root.iter("meta"):
+        name = meta.get("property") or meta.get("name") or meta.get("itemprop") or meta.get("http-equiv")
+        if name and (meta.get("content") or "").strip():
+            metas.setdefault(name.strip().lower(), meta.get("content"))
+    items = _schema_items(root)
+    kinds = [kind.lower() for item in items for kind in _strings(item.get("@type"))]
+    elements = [e for path in ("head/title", ".//title", ".//h1") if (e := root.find(path)) is not None]
+    titles = [*map(metas.get, _TITLE_NAMES), *("".join(e.itertext()) for e in elements)]
+    dates = [text for item in items for text in _strings(item.get("datePublished"))]
+    dates += [metas[name] for name in _DATE_NAMES if name in metas]
+    dates += [e.get("datetime") or e.get("content") or e.get("title") or "" for e in _DATED(root)]
+    title = next(filter(None, (plain((text or "")[:1000]) for text in titles)), "")
+    return title, next(filter(None, map(parse_date, dates)), None), frozenset((*kinds, metas.get("og:type", "").lower()))
+
+
+def _schema_items(root: Any) -> list[dict[str, Any]]:
+    """Return the JSON-LD objects at the top of the page's graphs."""
+    todo = [_json(script.text or "") for script in root.iter("script") if "ld+json" in (script.get("type") or "")]
+    for found in todo:
+        todo += found if isinstance(found, list) else [found.get("@graph")] if isinstance(found, dict) else []
+    return [found for found in todo if isinstance(found, dict)]
+
+
+def _json(text: str) -> Any:
+    """Return the object or list that a text is, None for anything else."""
+    if len(text) > _MAX_JSON or not text.lstrip().startswith(("{", "[")):
         return None
-    return address if parts.scheme in ("http", "https") and parts.hostname else None
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _strings(value: Any) -> list[str]:
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+
+
+# --- pages that are empty until a script fills them -----------------------------------------------------------------------
+
+_ENOUGH_CHARACTERS = 400
+_MAX_JSON = 3_000_000
+_MAX_VALUES = 200_000
+_MAX_TEXTS = 2_000
+_TEXT_KEYS = re.compile(r"articleBody|cooked|body|content|contentHtml|html|text|description", re.IGNORECASE)
+_PROSE = re.compile(r"\s*<(?:p|div|h[1-6]|ul|ol|table|blockquote|pre)\b", re.IGNORECASE)
+
+
+def embedded_content(root: Any) -> str | None:
+    """Return HTML for the page's body out of its noscript parts or its JSON, or None when neither holds enough.
+
+    Asked only when the page shows next to nothing without it, so that no text that a reader cannot see is added to others.
+    """
+    parts = [e for e in root.iter("noscript") if len(e.text_content().strip()) > _ENOUGH_CHARACTERS]
+    if parts:
+        found = "".join(etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in parts)
+        return found.replace("noscript", "div")
+    scripts = [script.text or "" for script in root.iter("script") if "json" in (script.get("type") or "")]
+    texts = dict.fromkeys(islice(_texts(scripts), _MAX_TEXTS))
+    return "".join(f"<article>{_marked_up(t)}</article>" for t in texts) if sum(map(len, texts)) >= _ENOUGH_CHARACTERS else None
+
+
+def _texts(values: list[str]) -> Iterator[str]:
+    """Yield the strings in JSON texts that are prose; JSON within strings is looked into."""
+    stack: list[tuple[str, Any]] = [("", value) for value in reversed(values)]
+    for _ in range(_MAX_VALUES):
+        if not stack:
+            return
+        key, value = stack.pop()
+        value = (_json(value) or value) if isinstance(value, str) else value
+        if isinstance(value, dict):
+            stack.extend(reversed(value.items()))
+        elif isinstance(value, list):
+            stack.extend((key, item) for item in reversed(value))
+        elif isinstance(value, str) and _is_prose(key, value):
+            yield value
+
+
+def _is_prose(key: str, value: str) -> bool:
+    if _TEXT_KEYS.fullmatch(key) is None or "function(" in value or "{" in value[:200]:
+        return False
+    return _PROSE.match(value) is not None or (len(value) > 80 and value.count(" ") > len(value) / 12)
+
+
+def _marked_up(text: str) -> str:
+    if _PROSE.search(text):
+        return text
+    return "".join(f"<p>{entities.escape(part)}</p>" for part in re.split(r"\n\s*\n", text) if part.strip())

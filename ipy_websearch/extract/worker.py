@@ -1,8 +1,9 @@
 """Extraction in a process of its own, which can be killed: `ExtractionWorker`, and what runs in that process.
 
 A page is hostile input for large parsers, some of them in C, so they never run in the user's kernel. One process is started at
-the first page, reused, killed when a page takes too long, limited in memory, and ends when it has been idle. It holds no keys
-and can write no file. A page that defeats it is read once more by a new process, words alone, with a note that says why.
+the first page, reused, limited in memory, and ended when a page takes too long, when it has been idle, or when its parent goes.
+It holds no keys and can write no file. A page that defeats it is read once more by a new process, words alone, with a note that
+says why.
 
 A request is one line of JSON and the body behind it, an answer one line of JSON. Nothing is ever unpickled.
 """
@@ -14,10 +15,10 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from typing import Any
 from ipy_websearch.errors import FetchError
 from ipy_websearch.extract.formats import Extracted
 
-_START_S = 30.0  # for the first page of a process, which loads the parsers
+_START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
+_LATE = 1  # the exit status of a process that faulthandler ended
 # Paths go behind the standard library's, so that no file of the user's can stand in for one of its modules.
 _BOOT = (
     "import sys, json; at = next((n for n, p in enumerate(sys.path) if 'site-packages' in p), len(sys.path));"
@@ -47,7 +49,6 @@ class ExtractionWorker:
         self._thread = ThreadPoolExecutor(1, "ipy_websearch-extract")
         self._process: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[Any, Any] | None = None
-        self._answered = False
 
     async def extract(self, body: bytes, *, url: str, content_type: str = "") -> Extracted:
         """Return the page as Markdown, or as plain text with a note when it defeated the extractor.
@@ -87,26 +88,23 @@ class ExtractionWorker:
             answer = self._ask({**request, "plain": answer["defeated"]}, body)
         if "page" not in answer:
             raise FetchError(answer.get("refused") or f"{request['url']} cannot be read: {answer['defeated']}")
-        page = {**answer["page"], "links": tuple(answer["page"]["links"])}
-        date = page.pop("published_date")
-        return Extracted(**page, published_date=datetime.fromisoformat(date) if date else None)
+        page = answer["page"]
+        date = datetime.fromisoformat(page["published_date"]) if page["published_date"] else None
+        return Extracted(**page | {"links": tuple(page["links"]), "published_date": date})
 
     def _ask(self, request: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Return the process's answer; "defeated" says why there is none, and the process is gone."""
-        process, late = self._running(), threading.Event()
+        process = self._running()
         assert process.stdin is not None and process.stdout is not None
-        timeout_s = self._limits[0] if self._answered else max(self._limits[0], _START_S)
-        timer = threading.Timer(timeout_s, lambda: late.set() or process.kill())  # type: ignore[func-returns-value]
-        timer.start()
         answer: dict[str, Any]
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n" + body)
             process.stdin.flush()
             answer = json.loads(process.stdout.readline())
-            self._answered = True
-        except (OSError, ValueError):  # it was killed, or it crashed
-            answer = {"defeated": f"it took longer than {timeout_s:g} s" if late.is_set() else "the extractor crashed"}
-        timer.cancel()
+        except (OSError, ValueError):
+            process.kill()
+            late = process.wait() == _LATE
+            answer = {"defeated": f"it took longer than {self._limits[0]:g} s" if late else "the extractor crashed"}
         if "defeated" in answer:
             self.close()
         return answer
@@ -120,7 +118,6 @@ class ExtractionWorker:
             except OSError as error:
                 raise FetchError(f"the extraction process cannot be started ({error.strerror})") from None
             self._end = weakref.finalize(self, _stop, process)
-            self._answered = False
         return process
 
 
@@ -155,17 +152,21 @@ def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
     void = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):  # so that no print of a library can break in
         os.dup2(void, descriptor)
+
+    def end_after(seconds: float) -> None:
+        # The thread of faulthandler lives in C: it ends the process even while a parser loops and the parent is gone.
+        faulthandler.dump_traceback_later(seconds, exit=True, file=void)
+
+    end_after(_START_S)
     _answer({"url": "http://localhost/", "size": 0}, b"<title>t</title><p>A sentence, to be judged.</p>")  # loads the parsers
     _limit_memory(int(memory_mb * 1024 * 1024))
-    while True:
-        # faulthandler's thread lives in C: it ends the process even while a parser loops and the parent is gone.
-        faulthandler.dump_traceback_later(idle_s, exit=True, file=void)
-        if not (line := source.readline()):
-            return
-        faulthandler.dump_traceback_later(2 * timeout_s + _START_S, exit=True, file=void)
+    end_after(idle_s)
+    while line := source.readline():
         request = json.loads(line)
+        end_after(_START_S if "plain" in request else timeout_s)
         sink.write(json.dumps(_answer(request, source.read(request["size"]))).encode() + b"\n")
         sink.flush()
+        end_after(idle_s)
 
 
 def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
@@ -178,8 +179,7 @@ def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
     except Exception as error:
         memory = isinstance(error, MemoryError)
         return {"defeated": "it took too much memory" if memory else f"the extractor failed with {type(error).__name__}"}
-    fields = {name: getattr(page, name) for name in ("markdown", "title", "links", "note")}
-    return {"page": {**fields, "published_date": page.published_date.isoformat() if page.published_date else None}}
+    return {"page": {**asdict(page), "published_date": page.published_date.isoformat() if page.published_date else None}}
 
 
 def _limit_memory(more: int) -> None:

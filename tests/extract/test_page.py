@@ -104,7 +104,7 @@ def test_definitions_formulas_and_raised_digits_keep_their_meaning() -> None:
     text = markdown(
         f"<dl><dt>frame</dt><dd>the rows seen</dd></dl><p>Now {formula} holds at 10<sup>6</sup> H<sub>2</sub>O.</p>"
     )
-    assert "**frame**\n: the rows seen" in text and "Now $E = mc^2$ holds at 10⁶ H₂O." in text
+    assert "frame\n: the rows seen" in text and "Now $E = mc^2$ holds at 10⁶ H₂O." in text
 
 
 def test_images_leave_nothing_behind() -> None:
@@ -328,7 +328,7 @@ def test_a_body_without_a_type_is_known_by_its_look() -> None:
 HOSTILE = {
     "deep": "<div>" * 100_000 + "<p>kept</p>",
     "attributes": "<div " + " ".join(f"a{i}=1" for i in range(50_000)) + "><p>kept</p></div>",
-    "attributes without blanks": "<p " + 'a="b"' * 3000 + ">kept</p>",
+    "attributes without blanks": "<p " + 'a="b"' * 30_000 + ">kept</p>",
     "attributes after slashes": "<p/" + "/".join(f"a{i}" for i in range(3000)) + ">kept</p>",
     "tags": "<b>x</b>" * 200_000 + "<p>kept</p>",
 }
