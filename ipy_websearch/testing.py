@@ -37,8 +37,7 @@ from ipy_websearch import api
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import FetchError, ModelError, ProviderError
 from ipy_websearch.http.cache import Cache
-from ipy_websearch.http.client import HttpClient
-from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.http.client import HttpClient, HttpResponse
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient, open_in_process
 from ipy_websearch.model.offline.rules import check as check_request

@@ -35,8 +35,7 @@ from ipy_websearch.cassette.format import (
 )
 from ipy_websearch.cassette.match import Matcher
 from ipy_websearch.errors import ConfigError, FetchError, ModelError, ProviderError, ReplayError
-from ipy_websearch.http.client import HttpClient, Params, call_address
-from ipy_websearch.http.response import HttpResponse
+from ipy_websearch.http.client import HttpClient, HttpResponse, Params, call_address
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import PLATFORMS, Platform
 

@@ -22,8 +22,7 @@ from ipy_websearch.text import plain, shorten, visible
 
 if TYPE_CHECKING:
     from ipy_websearch.http.cache import Cache
-    from ipy_websearch.http.download import Download
-    from ipy_websearch.http.robots import RobotsFiles
+    from ipy_websearch.http.download import Download, RobotsFiles
 
 LocalPage = tuple[str, str, datetime | None]
 """Title, Markdown and date of a page in the local index."""
@@ -138,8 +137,7 @@ class PageReader:
 
     async def _get(self, url: str, allow: frozenset[str], robots: bool, limits: Mapping[str, Any]) -> Download:
         # httpx takes a while to import, and a session that only searches locally never needs it
-        from ipy_websearch.http.download import USER_AGENT, download
-        from ipy_websearch.http.robots import RobotsFiles
+        from ipy_websearch.http.download import USER_AGENT, RobotsFiles, download
 
         agent, get = self._user_agent or USER_AGENT, self._download or download
         options: dict[str, Any] = {"allow": allow, "user_agent": agent, **limits}

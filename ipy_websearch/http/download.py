@@ -1,10 +1,18 @@
-"""Reading one page from the public web: judged, pinned, bounded in time and size, and never anything but bytes.
+"""Reading pages from the public web: judged, pinned, bounded in time and size, and never anything but bytes.
 
-Invariant: one deadline runs over names, connections, headers, bodies and all redirects, and one cap holds on the wire and
-decoded, while the body streams in. Turning bytes into text is `extract`'s business.
+Invariants: one deadline runs over names, connections, headers, bodies and all redirects, and one cap holds on the wire and
+decoded, while the body streams in. No packet goes to an address that was not judged: each name is resolved once, every answer
+is judged, and a judged address is dialled. The URL keeps its name, so the Host header, SNI and the check of the certificate are
+those of the name, and connections are kept by name.
 
 Redirects: at most `max_redirects`, each judged like a first address. https to http is followed, as no cookie and no key
 travels along: a server learns the URL, a User-Agent and what we can read. Proxies of the environment are not used.
+
+robots.txt is for bulk reading: fetched once a host through the same door, kept for a day, asked before each request. A person
+who opens one page is not a robot; only programs that read many pages are held to it. RFC 9309, section 2.3.1 (read 2026-11):
+with 4xx, or too many redirects, everything may be read; while the server fails, or cannot be reached, nothing may. 429 counts
+as a failing server, as it does for Google. `Crawl-delay` is not in the RFC; instead, at most `AT_ONCE` pages of a host are read
+at the same time.
 """
 
 from __future__ import annotations
@@ -12,20 +20,34 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
-from urllib.parse import urljoin
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+from weakref import WeakValueDictionary
 
+import httpcore
 import httpx
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.http.address import TO_OPEN, SafeUrl, check_url, shown
-from ipy_websearch.http.client import plain_request
-from ipy_websearch.http.guard import guarded_transport
-from ipy_websearch.http.response import failure_words, keep_location, read_body, retry_after
+from ipy_websearch.http.address import ALLOW_VARIABLE, TO_OPEN, SafeUrl, check_url, host_key, ip_rule, shown
+from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.client import (
+    bad_proxy,
+    failure_words,
+    keep_location,
+    plain_request,
+    read_body,
+    retry_after,
+    tls_context,
+)
 from ipy_websearch.text import plain, shorten
+
+if TYPE_CHECKING:
+    from protego import Protego
 
 Admission = Callable[[SafeUrl], Awaitable[None]]
 
@@ -165,3 +187,150 @@ def _media_type(header: str) -> tuple[str, str]:
     kind = header.partition(";")[0].strip().lower()
     charset = _CHARSET.search(header)
     return kind if _MEDIA_TYPE.fullmatch(kind) else "", charset[1].lower() if charset else ""
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+ADDRESS_S = 3.0
+"""Seconds for one address of a host that has several; the last one may take as long as the caller waits."""
+
+
+class GuardedBackend(httpcore.AsyncNetworkBackend):
+    """Opens TCP connections to public addresses, and to those private ones that `allow` names."""
+
+    def __init__(self, allow: frozenset[str]) -> None:
+        self._allow = allow
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Return a connection to the first address of the host that answers.
+
+        Raises:
+            BlockedAddressError: one of its addresses is not public.
+            httpcore.ConnectError: the name is unknown, or no address takes the connection.
+        """
+        try:
+            infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as exc:
+            raise httpcore.ConnectError(str(exc)) from exc
+        addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
+        self._judge(host, port, addresses)
+        for address in addresses[:-1]:
+            limit = ADDRESS_S if timeout is None else min(ADDRESS_S, timeout)
+            try:
+                return await self._inner.connect_tcp(address, port, limit, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+        return await self._inner.connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._inner.sleep(seconds)
+
+    def _judge(self, host: str, port: int, addresses: list[str]) -> None:
+        key = host_key(host, port)
+        for address in addresses:
+            if (rule := ip_rule(address, opened=key in self._allow)) is not None:
+                where = "" if address == host else f"{host!r} leads to an address that is not the public web: "
+                how = f'{TO_OPEN} {ALLOW_VARIABLE}="{key}"' if ip_rule(address, opened=True) is None else ""
+                raise BlockedAddressError(f"{where}{rule}{how}")
+
+
+def guarded_transport(allow: frozenset[str], proxy: str | None = None) -> httpx.AsyncHTTPTransport:
+    """Return a transport that dials judged addresses only, or the `proxy`, which then resolves names itself.
+
+    Raises:
+        ConfigError: the proxy's address, or the certificates, cannot be used.
+    """
+    context = tls_context()
+    if proxy:
+        try:
+            return httpx.AsyncHTTPTransport(verify=context, trust_env=False, proxy=proxy)
+        except (ValueError, ImportError, httpx.InvalidURL):
+            raise bad_proxy("fetch_proxy", proxy) from None
+    transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
+    # httpx has no parameter for the network backend (0.28); httpcore's pool has.
+    transport._pool = httpcore.AsyncConnectionPool(ssl_context=context, network_backend=GuardedBackend(allow))
+    return transport
+
+
+# --- robots.txt -------------------------------------------------------------------------------------------------------
+
+KEPT_S = 86_400.0
+"""Seconds that a file is kept; RFC 9309, section 2.4, allows no more."""
+FAILURE_KEPT_S = 600.0
+"""Seconds after which a server that failed is asked again."""
+MAX_BYTES = 64_000
+"""Bytes of a file that are read. Protego turns rules into regular expressions, and a stranger writes them."""
+AT_ONCE = 2
+
+_TIMEOUT_S = 15.0
+_FILES, _FAILURES = "robots-2", "robots-failure-2"
+
+
+class RobotsFiles:
+    """The files of the hosts that one reader has met. `user_agent` introduces us; its first word is our name in the files."""
+
+    def __init__(
+        self, *, user_agent: str, cache: Cache | None = None, download: Callable[..., Awaitable[Download]] | None = None
+    ) -> None:
+        self._user_agent = user_agent
+        self._token = user_agent.partition("/")[0].partition(" ")[0]
+        self._cache = cache or Cache(None)
+        self._download = download
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def admit(self, target: SafeUrl, allow: frozenset[str] = frozenset()) -> None:
+        """Return when the host's robots.txt lets us read the address; `allow` opens private addresses, as for a page.
+
+        Raises:
+            FetchError: it does not, or it could not be had.
+            BlockedAddressError: the host is not the public web.
+        """
+        origin = f"{target.scheme}://{urlsplit(target.url).netloc}"
+        async with self._locks.setdefault(origin, asyncio.Lock()):  # one request for the file, however many pages wait
+            text, failure = await self._file(origin, allow)
+        if failure:
+            raise FetchError(f"{shown(target.url)} is not read in bulk, since its robots.txt could not be: {failure}")
+        if not _rules(text).can_fetch(target.url, self._token):
+            raise FetchError(f"{shown(target.url)} is not read in bulk: {origin}/robots.txt forbids it")
+
+    def turn(self, host: str) -> asyncio.Semaphore:
+        """Return what to hold while a page of the host is read: at most `AT_ONCE` readers have it."""
+        return self._turns.setdefault(host, asyncio.Semaphore(AT_ONCE))
+
+    async def _file(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
+        """Return the text of a host's file, and why nothing of the host may be read ("" when the file could be had)."""
+        for kind, kept_s in ((_FILES, KEPT_S), (_FAILURES, FAILURE_KEPT_S)):
+            if (kept := self._cache.get(kind, origin, kept_s)) is not None:
+                return ("", str(kept[0])) if kind == _FAILURES else (str(kept[0]), "")
+        text, failure = await self._fetch(origin, allow)
+        self._cache.put(_FAILURES if failure else _FILES, origin, failure or text)
+        return text, failure
+
+    async def _fetch(self, origin: str, allow: frozenset[str]) -> tuple[str, str]:
+        options: dict[str, Any] = {"allow": allow, "user_agent": self._user_agent, "timeout_s": _TIMEOUT_S}
+        try:
+            got = await (self._download or download)(f"{origin}/robots.txt", max_bytes=MAX_BYTES, cut=True, **options)
+        except BlockedAddressError:
+            raise
+        except FetchError as exc:
+            is_missing = exc.status is not None and exc.status < 500 and exc.status != 429
+            return "", "" if is_missing else str(exc)
+        body = got.body if len(got.body) < MAX_BYTES else got.body[: got.body.rfind(b"\n") + 1]
+        return body.decode("utf-8-sig", "replace"), ""
+
+
+@lru_cache(256)
+def _rules(text: str) -> Protego:
+    from protego import Protego
+
+    return Protego.parse(text)

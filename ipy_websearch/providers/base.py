@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError
-from ipy_websearch.http.client import HttpClient
-from ipy_websearch.http.response import HttpResponse, Reason, explain_any
+from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
 from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.providers import parsing
 from ipy_websearch.results import SearchResult, SearchResults

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from ipy_websearch.errors import ProviderError
-from ipy_websearch.http.response import HttpResponse, Reason
+from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, SearchRequest
 from ipy_websearch.results import SearchResult, SearchResults

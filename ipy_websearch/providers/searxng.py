@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ipy_websearch.http.response import HttpResponse, Reason
+from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, SearchRequest, with_site_operators
 from ipy_websearch.results import SearchResult

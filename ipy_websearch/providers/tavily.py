@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.http.response import HttpResponse, Reason
+from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, SearchRequest
 from ipy_websearch.results import SearchResult

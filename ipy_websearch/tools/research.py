@@ -31,8 +31,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, WithJsonSchema
 
 from ipy_websearch.errors import ConfigError, ProviderError
-from ipy_websearch.http.client import HttpClient
-from ipy_websearch.http.response import HttpResponse, Reason, explain_any
+from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
 from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput

@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
-from ipy_websearch.http.client import HttpClient
-from ipy_websearch.http.response import HttpResponse, retry_after
+from ipy_websearch.http.client import HttpClient, HttpResponse, retry_after
 
 KEY = "sk-a/very+secret-key~12"
 URL = "https://engine.example/search"

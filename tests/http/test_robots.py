@@ -10,8 +10,7 @@ import pytest
 from ipy_websearch.errors import BlockedAddressError, FetchError
 from ipy_websearch.http.address import check_url
 from ipy_websearch.http.cache import Cache
-from ipy_websearch.http.download import Download
-from ipy_websearch.http.robots import RobotsFiles
+from ipy_websearch.http.download import Download, RobotsFiles
 
 pytestmark = pytest.mark.anyio
 
