@@ -36,7 +36,7 @@ from ipy_websearch.model.requests import estimate_tokens, prompt_tokens, server_
 from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget, estimate
 from ipy_websearch.money.ledger import Ledger, Status
 from ipy_websearch.money.prices import PriceRow, add_money, is_at_hand, model_cost, price_table
-from ipy_websearch.options import AskOptions, EnrichOptions, as_tuple, moment, options_of, text, texts, whole
+from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.goggles import resolve
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
@@ -236,15 +236,10 @@ class Session:
         Raises:
             ConfigError: a value is not allowed; nothing was sent.
         """
-        settings = self.settings
-        given = {name: value for name, value in options.items() if value is not None}
-        texts(**{name: given.get(name) for name in ("freshness", "country", "language", "safe_search")})
-        defaults = {name: getattr(settings, name) for name in ("count", "country", "language", "safe_search")}
-        given = {**defaults, **given, "count": whole("count", given.get("count", settings.count))}
-        for name in ("allowed_domains", "blocked_domains", "goggles"):
-            given[name] = as_tuple(given.get(name, ()), name)
-        given["goggles"] = tuple(resolve(goggle) for goggle in given["goggles"])
-        return options_of(SearchRequest, text("query", query, "moons of Mars"), **given)
+        given = {name: getattr(self.settings, name) for name in ("count", "country", "language", "safe_search")}
+        given |= {name: checked(name, value) for name, value in options.items() if value is not None}
+        given["goggles"] = tuple(map(resolve, given.get("goggles", ())))
+        return options_of(SearchRequest, checked("query", query), **given)
 
     @background.on_the_loop
     async def search(self, query: str, *, provider: str | None = None, fresh: bool = False, **options: Any) -> SearchResults:
@@ -277,9 +272,8 @@ class Session:
     @background.on_the_loop
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
         """Fetch a page as Markdown; see `ipy_websearch.fetch` for the arguments and errors."""
-        text("url", url, "https://example.com/page")
-        lines = None if limit is None else whole("limit", limit)
-        return await self.reader.read(url, offset=whole("offset", offset), limit=lines, fresh=fresh)
+        lines = {name: checked(name, value) for name, value in (("offset", offset), ("limit", limit))}
+        return await self.reader.read(checked("url", url), **lines, fresh=fresh)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -399,7 +393,7 @@ class Session:
         Raises:
             ConfigError: the provider cannot be asked.
         """
-        texts(provider=provider)
+        checked("provider", provider)
         wanted, notices = provider_to_ask(provider, self.settings.provider, self.settings.search_tools)
         if wanted:
             self.router.check(wanted)

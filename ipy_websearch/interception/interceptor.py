@@ -30,7 +30,7 @@ from ipy_websearch.loop.core import CallRunner, Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
 from ipy_websearch.model.requests import caches_for_an_hour, server_searches
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
-from ipy_websearch.options import at_least, texts
+from ipy_websearch.options import at_least, checked
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Panels
 from ipy_websearch.session import Session
@@ -114,7 +114,8 @@ class WebSearchInterceptor:
         max_uses: int | None = None,
         session: Session | None = None,
     ) -> None:
-        texts(provider=provider, search_tool_name=search_tool_name)
+        checked("provider", provider)
+        checked("search_tool_name", search_tool_name)
         self._session = session
         self._max_uses = None if max_uses is None else at_least(1, "max_uses", max_uses, 1)
         self._enabled = None if enabled_platforms is None else _platform_names(enabled_platforms)

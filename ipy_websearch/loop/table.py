@@ -52,7 +52,7 @@ def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str
     if isinstance(columns, Mapping):
         pairs: list[tuple[str, Any]] = list(columns.items())
     else:
-        parts = columns.split(",") if isinstance(columns, str) else as_tuple(columns, "columns")
+        parts = columns.split(",") if isinstance(columns, str) else as_tuple("columns", columns)
         split = (part.partition(":") for part in parts if part.strip())
         pairs = [(name.strip(), kind.strip() or "str") for name, _, kind in split]
     parsed: dict[str, type] = {}

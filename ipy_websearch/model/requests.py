@@ -265,7 +265,7 @@ def without_native(tools: str | Sequence[str]) -> tuple[list[str], bool]:
     The API's tools have the names of ours, and a name may stand once in a request: next to the native set, `standard` and its
     tools are left out.
     """
-    given = tools.replace("+", ",").split(",") if isinstance(tools, str) else as_tuple(tools, "tools")
+    given = tools.replace("+", ",").split(",") if isinstance(tools, str) else as_tuple("tools", tools)
     names = [part.strip() for part in given]
     if NATIVE not in names:
         return names, False
