@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ipy_websearch.accessor import install
+
 __version__ = "0.2.0"
 
 __all__ = [
@@ -53,21 +55,12 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from ipy_websearch.api import ask as ask
-    from ipy_websearch.api import cost as cost
-    from ipy_websearch.api import enrich as enrich
-    from ipy_websearch.api import fetch as fetch
-    from ipy_websearch.api import search as search
-    from ipy_websearch.errors import WebSearchError as WebSearchError
-    from ipy_websearch.interception import intercept as intercept
-    from ipy_websearch.results import Answer as Answer
-    from ipy_websearch.results import Citation as Citation
-    from ipy_websearch.results import Page as Page
-    from ipy_websearch.results import SearchResult as SearchResult
-    from ipy_websearch.results import SearchResults as SearchResults
-    from ipy_websearch.session import Session as Session
-    from ipy_websearch.usage import Limits as Limits
-    from ipy_websearch.usage import Usage as Usage
+    from ipy_websearch.api import ask, cost, enrich, fetch, search
+    from ipy_websearch.errors import WebSearchError
+    from ipy_websearch.interception import intercept
+    from ipy_websearch.results import Answer, Citation, Page, SearchResult, SearchResults
+    from ipy_websearch.session import Session
+    from ipy_websearch.usage import Limits, Usage
 
 
 def __getattr__(name: str) -> Any:
@@ -98,11 +91,4 @@ def unload_ipython_extension(ipython: Any) -> None:
     unload(ipython)
 
 
-def _reach_pandas() -> None:
-    """Put `df.web` on pandas' DataFrame, at once or when pandas is imported."""
-    from ipy_websearch.accessor import install
-
-    install()
-
-
-_reach_pandas()
+install()  # `df.web`, now or when pandas is imported

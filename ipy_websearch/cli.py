@@ -4,30 +4,29 @@
     web-fetch-tool --schema
 
 Each reads one JSON object from standard input and writes one to standard output: the result, or `{"error": …}` with an
-exit status other than 0. Formats and texts are those of seed 002, with the package's own places for keys. Invariant: standard
-output holds one JSON document and nothing else, whatever happens (`--help` and `--version` apart). Neither pandas, pydantic,
-IPython nor the SDK is imported, and an HTTP library only for a request.
+exit status other than 0. Formats and texts are those of seed 002, with the package's own places for keys. Searches are booked
+in the ledger, and its budgets hold. Invariant: standard output holds one JSON document and nothing else, whatever happens
+(`--help` and `--version` apart). Neither pandas, pydantic, IPython nor the SDK is imported.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ipy_websearch import background
 from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, WebSearchError
-from ipy_websearch.settings import WebSearch, load_settings
+from ipy_websearch.settings import load_settings
 from ipy_websearch.tools.schemas import SCHEMAS
 
 JSON = dict[str, Any]
 
-OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
-"""Exit statuses: done; the work failed or the input is wrong; the command line is wrong; Ctrl-C."""
+OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130  # done; it failed or the input is wrong; a wrong command line; Ctrl-C
 
 _HELP = """\
 usage: {command} [--schema | --help | --version]
@@ -56,7 +55,7 @@ class Executable:
     summary: str
     example: str
     output: str
-    work: Callable[[JSON], Coroutine[Any, Any, JSON]]
+    work: Callable[[JSON], JSON]
 
     def help(self) -> str:
         """Return the help for people."""
@@ -103,7 +102,7 @@ def run(executable: Executable, arguments: Sequence[str]) -> int:
         return WRONG_USE
     try:
         given = _input(sys.stdin.buffer.read(), SCHEMAS[executable.tool]["parameters"])
-        _write(asyncio.run(executable.work(given)))
+        _write(executable.work(given))
         return OK
     except WebSearchError as exc:
         _write({"error": str(exc)})
@@ -179,43 +178,29 @@ def _fault(value: Any, schema: JSON) -> str:
             return "" if fits else f"an integer of {schema['minimum']} or more"
 
 
-def _settings() -> WebSearch:
-    return load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr))
+def _session() -> Any:
+    from ipy_websearch.session import Session
+
+    return Session(load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr)))
 
 
-async def _search(provider: str, given: JSON) -> JSON:
+def _search(provider: str, given: JSON) -> JSON:
     """Return the results of one search in the seed's form; `count`, country, language and filter are the settings'."""
-    from ipy_websearch import __version__
-    from ipy_websearch.http.client import HttpClient
-    from ipy_websearch.keys import Keys
-    from ipy_websearch.providers.base import ProviderContext, SearchRequest, clean_domain, create, permitted
-    from ipy_websearch.settings import data_dir, settings_dir
+    from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
 
-    settings = _settings()
+    session = _session()
     allowed, blocked = (tuple(map(clean_domain, given.get(f"{kind}_domains", ()))) for kind in ("allowed", "blocked"))
-    asked = SearchRequest(
-        given["query"],
-        count=settings.count,
-        country=settings.country,
-        language=settings.language,
-        safe_search=settings.safe_search,  # type: ignore[arg-type]  # the trait is an Enum of the same words
-        allowed_domains=allowed,
-        blocked_domains=() if allowed else blocked,
-    )
-    keys = Keys(settings_dir(), Path.cwd() / ".env")
-    http = HttpClient(user_agent=f"ipy_websearch/{__version__}", secrets=keys.secrets)
+    # A provider takes only one of the two lists.
+    domains = {"allowed_domains": allowed} if allowed else {"blocked_domains": blocked}
     try:
-        found = await create(provider, ProviderContext(http, keys, data_dir())).search(asked)
+        found = background.run(lambda: session.search(given["query"], provider=provider, fresh=True, **domains))
     except MissingKeyError:
-        raise ConfigError(_authentication(provider, keys, "not found")) from None
+        raise ConfigError(_authentication(provider, session.keys, "not found")) from None
     except ProviderError as exc:
         if exc.reason == "key":
-            raise ConfigError(f"{_authentication(provider, keys, 'refused')} ({exc})") from None
+            raise ConfigError(f"{_authentication(provider, session.keys, 'refused')} ({exc})") from None
         raise
-    finally:
-        await http.aclose()
-    # A provider takes only one of the two lists.
-    kept = permitted(found, SearchRequest(asked.query, blocked_domains=blocked)) if allowed and blocked else found
+    kept = permitted(found, SearchRequest(given["query"], blocked_domains=blocked))
     return {"results": [_result(result) for result in kept]}
 
 
@@ -241,21 +226,15 @@ def _authentication(provider: str, keys: Any, what: str) -> str:
     )
 
 
-async def _fetch(given: JSON) -> JSON:
+def _fetch(given: JSON) -> JSON:
     """Return a page, or lines of it, in the seed's form."""
-    from ipy_websearch.extract.reader import PageReader
-    from ipy_websearch.extract.worker import ExtractionWorker
-    from ipy_websearch.http.download import download, page_proxy
-
-    settings, worker = _settings(), ExtractionWorker()
-    proxy = page_proxy(settings.fetch_proxy, settings.fetch_through_proxy)
-    reader = PageReader(worker=worker, download=partial(download, proxy=proxy))
+    session = _session()
     try:
-        page = await reader.read(given["url"], offset=given.get("offset", 1), limit=given.get("limit"))
+        page = background.run(
+            lambda: session.fetch(given["url"], offset=given.get("offset", 1), limit=given.get("limit"), fresh=True)
+        )
     except WebSearchError as exc:
         from ipy_websearch.tools.web_fetch import failure_text
 
         raise ConfigError(failure_text(exc)) from None
-    finally:
-        worker.close()
     return {"content": page.content, "lines_read": page.lines_read}

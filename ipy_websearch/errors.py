@@ -94,20 +94,14 @@ class ProviderError(WebSearchError):
         return self.reason in ("key", "credit", "quota") and not self.others_may_answer
 
 
+_REASONS: dict[int | None, FailureReason] = {None: "unreachable", 401: "key", 403: "key", 402: "credit"}
+
+
 def _failure_reason(status: int | None, retry_after: float | None) -> FailureReason:
     """Return the reason that a status implies; providers correct it by their own codes."""
-    match status:
-        case None:
-            return "unreachable"
-        case 401 | 403:
-            return "key"
-        case 402:
-            return "credit"
-        case 429:
-            return "quota" if (retry_after or 0) > LONG_WAIT_S else "rate"
-        case _ if 400 <= status < 500:
-            return "request"
-    return "server"
+    if status == 429:
+        return "quota" if (retry_after or 0) > LONG_WAIT_S else "rate"
+    return _REASONS.get(status) or ("request" if status and 400 <= status < 500 else "server")
 
 
 class RateLimitedError(ProviderError):

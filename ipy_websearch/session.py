@@ -732,12 +732,12 @@ class AskRun:
             self._task = background.Task(self._pump)
 
     async def _pump(self) -> None:
+        ending = None
         try:
             await self.answered(self._emit)
         except BaseException as exc:
-            self._emit(exc)
-        else:
-            self._emit(None)
+            ending = exc
+        self._emit(ending)
 
     def _emit(self, item: Event | BaseException | None) -> None:
         self._events.put(item)
@@ -786,10 +786,6 @@ class _Events:
 
     async def __anext__(self) -> Event:
         return await self._run.__anext__()
-
-    async def aclose(self) -> None:
-        """Stop the run."""
-        self._run.stop()
 
     def __del__(self) -> None:
         self._run.stop()

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from ipy_websearch.bibliography import bibliography
 from ipy_websearch.display.answer import answer_html, answer_markdown
 from ipy_websearch.display.markdown import text_markdown
 from ipy_websearch.display.text import one_line
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.results import Answer
+from ipy_websearch.results import Answer, bibliography
 from ipy_websearch.text import shorten
 
 _TITLE = "Questions and answers"
