@@ -11,6 +11,7 @@ in the ledger, and its budgets hold. Invariant: standard output holds one JSON d
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import Any, NoReturn
 
 from ipy_websearch import background
 from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, WebSearchError
-from ipy_websearch.settings import load_settings
+from ipy_websearch.settings import WebSearch, load_settings
 from ipy_websearch.tools.schemas import SCHEMAS
 
 JSON = dict[str, Any]
@@ -178,17 +179,16 @@ def _fault(value: Any, schema: JSON) -> str:
             return "" if fits else f"an integer of {schema['minimum']} or more"
 
 
-def _session() -> Any:
-    from ipy_websearch.session import Session
-
-    return Session(load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr)))
+def _settings() -> WebSearch:
+    return load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr))
 
 
 def _search(provider: str, given: JSON) -> JSON:
     """Return the results of one search in the seed's form; `count`, country, language and filter are the settings'."""
     from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
+    from ipy_websearch.session import Session
 
-    session = _session()
+    session = Session(_settings())
     allowed, blocked = (tuple(map(clean_domain, given.get(f"{kind}_domains", ()))) for kind in ("allowed", "blocked"))
     # A provider takes only one of the two lists.
     domains = {"allowed_domains": allowed} if allowed else {"blocked_domains": blocked}
@@ -227,14 +227,18 @@ def _authentication(provider: str, keys: Any, what: str) -> str:
 
 
 def _fetch(given: JSON) -> JSON:
-    """Return a page, or lines of it, in the seed's form."""
-    session = _session()
-    try:
-        page = background.run(
-            lambda: session.fetch(given["url"], offset=given.get("offset", 1), limit=given.get("limit"), fresh=True)
-        )
-    except WebSearchError as exc:
-        from ipy_websearch.tools.web_fetch import failure_text
+    """Return a page, or lines of it, in the seed's form; the local index is no part of the web."""
+    from ipy_websearch.extract.reader import PageReader
+    from ipy_websearch.extract.worker import ExtractionWorker
+    from ipy_websearch.http.download import download, page_proxy
+    from ipy_websearch.tools.web_fetch import failure_text
 
+    settings, worker = _settings(), ExtractionWorker()
+    proxy = page_proxy(settings.fetch_proxy, settings.fetch_through_proxy)
+    try:
+        page = asyncio.run(PageReader(worker=worker, download=partial(download, proxy=proxy)).read(**given))
+    except WebSearchError as exc:
         raise ConfigError(failure_text(exc)) from None
+    finally:
+        worker.close()
     return {"content": page.content, "lines_read": page.lines_read}
