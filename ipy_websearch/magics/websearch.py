@@ -175,8 +175,9 @@ class WebSearchMagics(WebMagics):
         store = session.enrich_store
         match names:
             case []:
-                for batch, model, count, when, _ in open_batches(store):
-                    print(f"at the API since {when:%Y-%m-%d %H:%M} UTC: {count:,} rows for {model} in {batch or 'a batch'}")
+                for batch in open_batches(store):
+                    told = f"{len(batch.rows):,} rows for {batch.model} in {batch.id or 'a batch'}"
+                    print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {told}")
                 return store.listing()
             case ["clear", *column]:
                 return [f"{store.clear(*column):,} values removed from the store."]

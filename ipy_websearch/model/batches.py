@@ -17,10 +17,8 @@ from urllib.parse import urlsplit
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.model.client import ModelClient, request_timeout
 from ipy_websearch.model.stream import NO_MESSAGE, excerpt, parse_body
-from ipy_websearch.text import plain, shorten
 
 PATH = "/v1/messages/batches"
-BROKEN = "broken_lines"
 _LISTED = 100
 _MAX_PAGES = 10
 _AS_IT_COMES = {"X-Stainless-Raw-Response": "stream"}  # tells the SDK not to read the whole answer first
@@ -114,11 +112,11 @@ async def results(client: ModelClient, batch: BatchState) -> AsyncIterator[tuple
     """Yield (custom_id, result) of an ended batch as the lines arrive; `result["type"]` is succeeded (then with a "message"),
     errored (with an "error"), canceled or expired.
 
+    A line that cannot be read is left out.
+
     Raises:
-        ModelError: the API failed, also in the middle; what was yielded before is good. With the kind `BROKEN`: all lines were
-            read, and some of them are no results.
+        ModelError: the API failed, also in the middle; what was yielded before is good.
     """
-    broken, example = 0, ""
     with client.opened() as sdk:
         import httpx2
 
@@ -127,16 +125,10 @@ async def results(client: ModelClient, batch: BatchState) -> AsyncIterator[tuple
         response: Any = await sdk.get(url, cast_to=httpx2.Response, options=options)
         try:
             async for line in response.aiter_lines():
-                if line.strip():
-                    if (entry := _entry(line)) is not None:
-                        yield entry
-                    else:
-                        broken, example = broken + 1, example or shorten(plain(line), 60)
+                if (entry := _entry(line)) is not None:
+                    yield entry
         finally:
             await response.aclose()
-    if broken:
-        lines = f"{broken:,} line{'s' * (broken != 1)}"
-        raise ModelError(f"{lines} of the results of batch {batch.id} cannot be read: {example!r}", status=200, kind=BROKEN)
 
 
 def _entry(line: str) -> tuple[str, Mapping[str, Any]] | None:
