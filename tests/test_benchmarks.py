@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.benchmarks.billing import billed
-from tests.benchmarks.environment import light_environment
 from tests.benchmarks.light_server import LightServer
-from tests.benchmarks.loop import both, question
+from tests.benchmarks.loop import billed, both, question
+from tests.benchmarks.report import light_environment
 
 
 def test_both_loops_of_the_benchmark_do_the_same_work() -> None:
@@ -27,5 +26,5 @@ def test_both_loops_of_the_benchmark_do_the_same_work() -> None:
 
 def test_caching_saves_most_of_a_long_context() -> None:
     """Six steps with 12,000 tokens of context are billed at most 0.40 of what a loop without caching is."""
-    what, ours, naive = asyncio.run(billed("question"))
-    assert "6 steps" in what and ours <= 0.40 * naive
+    figure = asyncio.run(billed())
+    assert figure.hand and figure.ours <= 0.40 * figure.hand

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks [NAME …] [--peers FOLDER] [--pages AEB WCXB]
 
-NAMEs are load, ledger, loop, peers, interception, instructions (where valgrind is installed), enrichment, extraction; without
-one all are run, which takes about half an hour on an idle machine. The peers are installed into an environment of their own at
+NAMEs are load, ledger, loop, peers, interception, enrichment, extraction; without one all are run, which takes about half an
+hour on an idle machine. The peers are installed into an environment of their own at
 FOLDER (default: one in the user's cache). Extraction needs checkouts of article-extraction-benchmark and
 web-content-extraction-benchmark, named by `--pages`.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import venv
@@ -22,17 +21,15 @@ from typing import Any
 
 import platformdirs
 
-from tests.benchmarks.enrich_server import ROOT, EnrichServer
-from tests.benchmarks.light_server import LightServer
+from tests.benchmarks.light_server import ROOT, LightServer
 from tests.benchmarks.report import write_section
 
-PEERS = ("anthropic[aiohttp]", "httpx-aiohttp", "pydantic-ai-slim[anthropic]", "litellm", "mcp", "html-to-markdown")
-LOOPS, ENRICHERS = ("hand", "SDK tool runner", "pydantic-ai", "LiteLLM"), ("hand", "pydantic-ai", "LiteLLM")
-LATENCY_S, ROWS, SLOTS = 0.2, 2000, 100
+PEERS = ("anthropic[aiohttp]", "httpx-aiohttp", "pydantic-ai-slim[anthropic]", "litellm")
+LOOPS = ("hand", "SDK tool runner", "pydantic-ai", "LiteLLM")
 PATIENCE_S = 300
 ABOUT = (
-    "The peers alone, each in a process of its own, against the servers of the sections Loop and Enrichment, where our own "
-    "figures are: one search and a streamed answer a question; 2,000 rows of one strict tool call, 200 ms each, 100 at once."
+    "The peers alone, each in a process of its own, against the server of the section Loop, where our own figures are: one "
+    "search and a streamed answer a question."
 )
 
 
@@ -67,38 +64,16 @@ def peers(python: str) -> None:
     lines = ["| loop | CPU a question, 1 at once | 50 at once | 3 rounds × 3 searches of 100 ms |", "|---|---|---|---|"]
     with LightServer() as url:
         for name in LOOPS:
-            found = measured(python, "loop", name, url)
-            cells = ("failed", "", "") if found is None else _loop_cells(found)
-            lines.append(f"| {name} | {' | '.join(cells)} |")
-    best = ROWS * LATENCY_S / SLOTS
-    lines += [
-        "",
-        "| enrichment | wall clock | × the best possible | CPU a row | memory | rows lost |",
-        "|---|---|---|---|---|---|",
-    ]
-    with EnrichServer(latency=LATENCY_S) as server:
-        for name in ENRICHERS:
-            found = measured(python, "enrich", name, server.url)
-            cells = ("failed", "", "", "", "") if found is None else _row_cells(found, best)
-            lines.append(f"| {name} | {' | '.join(cells)} |")
+            lines.append(f"| {name} | {' | '.join(_cells(measured(python, name, url)))} |")
     body = f"{ABOUT} Versions: {measured(python, 'versions')}.\n\n" + "\n".join(lines)
     print(body)
     write_section("Peers", body, "`python -m tests.benchmarks peers`")
 
 
-def _loop_cells(found: dict[str, float]) -> tuple[str, ...]:
+def _cells(found: dict[str, float] | None) -> tuple[str, ...]:
+    if found is None:
+        return "failed", "", ""
     return f"{found['cpu_1']:.2f} ms", f"{found['cpu_50']:.2f} ms", f"{found['rounds_ms']:.0f} ms"
-
-
-def _row_cells(found: dict[str, float], best: float) -> tuple[str, ...]:
-    seconds = found["seconds"]
-    return (
-        f"{seconds:.2f} s",
-        f"{seconds / best:.2f}",
-        f"{found['cpu_ms_row']:.2f} ms",
-        f"{found['rss_mb']:.0f} MB",
-        f"{found['lost']:.0f}",
-    )
 
 
 def main() -> None:
@@ -115,8 +90,7 @@ def main() -> None:
         "ledger": lambda: run("tests.benchmarks.ledger"),
         "loop": lambda: run("tests.benchmarks.loop", "--write"),
         "peers": lambda: peers(peers_python(arguments.peers)),
-        "interception": lambda: run("tests.benchmarks.intercept", "--write", "--litellm", peers_python(arguments.peers)),
-        "instructions": lambda: run("tests.benchmarks.intercept_instructions", "--write"),
+        "interception": lambda: run("tests.benchmarks.intercept", "--write"),
         "enrichment": lambda: run("tests.benchmarks.enrich", "--write"),
         "extraction": lambda: run("tests.benchmarks.extraction", *(arguments.pages or ()), "--write"),
     }
@@ -124,8 +98,7 @@ def main() -> None:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(benchmarks)}")
     if "extraction" in arguments.names and not arguments.pages:
         parser.error("extraction needs --pages AEB WCXB, the two checkouts")
-    lacking = {"extraction": not arguments.pages, "instructions": not shutil.which("valgrind")}
-    for name in arguments.names or [name for name in benchmarks if not lacking.get(name)]:
+    for name in arguments.names or [name for name in benchmarks if arguments.pages or name != "extraction"]:
         benchmarks[name]()
 
 

@@ -40,10 +40,9 @@ class Fake:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = {**DEFAULTS, **settings}
-        self.counts = {"requests": 0, "answered": 0, "refused": 0, "most": 0, "early": 0, "first": 0.0, "last": 0.0}
+        self.counts = {"requests": 0, "answered": 0, "refused": 0, "most": 0}
         self.active = 0
         self.batches: list[list[dict[str, Any]]] = []
-        self.floor = 0.0
         self.random = random.Random(7)
 
     async def answer(self, path: bytes, body: bytes) -> tuple[int, dict[str, str], Any]:
@@ -57,8 +56,6 @@ class Fake:
             return self._batch(path.decode(), body)
         now = time.time()
         self.counts["requests"] += 1
-        self.counts["first"] = self.counts["first"] or now
-        self.counts["early"] += now < self.floor
         refusal = self._refusal(now)
         if refusal is not None:
             self.counts["refused"] += 1
@@ -68,7 +65,6 @@ class Fake:
         await asyncio.sleep(self.settings["latency"])
         self.active -= 1
         self.counts["answered"] += 1
-        self.counts["last"] = time.time()
         found = message(json.loads(body), self.settings["input_tokens"])
         every = self.settings["broken_every"]
         broken = every and self.counts["answered"] % every == 0
@@ -105,7 +101,6 @@ class Fake:
         if now < self.settings["storm_until"] and self.settings["storm_status"] != 429:
             return self.settings["storm_status"], {}, _error("api_error", "internal error")
         if now < self.settings["storm_until"] or (self.settings["cap"] and self.active >= self.settings["cap"]):
-            self.floor = now + self.settings["retry_after"]
             return 429, wait, _error("rate_limit_error", "too many requests")
         if self.random.random() < self.settings["share_529"]:
             return 529, {}, _error("overloaded_error", "overloaded")
@@ -136,21 +131,11 @@ def filled(schema: dict[str, Any]) -> Any:
     """Return a value for a JSON schema."""
     if "anyOf" in schema:
         return filled(schema["anyOf"][0])
-    if "enum" in schema:
-        return schema["enum"][0]
-    match schema.get("type"):
-        case "object":
-            return {name: filled(part) for name, part in schema["properties"].items()}
-        case "array":
-            return [filled(schema["items"])]
-        case "integer":
-            return 1998
-        case "number":
-            return 0.5
-        case "boolean":
-            return True
-        case _:
-            return "2001-02-03" if schema.get("format") == "date" else "a value of some length"
+    if schema.get("type") == "object":
+        return {name: filled(part) for name, part in schema["properties"].items()}
+    if schema.get("type") == "array":
+        return [filled(schema["items"])]
+    return {"integer": 1998, "number": 0.5, "boolean": True}.get(str(schema.get("type")), "a value of some length")
 
 
 def streamed(whole: dict[str, Any]) -> str:
@@ -218,7 +203,7 @@ class EnrichServer:
         self._process.stdout.close()
 
     def stats(self) -> dict[str, Any]:
-        """Return the counts: requests, answered, refused, the most at once, requests before a retry-after was over."""
+        """Return the counts: requests, answered, refused, the most at once."""
         with urlopen(f"{self.url}/stats", timeout=10) as response:
             found: dict[str, Any] = json.loads(response.read())
         return found

@@ -6,8 +6,8 @@
 
 What is scored is Markdown, by the benchmarks' own evaluation code, with link targets taken out: `[text](address)` counts as
 `text`. Structure is counted on the documentation pages of the second: which of the headings, code blocks, table rows, nested
-list items and links whose text belongs to the content are there as such in the Markdown. Peers that are installed read the
-same pages in the same run, with their links made absolute for them. Times are CPU time.
+list items and links whose text belongs to the content are there as such in the Markdown. Each page is read twice, once as if
+its address were a forum's thread, which must not change how it is read. Times are CPU time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,29 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
-from tests.benchmarks.readers import OURS, Reader, readers
 from tests.benchmarks.report import write_section
-from tests.benchmarks.structure import KINDS, structure
 
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]*(?:\([^()]*\)[^()\s]*)*\)")
-_TYPES = ("article", "documentation", "service", "product", "collection", "listing", "forum")
 _ARTICLES = "article-extraction-benchmark"
+
+OURS = "ipy_websearch"
+FORUM = "https://forum.example.org/t/topics/viewtopic-{}/123"
+Reader = Callable[[bytes, str], str]
+
+
+def readers() -> dict[str, Reader]:
+    """Return each reader's name with a function from a body and its address to Markdown."""
+    from ipy_websearch.extract.page import extract
+
+    extract(b"<title>t</title><p>A sentence, to be judged.</p>", url="http://localhost/")  # loads the parsers
+
+    def reader(address: str) -> Reader:
+        kind = "text/html; charset=utf-8"
+        return lambda body, url: extract(body, url=address.format(len(url)) or url, content_type=kind).markdown
+
+    return {OURS: reader(""), f"{OURS}, addresses like a forum's": reader(FORUM)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +124,7 @@ def _read(task: Task, body: bytes, reader: Reader) -> Read:
 
 
 def tables(reads: list[dict[str, Read]], metrics: Callable[[Any], dict[str, float]]) -> str:
-    """Return the readers side by side, ours page type by page type, and what each keeps of documentation pages."""
+    """Return the readers side by side, and what each keeps of documentation pages."""
     names = list(reads[0])
     by_name = {name: [found[name] for found in reads] for name in names}
     columns = ("reader", "AEB F1", "precision", "recall", "CPU ms a page, median (95 %)", "WCXB dev F1", "test F1")
@@ -118,12 +133,9 @@ def tables(reads: list[dict[str, Read]], metrics: Callable[[Any], dict[str, floa
         f"| {name} | {_articles_cells(of, metrics)} | {_mean(of, 'dev')} | {_mean(of, 'test')} |"
         for name, of in by_name.items()
     ]
-    ours = by_name[OURS]
-    types = ["| pages | number | F1 | precision | recall |\n|---|---|---|---|---|"]
-    types += [_type_row(part, kind, ours) for part in ("dev", "test") for kind in ("", *_TYPES)]
     kept = ["| kept of documentation pages (number) | " + " | ".join(names) + " |\n|---|" + "---|" * len(names)]
     kept += [_kept_row(kind, by_name) for kind in KINDS]
-    return "\n\n".join(["\n".join([head, *side_by_side]), "\n".join(kept), "\n".join(filter(None, types))])
+    return "\n\n".join(["\n".join([head, *side_by_side]), "\n".join(kept)])
 
 
 def _articles_cells(reads: list[Read], metrics: Callable[[Any], dict[str, float]]) -> str:
@@ -134,26 +146,137 @@ def _articles_cells(reads: list[Read], metrics: Callable[[Any], dict[str, float]
     return f"{score['f1']:.4f} | {score['precision']:.3f} | {score['recall']:.3f} | {ms}"
 
 
-def _scores(reads: list[Read], part: str, kind: str = "") -> list[tuple[float, float, float]]:
-    return [r.score for r in reads if r.task.part == part and kind in ("", r.task.kind)]
-
-
 def _mean(reads: list[Read], part: str) -> str:
-    return f"{statistics.fmean(score[2] for score in _scores(reads, part)):.4f}"
-
-
-def _type_row(part: str, kind: str, reads: list[Read]) -> str:
-    scores = _scores(reads, part, kind)
-    if not scores:
-        return ""
-    precision, recall, f1 = (statistics.fmean(column) for column in zip(*scores, strict=True))
-    name = f"— {kind}" if kind else f"WCXB {part}, {OURS}"
-    return f"| {name} | {len(scores)} | {f1:.4f} | {precision:.3f} | {recall:.3f} |"
+    return f"{statistics.fmean(r.score[2] for r in reads if r.task.part == part):.4f}"
 
 
 def _kept_row(kind: str, by_name: dict[str, list[Read]]) -> str:
     sums = [[sum(r.kept[kind][i] for r in reads if r.kept) for i in (0, 1)] for reads in by_name.values()]
     return f"| {kind} ({sums[0][1]:,}) | " + " | ".join(f"{kept / max(1, there):.1%}" for kept, there in sums) + " |"
+
+
+# --- structure: what of a page is there as such in its Markdown ---------------------------------------------------------
+
+KINDS = ("headings", "code blocks", "table rows", "nested items", "links")
+Counts = dict[str, tuple[int, int]]
+
+_WORD = re.compile(r"\w+")
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_WHOLE_LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+\"[^\"]*\")?\)")
+_CHROME = ("script", "style", "nav", "footer", "aside", "noscript", "template")
+
+
+def structure(body: bytes, url: str, reference: str, markdown: str) -> Counts:
+    """Return (kept, there) for each kind; "there" is what is in the page's main part and, by its text, in `reference`."""
+    from lxml import html
+
+    parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
+    root = html.document_fromstring(body.decode("utf-8", "replace").encode(), parser=parser)
+    for element in list(root.iter(*_CHROME)):
+        if element.getparent() is not None:
+            element.drop_tree()
+    mains = root.xpath('//main|//*[@role="main"]')
+    scope = max(mains, key=lambda e: len(e.text_content())) if mains else root.find("body")
+    text = f" {folded(reference)} "
+
+    def content(words: str) -> bool:
+        return bool(words) and f" {words} " in text
+
+    got = _Found(markdown)
+    return {
+        "headings": _headings(scope, content, got),
+        "code blocks": _code(scope, content, got),
+        "table rows": _rows(scope, content, got),
+        "nested items": _nested(scope, content, got),
+        "links": _links(scope, content, got, url),
+    }
+
+
+def folded(text: str) -> str:
+    """Return the words of `text` in lower case, one blank between them."""
+    return " ".join(_WORD.findall(text.lower()))
+
+
+class _Found:
+    """The structure of a Markdown text."""
+
+    def __init__(self, markdown: str) -> None:
+        self.links = {(folded(_WHOLE_LINK.sub(r"\1", text)), address) for text, address in _WHOLE_LINK.findall(markdown)}
+        plain = _WHOLE_LINK.sub(r"\1", markdown)
+        self.code, lines = _split_code(plain)
+        self.headings = {folded(m[1]) for line in lines if (m := re.match(r"[\s>*+-]*(?:\d+\. )?#{1,6} +(.*)", line))}
+        self.rows = [folded(line) for line in lines if line.lstrip(" >-").startswith("|")]
+        self.nested = [folded(m[1]) for line in lines if (m := re.match(r"(?:\s{2,}|[-*+] )(?:[-*+]|\d+[.)]) +(.*)", line))]
+
+
+def _split_code(markdown: str) -> tuple[list[str], list[str]]:
+    blocks: list[str] = []
+    lines: list[str] = []
+    fence = ""
+    block: list[str] = []
+    for line in markdown.split("\n"):
+        bare = line.lstrip(" \t>-*+0123456789.")
+        mark = re.match(r"`{3,}|~{3,}", bare)
+        if fence and bare.rstrip() == fence:
+            blocks.append(folded(" ".join(block)))
+            fence = ""
+        elif fence:
+            block.append(line)
+        elif mark:
+            fence, block = mark[0], []
+        else:
+            lines.append(line)
+    return blocks, lines
+
+
+def _headings(scope: Any, content: Any, got: _Found) -> tuple[int, int]:
+    there = [t for e in scope.iter(*_HEADINGS) if content(t := folded(e.text_content()))]
+    return sum(t in got.headings for t in there), len(there)
+
+
+def _code(scope: Any, content: Any, got: _Found) -> tuple[int, int]:
+    texts = (folded(e.text_content()) for e in scope.iter("pre"))
+    there = [t for t in texts if len(t) > 8 and content(" ".join(t.split()[:6]))]
+    return sum(any(t[:80] in block or (block and block[:80] in t) for block in got.code) for t in there), len(there)
+
+
+def _rows(scope: Any, content: Any, got: _Found) -> tuple[int, int]:
+    there = []
+    for row in scope.iter("tr"):
+        cells = [t for cell in row if cell.tag in ("td", "th") and (t := folded(cell.text_content()))]
+        if len(cells) > 1 and all(map(content, cells)) and next(row.iterdescendants("table"), None) is None:
+            there.append(cells)
+    return sum(any(all(cell in row for cell in cells) for row in got.rows) for cells in there), len(there)
+
+
+def _nested(scope: Any, content: Any, got: _Found) -> tuple[int, int]:
+    there = []
+    for item in scope.iter("li"):
+        parts = [item.text or ""]
+        for child in item:
+            parts += ["" if child.tag in ("ul", "ol") else child.text_content(), child.tail or ""]
+        own = folded(" ".join(parts))
+        anchor = next(item.iter("a"), None)
+        contents = anchor is not None and (anchor.get("href") or "").startswith("#") and folded(anchor.text_content()) == own
+        if next(item.iterancestors("li"), None) is not None and len(own) > 3 and content(own) and not contents:
+            there.append(own)
+    return sum(any(t[:60] in item or (len(item) > 8 and item in t) for item in got.nested) for t in there), len(there)
+
+
+def _links(scope: Any, content: Any, got: _Found, url: str) -> tuple[int, int]:
+    there = []
+    for anchor in scope.iter("a"):
+        text, href = folded(anchor.text_content()), anchor.get("href")
+        block = next(anchor.iterancestors("p", "li", "td", "dd", "dt", "th", "blockquote"), None)
+        around = folded(block.text_content()) if block is not None and href and text else ""
+        if len(around) >= len(text) + 12 and content(around):
+            try:
+                address = urljoin(url, href.strip())
+            except ValueError:
+                continue
+            if address.startswith("http"):
+                there.append((text, address))
+    return sum(pair in got.links for pair in there), len(there)
 
 
 def main() -> None:

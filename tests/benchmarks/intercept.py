@@ -1,209 +1,186 @@
 """What an intercepted question costs, beside the loop that somebody writes by hand.
 
-    python -m tests.benchmarks.intercept [questions] [--write] [--litellm PYTHON]
+    python -m tests.benchmarks.intercept [--questions N] [--processes N] [--write]
 
-Each question is one search and one answer of forty pieces. The server runs in a process of its own and plays the Messages
-API and Brave; what is measured is the CPU time of the client's process, in milliseconds a question, and the time to
-the first piece of text. `--litellm` names the Python of an environment that has LiteLLM (`pip install litellm mcp`).
+Each question is one search and one answer of forty pieces, on the light server; what is measured is the CPU time of the
+client's process, in milliseconds a question.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from operator import truediv
-from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import light_server
-from tests.benchmarks.intercept_contenders import CONTENDERS, LITELLM, PAIRS
-from tests.benchmarks.report import write_section
+import anthropic
+import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = [sys.executable, "-m", "tests.benchmarks.intercept"]
-ROUNDS, PROCESSES = 40, 7
-"""Turns of the two that are compared, and processes in which they take them: a virtual machine's speed changes within a second,
-and a process keeps for its life how its memory happened to be laid out. Each ratio is of two turns that follow one another."""
+from tests.benchmarks.hand_loop import SYSTEM, TOOL, HandLoop, result_of
+from tests.benchmarks.light_server import ROOT, LightServer
+from tests.benchmarks.report import light_environment, write_section
+
+MODEL = "claude-sonnet-5-5"
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
+ROUNDS = 40
+"""Turns of the two that are compared: a virtual machine's speed changes within a second. Each ratio is of two turns that follow
+one another, in several processes, since one keeps for its life how its memory happened to be laid out."""
 
 ABOUT = (
     "CPU milliseconds a question: one search and an answer of forty pieces, on a server in another process; same transports "
     "for the model, turn about, each pair in processes of its own. By hand is the loop of `hand_loop.py`, without a ledger, a "
-    "cache, limits or the native shape. Medians of seven processes, of the ratio in brackets the least and the most: where the "
-    "machine's other guests are busy, what touches more memory loses more."
+    "cache, limits or the native shape. Medians of the processes, of the ratio in brackets the least and the most."
 )
+Ask = Callable[[str], Awaitable[Any]]
 
 
-class Connection(light_server.Connection):
-    """The light server, which here answers whole messages too and calls the tool by the name that it was given."""
-
-    async def answer(self, path: str, body: bytes) -> None:
-        """Send the reply of the model, or the results of a search."""
-        if path.startswith("/search"):  # Perplexity's, which is what LiteLLM asks when nothing else is configured
-            found = json.loads(light_server.results(json.loads(body)["query"]))["web"]["results"]
-            data = json.dumps({"id": "1", "results": [{**hit, "snippet": hit["description"]} for hit in found]}).encode()
-            self.transport.write(light_server.HEAD % (b"application/json", len(data)) + data)
-            return
-        if not path.startswith("/v1/messages"):
-            await super().answer(path, body)
-            return
-        asked = json.loads(body)
-        events, gap_s = light_server.reply(asked)
-        name = next((tool["name"] for tool in asked.get("tools", ())), "web_search").encode()
-        events = [resized(event.replace(b'"web_search"', b'"' + name + b'"')) for event in events]
-        if asked.get("stream"):
-            self.transport.write(light_server.STREAM_HEAD)
-            for event in events:
-                self.transport.write(event)
-                if gap_s:
-                    await asyncio.sleep(gap_s)
-            self.transport.write(b"0\r\n\r\n")
-        else:
-            data = json.dumps(whole(events)).encode()
-            self.transport.write(light_server.HEAD % (b"application/json", len(data)) + data)
+def _asked(text: str, tool: dict[str, Any]) -> dict[str, Any]:
+    messages = [{"role": "user", "content": text}]
+    return {"model": MODEL, "max_tokens": 16_000, "system": SYSTEM, "tools": [tool], "messages": messages}
 
 
-def resized(chunk: bytes) -> bytes:
-    """Return an HTTP chunk with the length that its content has."""
-    content = chunk.split(b"\r\n", 1)[1][:-2]
-    return b"%x\r\n%s\r\n" % (len(content), content)
+def _intercepted(client: Any) -> Any:
+    from ipy_websearch.interception import intercept
+
+    return intercept(client, provider="brave")
 
 
-def whole(events: list[bytes]) -> dict[str, Any]:
-    """Return the message that a stream's events make."""
-    message: dict[str, Any] = {}
-    for chunk in events:
-        event = json.loads(chunk.split(b"data: ", 1)[1].split(b"\n", 1)[0])
-        match event["type"]:
-            case "message_start":
-                message = event["message"]
-            case "content_block_start":
-                message["content"].append({**event["content_block"], "_json": ""})
-            case "content_block_delta":
-                add(message["content"][-1], event["delta"])
-            case "message_delta":
-                message |= event["delta"]
-                message["usage"] = event["usage"]
-    for block in message["content"]:
-        written = block.pop("_json")
-        if block["type"] == "tool_use":
-            block["input"] = json.loads(written)
-    return message
+def _over_aiohttp(url: str) -> Any:
+    return anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=anthropic.DefaultAioHttpClient())
 
 
-def add(block: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Add a delta to its block."""
-    match delta["type"]:
-        case "text_delta":
-            block["text"] += delta["text"]
-        case "input_json_delta":
-            block["_json"] += delta["partial_json"]
-        case "citations_delta":
-            block.setdefault("citations", []).append(delta["citation"])
+def by_hand(url: str) -> Ask:
+    """The hand loop without streaming."""
+    loop = HandLoop(url, url)
+
+    async def ask(text: str) -> None:
+        asked = _asked(text, TOOL)
+        while calls := _calls(await loop.client.messages.create(**asked), asked):
+            found = await asyncio.gather(*(loop.search(call) for call in calls))
+            asked["messages"].append({"role": "user", "content": found})
+
+    return ask
 
 
-def question(number: int, gap_ms: int = 0) -> str:
-    """Return a question; no two are the same, so that no cache answers."""
-    return f"id{os.getpid()}x{number}x{time.monotonic_ns()} r=1 p=1 d=0 n=40 g={gap_ms}"
+def _calls(reply: Any, asked: dict[str, Any]) -> list[Any]:
+    asked["messages"].append({"role": "assistant", "content": reply.content})
+    return [block for block in reply.content if block.type == "tool_use"]
 
 
-async def measure(url: str, count: int, at_once: int, names: list[str]) -> list[float]:
-    """Return the CPU milliseconds of one question by contender, and the ratio of the second to the first: medians of many
-    turns of a fifth of `count`.
+def by_hand_blocking(url: str) -> Ask:
+    """The hand loop of somebody with a blocking client, who searches with another one."""
+    client, http = anthropic.Anthropic(api_key="k", base_url=url), httpx.Client(timeout=10)
 
-    The contenders take turns in one process, each round in the other order, so that what else the machine does meets all.
-    """
-    each = max(at_once, count // 5)
-    made = {name: await CONTENDERS[name](url) for name in names}
-    for ask, _ in made.values():
-        for n in range(10):
-            await ask(question(n))
-    took: dict[str, list[float]] = {name: [] for name in made}
-    for turn in range(ROUNDS):
-        for name in list(made)[:: 1 if turn % 2 else -1]:
-            ask = made[name][0]
+    def search(call: Any) -> dict[str, Any]:
+        parameters = {"q": call.input["query"], "count": 5}
+        response = http.get(f"{url}/res/v1/web/search", params=parameters, headers={"X-Subscription-Token": "key"})
+        return result_of(call.id, response.raise_for_status().json())
+
+    async def ask(text: str) -> None:
+        asked = _asked(text, TOOL)
+        while calls := _calls(client.messages.create(**asked), asked):
+            asked["messages"].append({"role": "user", "content": [search(call) for call in calls]})
+
+    return ask
+
+
+def intercepted(url: str) -> Ask:
+    """One `create` of an intercepted client."""
+    client = _intercepted(_over_aiohttp(url))
+
+    async def ask(text: str) -> None:
+        assert len((await client.messages.create(**_asked(text, SEARCH))).content) == 3
+
+    return ask
+
+
+def intercepted_streaming(url: str) -> Ask:
+    """One `stream` of an intercepted client, read as the hand loop reads its own."""
+    client = _intercepted(_over_aiohttp(url))
+
+    async def ask(text: str) -> None:
+        async with client.messages.stream(**_asked(text, SEARCH)) as stream:
+            assert "".join([piece async for piece in stream.text_stream])
+            assert len((await stream.get_final_message()).content) == 3
+
+    return ask
+
+
+def intercepted_blocking(url: str) -> Ask:
+    """One `create` of an intercepted blocking client."""
+    client = _intercepted(anthropic.Anthropic(api_key="k", base_url=url))
+
+    async def ask(text: str) -> None:
+        assert len(client.messages.create(**_asked(text, SEARCH)).content) == 3
+
+    return ask
+
+
+PAIRS: dict[str, tuple[Callable[[str], Ask], Callable[[str], Ask]]] = {
+    "SDK over aiohttp; by hand, httpx over aiohttp": (by_hand, intercepted),
+    "the same, streaming": (lambda url: HandLoop(url, url).ask, intercepted_streaming),
+    "blocking clients": (by_hand_blocking, intercepted_blocking),
+}
+
+
+async def measure(url: str, label: str, each: int, at_once: int) -> list[float]:
+    """Return the CPU milliseconds of one question by hand and intercepted, and the ratio: medians of turns of `each`."""
+    asks = [make(url) for make in PAIRS[label]]
+    took: list[list[float]] = [[], []]
+    for turn in range(ROUNDS + 1):
+        for n in (0, 1) if turn % 2 else (1, 0):
             begin = time.process_time()
             for start in range(0, each, at_once):
-                await asyncio.gather(*(ask(question(start + n)) for n in range(at_once)))
-            took[name].append((time.process_time() - begin) / each * 1000)
-    for _, close in made.values():
-        await close()
-    first, second = took.values()
-    return [*map(statistics.median, (first, second)), statistics.median(map(truediv, second, first))]
+                serials = (f"id{os.getpid()}x{time.monotonic_ns()}x{start + m} r=1 p=1 d=0 n=40" for m in range(at_once))
+                await asyncio.gather(*map(asks[n], serials))
+            took[n].append((time.process_time() - begin) / each * 1000)
+    hand, ours = took[0][1:], took[1][1:]  # the first turn warms up
+    return [*map(statistics.median, (hand, ours)), statistics.median(map(truediv, ours, hand))]
 
 
-async def asked_of(url: str, name: str, count: int) -> None:
-    """Have one contender answer so many questions."""
-    ask, close = await CONTENDERS[name](url)
-    for number in range(count):
-        await ask(question(number))
-    await close()
+def cells(url: str, label: str, questions: int, at_once: int, processes: int) -> str:
+    """Return what a pair took, measured in processes of its own."""
+    job = json.dumps([url, label, max(at_once, questions // 5), at_once])
+    command = [sys.executable, "-m", "tests.benchmarks.intercept", "--job", job]
+    done = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) for _ in range(processes)]
+    hand, ours, ratios = zip(*(json.loads(each.stdout) for each in done), strict=True)
+    spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+    return f"{statistics.median(hand):.2f} | {statistics.median(ours):.2f} | {spread}"
 
 
-@contextmanager
-def served() -> Iterator[str]:
-    """Serve in a process of its own, and give the address."""
-    server = subprocess.Popen([*HERE, "serve"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdin is not None and server.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
-    finally:
-        server.stdin.close()
-        server.wait(10)
-
-
-async def serve() -> None:
-    """Serve until standard input is closed."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=512)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)
-
-
-def main(arguments: list[str]) -> None:
-    """Measure the contenders side by side and print a table."""
-    if arguments[:1] == ["serve"]:
-        asyncio.run(serve())
+def main() -> None:
+    """Measure the pairs side by side and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=100, help="questions of five turns (default 100)")
+    parser.add_argument("--processes", type=int, default=7, help="processes for each pair (default 7)")
+    parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
+    parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.job:
+        with light_environment(given.job[0]):
+            print(json.dumps(asyncio.run(measure(*given.job))))
         return
-    if arguments[:1] == ["one"]:
-        _, url, count, at_once, *names = arguments
-        with tempfile.TemporaryDirectory() as home:
-            os.environ["IPY_WEBSEARCH_HOME"] = home
-            print(json.dumps(asyncio.run(measure(url, int(count), int(at_once), names))))
-        return
-    count = arguments[0] if arguments and arguments[0].isdigit() else "100"
-    with served() as url:
-        lines = ["| transports | by hand, 1 at a time | intercept | ratio | by hand, 50 at once | intercept | ratio |"]
-        lines.append("|---" * 7 + "|")
-        floor = 0.0
-        for label, (hand, ours) in PAIRS.items():
-            cells = []
-            for at_once in ("1",) if "blocking" in hand else ("1", "50"):
-                runs = [json.loads(_run([*HERE, "one", url, count, at_once, hand, ours])) for _ in range(PROCESSES)]
-                theirs, mine, ratios = zip(*runs, strict=True)
-                floor = floor or statistics.median(theirs)
-                spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-                cells.append(f"{statistics.median(theirs):.2f} | {statistics.median(mine):.2f} | {spread}")
-            lines.append(f"| {label} | {' | '.join([*cells, '– | – | –'][:2])} |")
-        if "--litellm" in arguments:
-            python = arguments[arguments.index("--litellm") + 1]
-            peer = float(_run([python, "-c", LITELLM, url, count]).split()[0])
-            lines.append(f"| LiteLLM 1.106.2, beside the first | {floor:.2f} | {peer:.2f} | {peer / floor:.2f} | – | – | – |")
-        print("\n".join(lines))
-        if "--write" in arguments:
-            write_section("Interception", f"{ABOUT}\n\n" + "\n".join(lines), "`python -m tests.benchmarks.intercept`")
-
-
-def _run(command: list[str]) -> str:
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip().splitlines()[-1]
+    lines = [
+        "| transports | by hand, 1 at a time | intercept | ratio | by hand, 50 at once | intercept | ratio |",
+        "|---" * 7 + "|",
+    ]
+    with LightServer() as url:
+        for label in PAIRS:
+            one = cells(url, label, given.questions, 1, given.processes)
+            many = "– | – | –" if "blocking" in label else cells(url, label, given.questions, 50, given.processes)
+            lines.append(f"| {label} | {one} | {many} |")
+    table = "\n".join(lines)
+    print(table)
+    if given.write:
+        write_section("Interception", f"{ABOUT}\n\n{table}", "`python -m tests.benchmarks.intercept --write`")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from ipy_websearch.money.ledger import GROUPS, Ledger, LedgerRow, Limit, cost_frame, curve
+from ipy_websearch.money.ledger import GROUPS, Ledger, LedgerRow, Limit, cost_frame
 from ipy_websearch.usage import Usage
 from tests.benchmarks.report import write_section
 
@@ -66,12 +66,8 @@ def measured(folder: Path, count: int) -> Iterator[tuple[str, float, float | Non
 
     pair(0)
     yield "reserving under two limits and settling with a row", _cpu_ms(pair), None, "ms"
-    last = START + timedelta(seconds=count * 300)
     reports: dict[str, Callable[[], object]] = {f"cost by {by}": lambda by=by: cost_frame(ledger, by=by) for by in GROUPS}
     reports["every row"] = lambda: cost_frame(ledger)
-    reports["since 7 days, by model"] = lambda: cost_frame(ledger, since=last - timedelta(days=7), by="model")
-    reports["one session"] = lambda: cost_frame(ledger, session="session0042")
-    reports["the curve of --plot"] = lambda: curve(ledger)
     for name, report in reports.items():
         laps = []
         for _ in range(LAPS):

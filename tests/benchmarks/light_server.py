@@ -1,8 +1,7 @@
 """A server in a process of its own that plays the Messages API and Brave as cheaply as it can, so that clients can be measured.
 
 It keeps nothing: what it does stands in the question, as in `id7 r=3 p=3 d=100 n=40 g=0`: r rounds of p searches that take
-d milliseconds each, then an answer in n pieces, g milliseconds apart. A `k=1` makes each search give a recorded answer of
-real size. It parses no more HTTP than our clients send.
+d milliseconds each, then an answer in n pieces, g milliseconds apart. It parses no more HTTP than our clients send.
 """
 
 from __future__ import annotations
@@ -17,16 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from ipy_websearch.model.stream import Reply
+
 ROOT = Path(__file__).resolve().parents[2]
-RECORDED = ROOT / "tests/data/wire/brave/sk_brave_what_is_the_semantic_kernel.json"
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\nrequest-id: req_1\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nrequest-id: req_1\r\n\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nrequest-id: req_1\r\n\r\n"
-
-
-def event(data: dict[str, Any]) -> bytes:
-    """Return one server-sent event as one HTTP chunk."""
-    text = f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
-    return b"%x\r\n%s\r\n" % (len(text), text)
+USAGE = {"input_tokens": 1000, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 60}
 
 
 def numbers(text: str) -> dict[str, int]:
@@ -34,7 +29,7 @@ def numbers(text: str) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"\b([a-z])=(\d+)", text)}
 
 
-def results(query: str) -> bytes:
+def results(query: str) -> Any:
     """Return what Brave answers: five results of about 500 characters each."""
     found = [
         {
@@ -46,56 +41,62 @@ def results(query: str) -> bytes:
         }
         for n in range(1, 6)
     ]
-    return json.dumps({"type": "search", "query": {"original": query}, "web": {"type": "search", "results": found}}).encode()
+    return {"type": "search", "query": {"original": query}, "web": {"type": "search", "results": found}}
 
 
-def reply(body: dict[str, Any]) -> tuple[list[bytes], float]:
+def reply(body: dict[str, Any]) -> tuple[list[dict[str, Any]], float]:
     """Return the events of a reply, and the seconds between its pieces."""
     first = body["messages"][0]["content"]
     question = first if isinstance(first, str) else first[0]["text"]
-    plan = numbers(question)
-    done = sum(message["role"] == "assistant" for message in body["messages"])
-    usage = {"input_tokens": 1000, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
+    plan, done = numbers(question), sum(message["role"] == "assistant" for message in body["messages"])
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": []}
-    message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
-    made = [event({"type": "message_start", "message": message})]
+    message |= {"stop_reason": None, "stop_sequence": None, "usage": {**USAGE, "output_tokens": 1}}
     searches = done < plan["r"] and body.get("tool_choice", {}).get("type") != "none"
-    made += list(calls(question, plan, done) if searches else text(plan, question.split()[0] if done else ""))
-    stop = {"stop_reason": "tool_use" if searches else "end_turn", "stop_sequence": None}
-    made.append(event({"type": "message_delta", "delta": stop, "usage": {**usage, "output_tokens": 60}}))
-    made.append(event({"type": "message_stop"}))
-    return made, 0.0 if searches else plan.get("g", 0) / 1000
+    serial = question.split()[0]
+    blocks = calls(serial, body["tools"][0]["name"], plan, done) if searches else text(plan, serial if done else "")
+    delta = {"stop_reason": "tool_use" if searches else "end_turn", "stop_sequence": None}
+    last = [{"type": "message_delta", "delta": delta, "usage": USAGE}, {"type": "message_stop"}]
+    return [{"type": "message_start", "message": message}, *blocks, *last], 0.0 if searches else plan.get("g", 0) / 1000
 
 
-def calls(question: str, plan: dict[str, int], done: int) -> Iterator[bytes]:
+def calls(serial: str, name: str, plan: dict[str, int], done: int) -> Iterator[dict[str, Any]]:
     """Yield the events of a round of calls; no two queries are the same."""
     for n in range(plan["p"]):
-        query = f"{question.split()[0]} topic {done}.{n} d={plan.get('d', 0)} k={plan.get('k', 0)}"
-        block = {"type": "tool_use", "id": f"toolu_{done}_{n}", "name": "web_search", "input": {}}
-        yield event({"type": "content_block_start", "index": n, "content_block": block})
-        for piece in ("", '{"query": ', json.dumps(query) + "}"):
-            delta = {"type": "input_json_delta", "partial_json": piece}
-            yield event({"type": "content_block_delta", "index": n, "delta": delta})
-        yield event({"type": "content_block_stop", "index": n})
+        query = f"{serial} topic {done}.{n} d={plan.get('d', 0)}"
+        block = {"type": "tool_use", "id": f"toolu_{done}_{n}", "name": name, "input": {}}
+        pieces = [{"type": "input_json_delta", "partial_json": p} for p in ("", '{"query": ', json.dumps(query) + "}")]
+        yield from block_events(n, block, pieces)
 
 
-def text(plan: dict[str, int], cited: str) -> Iterator[bytes]:
+def text(plan: dict[str, int], cited: str) -> Iterator[dict[str, Any]]:
     """Yield the events of an answer that cites the first result; `cited` is the page of it, "" without results."""
-    yield event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
-    if cited:
-        place = {
-            "search_result_index": 0,
-            "start_block_index": 0,
-            "end_block_index": 1,
-            "source": f"https://site1.example/{cited}",
-        }
-        citation = {"type": "search_result_location", "cited_text": "Text 1", "title": "Result 1", **place}
-        delta = {"type": "citations_delta", "citation": citation}
-        yield event({"type": "content_block_delta", "index": 0, "delta": delta})
-    for n in range(plan.get("n", 8)):
-        delta = {"type": "text_delta", "text": f"Piece {n} of the answer. "}
-        yield event({"type": "content_block_delta", "index": 0, "delta": delta})
-    yield event({"type": "content_block_stop", "index": 0})
+    place = {"search_result_index": 0, "start_block_index": 0, "end_block_index": 1, "source": f"https://site1.example/{cited}"}
+    citation = {"type": "search_result_location", "cited_text": "Text 1", "title": "Result 1", **place}
+    deltas = [{"type": "citations_delta", "citation": citation}] if cited else []
+    deltas += [{"type": "text_delta", "text": f"Piece {n} of the answer. "} for n in range(plan.get("n", 8))]
+    yield from block_events(0, {"type": "text", "text": ""}, deltas)
+
+
+def block_events(index: int, block: dict[str, Any], deltas: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a block."""
+    yield {"type": "content_block_start", "index": index, "content_block": block}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
+
+
+def chunk(event: dict[str, Any]) -> bytes:
+    """Return one server-sent event as one HTTP chunk."""
+    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def whole(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the message that events add up to."""
+    made = Reply()
+    for event in events:
+        made.apply(event)
+    return {**events[0]["message"], "content": made.content, "stop_reason": made.stop_reason, "usage": made.usage_fields}
 
 
 class Connection(asyncio.Protocol):
@@ -112,33 +113,37 @@ class Connection(asyncio.Protocol):
         """Answer when a whole request is there."""
         self.buffer += data
         head, found, rest = self.buffer.partition(b"\r\n\r\n")
-        if not found:
-            return
         length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
         size = int(length[1]) if length else 0
-        if len(rest) >= size:
+        if found and len(rest) >= size:
             self.buffer = rest[size:]
             asyncio.get_running_loop().create_task(self.answer(head.split(b" ", 2)[1].decode(), rest[:size]))
 
     async def answer(self, path: str, body: bytes) -> None:
         """Send the reply of the model, or the results of a search."""
         if path.startswith("/v1/messages"):
-            events, gap_s = reply(json.loads(body))
-            if not gap_s:
-                self.transport.write(STREAM_HEAD + b"".join(events) + b"0\r\n\r\n")
-                return
-            self.transport.write(STREAM_HEAD)
-            for one in events:
-                self.transport.write(one)
-                await asyncio.sleep(gap_s)
-            self.transport.write(b"0\r\n\r\n")
+            asked = json.loads(body)
+            events, gap_s = reply(asked)
+            await (self.stream(events, gap_s) if asked.get("stream") else self.send(whole(events)))
             return
         query = parse_qs(urlsplit(path).query)["q"][0]
-        plan = numbers(query)
-        if plan.get("d"):
-            await asyncio.sleep(plan["d"] / 1000)
-        found = RECORDED.read_bytes() if plan.get("k") else results(query)
-        self.transport.write(HEAD % (b"application/json", len(found)) + found)
+        await asyncio.sleep(numbers(query).get("d", 0) / 1000)
+        await self.send(results(query))
+
+    async def send(self, value: Any) -> None:
+        """Send JSON."""
+        data = json.dumps(value).encode()
+        self.transport.write(HEAD % len(data) + data)
+
+    async def stream(self, events: list[dict[str, Any]], gap_s: float) -> None:
+        """Send events, at once or one by one."""
+        self.transport.write(STREAM_HEAD)
+        if gap_s:
+            for event in events:
+                self.transport.write(chunk(event))
+                await asyncio.sleep(gap_s)
+            events = []
+        self.transport.write(b"".join(map(chunk, events)) + b"0\r\n\r\n")
 
 
 async def serve() -> None:
@@ -159,10 +164,7 @@ class LightServer:
         return f"http://127.0.0.1:{int(self.process.stdout.readline())}"
 
     def __exit__(self, *_: object) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=10)
-        self.process.stdout.close()
+        self.process.communicate(timeout=10)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """How often the answer's text is in the request: passages of pages against snippets, on real pages with questions of ours.
 
     git clone https://github.com/Murrough-Foley/web-content-extraction-benchmark
-    python -m tests.benchmarks.passages web-content-extraction-benchmark [--part dev|test] [--misses] [--write]
+    python -m tests.benchmarks.passages web-content-extraction-benchmark [--write]
 
 Each question (`passages.tsv`: page, query, a text that answers it) gets three results: its page, and the two others of the
 benchmark that share most with the query. The pages are extracted as `web_fetch` does it. A snippet is played by the 300
-characters of the page that fit the query best, which is more than many engines give; "6 snippets" are the best six such pieces,
-as Brave gives on request. "Half" asks with a random half of each query's words, since a model's query often shares fewer words
-with the page than ours do. Weights were chosen on the `dev` part alone.
+characters of the page that fit the query best, which is more than many engines give. Weights were chosen on the `dev` part
+alone.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ import gzip
 import json
 import random
 import re
+import statistics
 import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from ipy_websearch.extract.page import extract
@@ -29,142 +29,74 @@ from tests.benchmarks.report import write_section
 
 QUESTIONS = Path(__file__).with_suffix(".tsv")
 SNIPPET = 300
+Page = tuple[str, str]
 _MARKUP = re.compile(r"[*_`\\]+|\[([^\[\]]*)\]\([^()]*\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of the benchmark as it is read."""
-
-    id: str
-    title: str
-    content: str
+def plain(text: str) -> str:
+    """Return Markdown as its words."""
+    return " ".join(_MARKUP.sub(lambda match: match[1] or "", text).split())
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Whether the answer stands in the page, in one snippet, in six, and in the passages, with tokens and milliseconds."""
-
-    id: str
-    page: bool
-    snippet: bool
-    snippets: bool
-    passages: bool
-    snippet_tokens: int
-    passage_tokens: int
-    milliseconds: float
-
-
-def flat(text: str) -> str:
-    """Return a text in the form in which an answer is looked for."""
-    return fold(_MARKUP.sub(lambda match: match[1] or "", text))
-
-
-def pages_of(root: Path, part: str, wanted: set[str]) -> list[Page]:
-    """Return the pages of a part: those with questions, and as many others, chosen at random, as company."""
-    files = sorted((root / part / "html").glob("*.html.gz"))
-    name = lambda file: f"{part}/{file.name.partition('.')[0]}"  # noqa: E731
-    others = [file for file in files if name(file) not in wanted]
-    chosen = [file for file in files if name(file) in wanted] + random.Random(part).sample(others, min(120, len(others)))
-    found = []
-    for file in chosen:
-        truth = json.loads((root / part / "ground-truth" / f"{file.name.partition('.')[0]}.json").read_text("utf-8"))
-        try:
-            page = extract(gzip.decompress(file.read_bytes()), url=truth.get("url") or "https://example.org/a/b")
-        except Exception:  # a page that cannot be read is none that a search would have read
-            continue
-        found.append(Page(name(file), page.title, page.markdown))
+def pages_of(root: Path, part: str, wanted: set[str]) -> dict[str, Page]:
+    """Return title and text of the pages of a part: those with questions, and others, chosen at random, as company."""
+    files = {f"{part}/{file.name.partition('.')[0]}": file for file in sorted((root / part / "html").glob("*.html.gz"))}
+    others = sorted(set(files) - wanted)
+    found = {}
+    for name in [*sorted(wanted & set(files)), *random.Random(part).sample(others, min(120, len(others)))]:
+        truth = json.loads((root / part / "ground-truth" / f"{name.partition('/')[2]}.json").read_text("utf-8"))
+        page = extract(gzip.decompress(files[name].read_bytes()), url=truth.get("url") or "https://example.org/a/b")
+        found[name] = (page.title, page.markdown)
     return found
 
 
-def company(query: str, page: Page, pages: list[Page], words: dict[str, Counter[str]]) -> list[Page]:
-    """Return the page between the two others that share most with the query."""
-    others = [other for other in pages if other is not page]
-    scores = bm25([stem(word) for word in content_words(query)], [words[other.id] for other in others])
-    near = sorted(range(len(others)), key=lambda n: -scores[n])[:2]
-    return [others[near[0]], page, others[near[1]]]
+def best(query: str, texts: Sequence[str], most: int) -> list[int]:
+    """Return the places of the texts that fit a query best."""
+    scores = bm25([stem(word) for word in content_words(query)], [Counter(stems(text)) for text in texts])
+    return sorted(range(len(texts)), key=lambda n: -scores[n])[:most]
 
 
-def snippets(query: str, content: str, most: int) -> list[str]:
-    """Return the pieces of a page of `SNIPPET` characters that fit a query best."""
-    text = " ".join(_MARKUP.sub(lambda match: match[1] or "", content).split())
+def snippet(query: str, content: str) -> str:
+    """Return the piece of a page of `SNIPPET` characters that fits a query best."""
+    text = plain(content)
     windows = [text[at : at + SNIPPET] for at in range(0, max(1, len(text)), SNIPPET // 2)]
-    scores = bm25([stem(word) for word in content_words(query)], [Counter(stems(window)) for window in windows])
-    best = sorted(range(len(windows)), key=lambda n: -scores[n])[:most]
-    return [windows[n] for n in best]
+    return windows[best(query, windows, 1)[0]]
 
 
-def tried(id: str, query: str, answer: str, pages: list[Page], words: dict[str, Counter[str]]) -> tuple[Outcome, str]:
-    """Return what came of a question, and the passages of its page."""
-    page = next(page for page in pages if page.id == id)
-    three, sought = company(query, page, pages, words), flat(answer)
+def tried(query: str, answer: str, page: Page, others: Sequence[Page]) -> tuple[bool, bool, int, int, float]:
+    """Return whether the answer stands in the snippet and in the passages, the tokens of both, and the milliseconds."""
+    near = [others[n] for n in best(query, [" ".join(other) for other in others], 2)]
     begin = time.perf_counter()
-    passages = best_passages(query, [(each.title, each.content) for each in three])
+    passages = best_passages(query, [near[0], page, near[1]])
     took = (time.perf_counter() - begin) * 1000
-    six = snippets(query, page.content, 6)
-    one = [snippets(query, each.content, 1)[0] for each in three]
-    given = "\n".join(passages[1])
-    tokens = sum(tokens_of(text) for texts in passages for text in texts)
-    outcome = Outcome(
-        id,
-        sought in flat(page.content),
-        sought in flat(one[1]),
-        any(sought in flat(text) for text in six),
-        sought in flat(given),
-        sum(map(tokens_of, one)),
-        tokens,
-        took,
-    )
-    return outcome, given
-
-
-def halved(query: str) -> str:
-    """Return a random half of a query's words, two at least, in their order."""
-    words = query.split()
-    kept = random.Random(query).sample(range(len(words)), max(2, len(words) // 2))
-    return " ".join(words[n] for n in sorted(kept))
-
-
-def row_of(label: str, found: list[Outcome]) -> str:
-    """Return the table's row for a part."""
-    n = len(found)
-    shares = (f"{100 * sum(getattr(each, kind) for each in found) / n:.0f} %" for kind in ("snippet", "snippets", "passages"))
-    tokens, times = (sorted(getattr(each, kind) for each in found) for kind in ("passage_tokens", "milliseconds"))
-    before = sum(each.snippet_tokens for each in found) / n
-    return (
-        f"| {label} | {n} | {' | '.join(shares)} | {before:.0f} | {sum(tokens) / n:.0f} ({tokens[-1]}) "
-        f"| {times[n // 2]:.0f} ms (most {times[-1]:.0f}) |"
-    )
+    shown, sought = [snippet(query, content) for _, content in (page, *near)], fold(plain(answer))
+    in_snippet, in_passages = (sought in fold(plain(text)) for text in (shown[0], "\n".join(passages[1])))
+    return in_snippet, in_passages, sum(map(tokens_of, shown)), sum(tokens_of(t) for texts in passages for t in texts), took
 
 
 def main() -> None:
     """Run it and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path)
-    parser.add_argument("--part", choices=("dev", "test"))
-    parser.add_argument("--misses", action="store_true", help="print the questions whose answer is not in the passages")
     parser.add_argument("--write", action="store_true", help="keep the table in RESULTS.md")
     options = parser.parse_args()
     rows = [line.split("\t") for line in QUESTIONS.read_text("utf-8").splitlines()]
-    lines = ["| part | questions | 1 snippet | 6 snippets | passages | tokens, 1 snippet | tokens, passages (most) | time |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
-    for part in (options.part,) if options.part else ("dev", "test"):
+    lines = [
+        "| part | questions | snippet | passages | tokens, snippets | tokens, passages (most) | time, median |",
+        "|---" * 7 + "|",
+    ]
+    for part in ("dev", "test"):
         asked = [row for row in rows if row[0].startswith(part)]
         pages = pages_of(options.root, part, {row[0] for row in asked})
-        words = {page.id: Counter(stems(f"{page.title} {page.content}")) for page in pages}
-        for label, change in ((part, str), (f"{part}, half", halved)):
-            found = []
-            for id, query, answer in asked:
-                outcome, given = tried(id, change(query), answer, pages, words)
-                found.append(outcome)
-                if options.misses and not outcome.passages:
-                    print(f"--- {id}: {change(query)} -> {answer} (on the page: {outcome.page})\n{given[:1500]}\n")
-            lines.append(row_of(label, found))
+        found = [tried(q, a, pages[id], [p for name, p in pages.items() if name != id]) for id, q, a in asked if id in pages]
+        snippets, passages, before, after, times = zip(*found, strict=True)
+        shares = f"{statistics.mean(snippets):.0%} | {statistics.mean(passages):.0%}"
+        tokens = f"{statistics.mean(before):.0f} | {statistics.mean(after):.0f} ({max(after)})"
+        lines.append(f"| {part} | {len(found)} | {shares} | {tokens} | {statistics.median(times):.0f} ms |")
     print("\n".join(lines))
     if options.write:
-        write_section(
-            "Passages of pages", "\n".join(lines), "`python -m tests.benchmarks.passages web-content-extraction-benchmark`"
-        )
+        command = "`python -m tests.benchmarks.passages web-content-extraction-benchmark`"
+        write_section("Passages of pages", "\n".join(lines), command)
 
 
 if __name__ == "__main__":

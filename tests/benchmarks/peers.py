@@ -1,6 +1,6 @@
 """What peers need for the same work, measured in an environment that has them: `python -m tests.benchmarks` makes it.
 
-    PYTHON -m tests.benchmarks.peers loop|enrich CONTENDER URL
+    PYTHON -m tests.benchmarks.peers CONTENDER URL
 
 Each contender runs in a process of its own and prints its figures as JSON. The package under test is not imported here, so
 that what it depends on does not decide which versions its peers get.
@@ -9,10 +9,8 @@ that what it depends on does not decide which versions its peers get.
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -24,11 +22,7 @@ from tests.benchmarks.hand_loop import SYSTEM, TOOL, HandLoop
 
 MODEL = "claude-sonnet-5-5"
 QUESTIONS, TURNS, AT_ONCE = 60, 5, 50
-ROWS, ROW_SLOTS = 2000, 100
 Ask = Callable[[str], Awaitable[Any]]
-
-
-# --- the loop: one search, an answer in pieces, read as a stream -----------------------------------------------------
 
 
 def by_hand(url: str) -> Ask:
@@ -156,7 +150,6 @@ async def loop_figures(make: Callable[[str], Ask], url: str) -> dict[str, float]
     for at_once in (1, AT_ONCE):
         took = []
         for _ in range(TURNS):
-            gc.collect()
             begin = time.process_time()
             for _ in range(0, QUESTIONS, at_once):
                 await asyncio.gather(*(ask(question("r=1 p=1 n=8")) for _ in range(at_once)))
@@ -170,107 +163,6 @@ async def loop_figures(make: Callable[[str], Ask], url: str) -> dict[str, float]
     return {**figures, "rounds_ms": statistics.median(walls)}
 
 
-# --- enrichment: rows with one strict tool call each -----------------------------------------------------------------
-
-RECORD: dict[str, Any] = {
-    "name": "record",
-    "description": "Record the answer.",
-    "strict": True,
-    "input_schema": {
-        "type": "object",
-        "properties": {"ceo": {"type": "string"}},
-        "required": ["ceo"],
-        "additionalProperties": False,
-    },
-}
-
-
-def rows_by_hand(url: str) -> Ask:
-    """The SDK over aiohttp."""
-    import anthropic
-
-    client = anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=anthropic.DefaultAioHttpClient())
-
-    async def ask(question: str) -> Any:
-        reply: Any = await client.messages.create(
-            model=MODEL,
-            max_tokens=1000,
-            tools=[RECORD],
-            tool_choice={"type": "tool", "name": "record"},
-            messages=[_user(question)],
-        )
-        return reply.content[0].input["ceo"]
-
-    return ask
-
-
-def rows_pydantic_ai(url: str) -> Ask:
-    """An agent with a structured output."""
-    from pydantic import BaseModel
-    from pydantic_ai import Agent, ToolOutput
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-
-    class Record(BaseModel):
-        ceo: str
-
-    model = AnthropicModel(MODEL, provider=AnthropicProvider(api_key="k", base_url=url))
-    settings = {"max_tokens": 1000}  # with its own default it streams, which this server does not
-    agent = Agent(model, output_type=ToolOutput(Record, name="record", strict=True), model_settings=settings)
-
-    async def ask(question: str) -> Any:
-        return (await agent.run(question)).output.ceo
-
-    return ask
-
-
-def rows_litellm(url: str) -> Ask:
-    """LiteLLM's completions; it refuses to force the tool."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    import litellm
-
-    litellm.suppress_debug_info = True
-    function = {"name": "record", "description": "Record the answer.", "parameters": RECORD["input_schema"], "strict": True}
-
-    async def ask(question: str) -> Any:
-        reply = await litellm.acompletion(
-            model=f"anthropic/{MODEL}",
-            api_key="k",
-            api_base=url,
-            max_tokens=1000,
-            messages=[_user(question)],
-            tools=[{"type": "function", "function": function}],
-        )
-        return json.loads(reply.choices[0].message.tool_calls[0].function.arguments)["ceo"]
-
-    return ask
-
-
-ENRICHERS = {"hand": rows_by_hand, "pydantic-ai": rows_pydantic_ai, "LiteLLM": rows_litellm}
-
-
-async def enrich_figures(make: Callable[[str], Ask], url: str) -> dict[str, float]:
-    """Return seconds, CPU ms a row, megabytes and rows lost for all rows, so many at once."""
-    ask, gate = make(url), asyncio.Semaphore(ROW_SLOTS)
-
-    async def one(n: int) -> bool:
-        async with gate:
-            try:
-                return bool(await ask(f"Who is the CEO of Company {n}?"))
-            except Exception:
-                return False
-
-    await one(-1)
-    begin, cpu = time.perf_counter(), time.process_time()
-    done = await asyncio.gather(*(one(n) for n in range(ROWS)))
-    return {
-        "seconds": time.perf_counter() - begin,
-        "cpu_ms_row": (time.process_time() - cpu) * 1000 / ROWS,
-        "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "lost": done.count(False),
-    }
-
-
 def versions() -> str:
     """Return the versions of the peers that are installed."""
     return ", ".join(f"{name} {version(name)}" for name in ("anthropic", "pydantic-ai-slim", "litellm"))
@@ -281,11 +173,8 @@ def main(arguments: list[str]) -> None:
     if arguments == ["versions"]:
         print(json.dumps(versions()))
         return
-    kind, name, url = arguments
-    if kind == "loop":
-        print(json.dumps(asyncio.run(loop_figures(LOOPS[name], url))))
-    else:
-        print(json.dumps(asyncio.run(enrich_figures(ENRICHERS[name], url))))
+    name, url = arguments
+    print(json.dumps(asyncio.run(loop_figures(LOOPS[name], url))))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,45 @@
-"""Keeps measured tables in RESULTS.md: one section for each benchmark, with machine, versions and date."""
+"""What the benchmarks share: an environment of their own, and a section each in RESULTS.md."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
+import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 PACKAGES = ("anthropic", "httpx", "httpx-aiohttp", "aiohttp", "pydantic", "pandas")
-HEAD = "# Measured\n\nEach section is written by its benchmark; ratios within a section come from one run, side by side.\n"
+
+
+@contextlib.contextmanager
+def environment(**values: str) -> Iterator[None]:
+    """Work without keys, settings and proxies but these, with data in a folder of its own."""
+    kept = dict(os.environ)
+    with tempfile.TemporaryDirectory() as home:
+        for name in kept:
+            if name.endswith(("_KEY", "_TOKEN", "_URL", "_ID")) or "proxy" in name.lower() or name.startswith("IPY_WEBSEARCH"):
+                del os.environ[name]
+        os.environ.update({"IPY_WEBSEARCH_HOME": home, **values})
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(kept)
+
+
+def light_environment(url: str) -> contextlib.AbstractContextManager[None]:
+    """Send the package to the light server."""
+    return environment(ANTHROPIC_API_KEY="sk-ant-x", ANTHROPIC_BASE_URL=url, BRAVE_API_KEY="key", BRAVE_BASE_URL=url)
 
 
 def write_section(name: str, body: str, command: str) -> None:
     """Put a section into RESULTS.md in the place of the one of that name; the others stay."""
-    text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else HEAD
+    text = RESULTS.read_text(encoding="utf-8")
     section = f"## {name}\n\n{command}, {machine()}.\n\n{body}\n"
     pattern = re.compile(rf"^## {re.escape(name)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
     text, found = pattern.subn(lambda _: section + "\n", text, count=1)
@@ -27,16 +50,8 @@ def write_section(name: str, body: str, command: str) -> None:
 def machine() -> str:
     """Return date, machine and versions in one line."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    load = os.getloadavg()[0]
-    return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {_processor()}, {os.cpu_count()} cores (load {load:.1f}), {platform.system()}, "
-        f"Python {platform.python_version()}, {versions}"
-    )
-
-
-def _processor() -> str:
-    try:
-        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1].strip() if found else platform.processor() or platform.machine()
+    cpu = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.+)$", cpu.read_text(), re.MULTILINE) if cpu.exists() else None
+    name = found[1].strip() if found else platform.processor() or platform.machine()
+    where = f"{os.cpu_count()} cores (load {os.getloadavg()[0]:.1f}), {platform.system()}, Python {platform.python_version()}"
+    return f"{datetime.now(UTC):%Y-%m-%d}, {name}, {where}, {versions}"
