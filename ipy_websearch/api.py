@@ -222,13 +222,11 @@ def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
     Raises:
         EnrichmentError: it was given up with nothing done.
     """
-    from ipy_websearch.enrichment.start import closing_text
-
     interrupted = drive(work, work.options.progress)
     if interrupted and told:  # with `progress` or without: half a frame must not pass for a whole one
         print(told)
     if work.options.progress:
-        print(closing_text(work))
+        print(work.closing_text())
     return work.frame(), interrupted
 
 
@@ -241,12 +239,10 @@ def estimate(frame: Any, columns: Mapping[str, Any], *, sample: int = 5, progres
         ConfigError: a question, type or option is wrong; nothing was sent.
         EnrichmentError: the rows that were tried all failed, or the budget let none be tried.
     """
-    from ipy_websearch.enrichment.start import estimate_of
-
     work = session().enrichment(frame, columns, sample=sample, **options)
     if drive(work, progress):
         raise KeyboardInterrupt
-    return estimate_of(work)
+    return work.estimate()
 
 
 def look_up(

@@ -456,7 +456,7 @@ class Session:
 
     def enrichment(self, frame: Any, columns: Mapping[str, Any], **options: Any) -> Enrichment:
         """Return an enrichment, planned and not yet run; it takes the options of `enrich`."""
-        from ipy_websearch.enrichment.start import start
+        from ipy_websearch.enrichment.run import start
 
         if self.recording:
             self.recording.forget_miss()
@@ -465,7 +465,6 @@ class Session:
     async def enrich(self, frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
         """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for the options and errors."""
         from ipy_websearch.enrichment.progress import Bar
-        from ipy_websearch.enrichment.start import closing_text
 
         work = self.enrichment(frame, columns, **options)
         bar = Bar(work.progress, work.options.progress)
@@ -476,7 +475,7 @@ class Session:
         finally:
             bar.close()
         if work.options.progress:
-            print(closing_text(work))
+            print(work.closing_text())
         return work.frame()
 
     async def filling(self, work: Enrichment) -> AsyncGenerator[None, None]:

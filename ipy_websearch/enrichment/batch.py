@@ -158,8 +158,8 @@ class BatchRun:
         config = run.config
         self._run = run
         self._client = config.client
-        self._store = run.accounts.store
-        self._ledger = run.accounts.ledger
+        self._store = run.store
+        self._ledger = run.ledger
         self._whose = (os.environ.get("ANTHROPIC_BASE_URL", ""), config.model)
         self._search = native_search(config.model, config.client, config.max_searches, config.defaults)
         self._rows = {row_key(run.keys(n).values()): (n, RowResult(run.numbers(n))) for n in rows}

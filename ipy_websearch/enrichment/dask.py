@@ -372,7 +372,7 @@ class DaskWorkers:
         name, n, result, rows = pickle.loads(event)
         self._changed.set()
         task = self._tasks.get(name)
-        booked = [replace(row, **run.accounts.names(run.question)) for row in rows]
+        booked = [replace(row, **run.names()) for row in rows]
         if task is None or task.held is None:
             run.book(booked)
         if task is None or n not in task.rows:  # the worker was taken for lost
@@ -386,7 +386,7 @@ class DaskWorkers:
 
 def _worst_of(run: Enrichment, row: RowInput) -> Decimal | None:
     """Return what a row may cost at worst: each search adds a request with what it found (None: unknown)."""
-    if not run.accounts.budget.bounded:
+    if not run.budget.bounded:
         return None
     config, (_, numbers, values) = run.config, row
     columns = [run.plan.columns[c] for c in numbers]

@@ -13,10 +13,9 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.columns import NOTED
+from ipy_websearch.enrichment.columns import NOTED, inputs_of
 from ipy_websearch.enrichment.frames import FrameWork, joined, wanted_columns
 from ipy_websearch.enrichment.lookup import COLUMNS, query_fields
-from ipy_websearch.enrichment.plan import inputs_of
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.options import EnrichOptions
 

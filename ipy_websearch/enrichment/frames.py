@@ -12,8 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.columns import NOT_ASKED, NOTED, PARTS, Column, added_names, earlier_names, parse_columns
-from ipy_websearch.enrichment.plan import check_names, names_of
+from ipy_websearch.enrichment.columns import (
+    NOT_ASKED,
+    NOTED,
+    PARTS,
+    Column,
+    added_names,
+    check_names,
+    earlier_names,
+    names_of,
+    parse_columns,
+)
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.options import EnrichOptions

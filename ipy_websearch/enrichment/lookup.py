@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.columns import NOTED, fill, template_fields
+from ipy_websearch.enrichment.columns import NOTED, fill, inputs_of, names_of, template_fields
 from ipy_websearch.enrichment.frames import joined
-from ipy_websearch.enrichment.plan import distinct_texts, inputs_of, names_of
 from ipy_websearch.enrichment.progress import Progress
 from ipy_websearch.errors import ConfigError, WebSearchError
 from ipy_websearch.results import SearchResults
@@ -55,12 +54,13 @@ class Lookup:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
-        self.progress = Progress(total=len(distinct_texts(self._queries)), name="search", kept_in="the cache")
+        self._distinct = list(dict.fromkeys(query for query in self._queries if query is not None))
+        self.progress = Progress(total=len(self._distinct), name="search", kept_in="the cache")
 
     async def run(self) -> None:
         """Search for every distinct query."""
         self._loop = asyncio.get_running_loop()
-        queue = iter(distinct_texts(self._queries))
+        queue = iter(self._distinct)
         self._tasks = [asyncio.create_task(self._slot(queue)) for _ in range(min(self._concurrency, self.progress.total))]
         if self._stopped or not self._tasks:
             return

@@ -1,31 +1,31 @@
-"""The prompt of a row: instructions, the row with its questions, the strict `record` tool; and the record as cells. Pure.
+"""The prompt of a row, the strict `record` tool, and the record read back into cells. Pure.
 
 Instructions and tools are byte for byte the same for all rows of a run, so the API reads them from its prompt cache; the row
-comes after them.
+comes after them. An ambiguous value is not read: "1,500" is 1500 and "March 4, 1998" a date, but "1,5" may be one and a half or
+a slip, and "03/04/1998" is another day on another continent. They fit no type, and the caller says so.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from ipy_websearch.citations import quote_has
-from ipy_websearch.enrichment.columns import (
-    ABSENT,
-    DOUBTED,
-    NO_QUOTE,
-    NO_RESULTS,
-    NOT_FOUND,
-    NOT_QUOTED,
-    Cell,
-    Column,
-    closed_object,
-)
+from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_FOUND, Cell, Column, fill
+from ipy_websearch.loop.table import SCHEMAS
 from ipy_websearch.model.platforms import Platform, forces_tools
 from ipy_websearch.model.requests import CACHE_CONTROL
-from ipy_websearch.text import fold, shorten, visible
+from ipy_websearch.text import fold, plain, shorten, visible
+
+NOT_QUOTED, NO_QUOTE = "is not in its quote", "had a quote that no result has; the quote was left out"
+"""Why a value is less sure than the model said."""
+
+DOUBTED = 0.4
+"""The most confidence that such a value has; it is below what the display shades."""
 
 RECORD = "record"
 NUDGE = f"Please call {RECORD} now, with what you have."
@@ -82,14 +82,32 @@ def row_text(columns: Sequence[Column], values: Mapping[str, str | None]) -> str
     """Return a row with its questions; a value that is a document stands there once, not in each question again."""
     row = [f"{name}: {value}" for name, value in values.items() if value is not None]
     short = {name: v if v is None or len(v) <= _QUOTABLE_CHARS else shorten(v, 100) for name, v in values.items()}
-    questions = [f"{column.key}: {column.question(short)}" for column in columns]
+    questions = [f"{column.key}: {fill(column.template, short)}" for column in columns]
     return "\n".join(["The row", *row, "", "The questions", *questions])
 
 
 def record_tool(columns: Sequence[Column]) -> dict[str, Any]:
     """Return the definition of the tool that takes the values."""
-    schema = closed_object({column.key: column.schema() for column in columns})
+    schema = _closed_object({column.key: _schema(column) for column in columns})
     return {"name": RECORD, "description": "Give the values of the row's columns.", "strict": True, "input_schema": schema}
+
+
+def _schema(column: Column) -> dict[str, Any]:
+    """Return the schema of a value with its source; the value may be null, so that none need be invented."""
+    value = {"enum": list(column.choices)} if column.choices else SCHEMAS[column.kind]
+    if column.choices and all(isinstance(choice, str) for choice in column.choices):
+        value = {"type": "string", **value}
+    properties = {
+        "value": {"anyOf": [value, {"type": "null"}]},
+        "source": {"type": "string", "description": "Address of the search result that says so, empty without one"},
+        "quote": {"type": "string", "description": "The passage of that result that says so, word for word"},
+        "confidence": {"type": "number", "description": "How sure the value is right: 0 to 1"},
+    }
+    return {"description": column.template, **_closed_object(properties)}
+
+
+def _closed_object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def max_tokens(columns: int) -> int:
@@ -122,9 +140,10 @@ def request_body(
         "max_tokens": max_tokens(columns),
         "system": [instructions],
         "messages": list(messages),
-        "tools": list(tools),
     }
-    if platform.tool_choice and forces_tools(model) and (final or not speaks):
+    if tools:
+        body["tools"] = list(tools)
+    if tools and platform.tool_choice and forces_tools(model) and (final or not speaks):
         body["tool_choice"] = {"type": "tool", "name": RECORD} if final else {"type": "any"}
     return body
 
@@ -139,8 +158,9 @@ def check_stop_reason(reason: str | None, details: Mapping[str, Any] | None) -> 
             raise RowError("the model's record was cut off at max_tokens; ask for fewer columns at a time")
         case "model_context_window_exceeded":
             raise RowError("the model's context window is full; ask for fewer columns at a time")
-        case _:
-            pass
+
+
+# --- what the model answers ---------------------------------------------------------------------------------------------
 
 
 class Evidence:
@@ -180,6 +200,11 @@ class Evidence:
         return (own if own in having else having[0])[0], " ".join(visible(str(quote)).split())
 
 
+def address_of(url: str) -> str:
+    """Return an address as it is compared: without scheme, fragment and last slash."""
+    return url.strip().partition("#")[0].rstrip("/").removeprefix("http://").removeprefix("https://").lower()
+
+
 def cells_of(record: Any, columns: Sequence[Column], evidence: Evidence) -> tuple[Cell, ...]:
     """Return the cells of a record: values that fit their types, with sources and quotes that stand in the results.
 
@@ -192,31 +217,132 @@ def cells_of(record: Any, columns: Sequence[Column], evidence: Evidence) -> tupl
 
 
 def _cell(record: Mapping[str, Any], column: Column, evidence: Evidence) -> Cell:
-    entry = record.get(column.key, ABSENT)
+    entry = record.get(column.key, {})
     if not isinstance(entry, Mapping):  # a server that does not keep to schemas may leave the value bare
         entry = {"value": entry, "source": record.get(f"{column.key}_source")}
-    given = _clean(entry.get("value", ABSENT))
-    value = None if column.is_nothing(given) else column.fit(given)
-    if value is None:
-        return Cell(missing=column.fault(given) or (NO_RESULTS if evidence.is_empty else NOT_FOUND))
-    confidence = entry.get("confidence")
-    stated = isinstance(confidence, int | float) and not isinstance(confidence, bool) and 0 <= confidence <= 1
-    sure = float(str(confidence)) if stated else None
-    source, quote = evidence.cited(entry.get("source"), entry.get("quote"))
-    doubt = NO_QUOTE if evidence.whole and quote is None and _clean(entry.get("quote")) else ""
+    if "value" not in entry:
+        return Cell(missing=f"{column.name} is left out: the model's record lacks it")
+    given, quoted = _visible(entry["value"]), entry.get("quote")
+    value = fit(column, given)
+    if value is None and not _says_nothing(given):
+        kind = "none of the choices" if column.choices else f"no {_WORDS.get(column.kind, column.kind.__name__)}"
+        return Cell(missing=f"{column.name} is left out: “{shorten(plain(str(given)), _SHOWN_CHARS)}” is {kind}")
+    if value is None or (_says_nothing(given) and not column.choices):  # a choice may be such a word
+        return Cell(missing=NO_RESULTS if evidence.is_empty else NOT_FOUND)
+    stated = entry.get("confidence")
+    confidence = float(stated) if type(stated) in (int, float) and 0 <= stated <= 1 else None
+    source, quote = evidence.cited(entry.get("source"), quoted)
+    doubt = NO_QUOTE if evidence.whole and quote is None and _visible(quoted) else ""
     if quote and not column.choices and not quote_has(value, quote):  # a choice may be the model's own word
         doubt = NOT_QUOTED
     if doubt:
-        sure = min(DOUBTED, 1.0 if sure is None else sure)
-    return Cell(value, source, quote, sure, doubt=doubt)
+        confidence = min(DOUBTED, 1.0 if confidence is None else confidence)
+    return Cell(value, source, quote, confidence, doubt=doubt)
 
 
-def _clean(value: Any) -> Any:
+def _visible(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
-    return [visible(item) if isinstance(item, str) else item for item in value] if isinstance(value, list) else value
+    return [_visible(item) for item in value] if isinstance(value, list) else value
 
 
-def address_of(url: str) -> str:
-    """Return an address as it is compared: without scheme, fragment and last slash."""
-    return url.strip().partition("#")[0].rstrip("/").removeprefix("http://").removeprefix("https://").lower()
+# --- values -------------------------------------------------------------------------------------------------------------
+
+_NOTHING = frozenset("n/a|n.a|null|unknown|not found|not available|not applicable|not known|no data|?|-|--|–|—".split("|"))
+"""Texts that say there is no value. "NA" is Namibia and sodium, "none" an answer, "Nan" a province: these are values."""
+
+_WORDS = {str: "text", bool: "yes or no", float: "number"}
+_YES_NO = {"true": True, "yes": True, "false": False, "no": False}
+_SHOWN_CHARS = 60
+_MOST_CHARS = 60
+"""A longer text is no number and no date that a column holds."""
+
+_BLANK = r"[ \u00a0\u2009\u202f'’]"
+_NUMBERS = (
+    (r"\d+\.?\d*(?:[eE][-+]?\d{1,3})?|\.\d+", "."),
+    (r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?", "."),  # 1,234,567.8
+    (r"[1-9]\d?(?:,\d{2})+,\d{3}(?:\.\d+)?", "."),  # 12,34,567 as it is written in India
+    (r"[1-9]\d{0,2}(?:\.\d{3}){2,}(?:,\d+)?", ","),  # 1.234.567,8: two points are no decimal ones
+    (r"[1-9]\d{0,2}\.\d{3},\d+", ","),  # 1.234,5
+    (rf"[1-9]\d{{0,2}}(?:{_BLANK}\d{{3}})+(?:\.\d+)?", "."),  # 1 234 567 and 1’234’567
+)
+"""The ways in which numbers are written, each with its decimal point."""
+
+_ONE_GROUP = re.compile(r"[-+−]?[1-9]\d{0,2}\.\d{3}")
+"""Two in one country and two thousand in another: "2.000". A whole number is not read out of it."""
+
+_YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?:[T ]\d{2}:\d{2}.*)?")
+
+
+def fit(column: Column, value: Any) -> Any:
+    """Return a value in its column's type, None when it is no value of that type, or may be several."""
+    if column.choices:
+        return next((choice for choice in column.choices if _same(choice, value)), None)
+    if column.kind is date:
+        return _date(value)
+    if column.kind in (int, float):
+        return _number(column.kind, value)
+    if column.kind is bool:
+        return _YES_NO.get(str(value).strip(" .").lower())
+    if column.kind is list:
+        items = [str(item) for item in value if not _says_nothing(item)] if isinstance(value, list) else []
+        return items or None
+    return str(value).strip() or None if type(value) in (str, int, float) else None
+
+
+def _says_nothing(value: Any) -> bool:
+    """Return whether a value says that there is none: null, a blank text, "N/A" and its like, a list without anything else.
+
+    An empty list may mean "there are none" or "I found none": what can be read in two ways is not read at all.
+    """
+    if isinstance(value, list):
+        return all(map(_says_nothing, value))
+    if not isinstance(value, str):
+        return value is None
+    text = value.strip()
+    return not text or (len(text) < 24 and text.strip(" .()[]<>\"'").casefold() in _NOTHING)
+
+
+def _same(choice: Any, value: Any) -> bool:
+    if isinstance(choice, str) and isinstance(value, str):
+        return choice.strip().casefold() == value.strip().casefold()
+    wanted = _decimal(choice)
+    return choice is value if wanted is None else wanted == _decimal(value)
+
+
+def _decimal(value: Any) -> Decimal | None:
+    """Return a finite number; a text that can only be one counts, True does not."""
+    text = "" if isinstance(value, bool) else str(value).strip()
+    for pattern, point in _NUMBERS:
+        if len(text) <= _MOST_CHARS and re.fullmatch(rf"[-+−]?(?:{pattern})", text):
+            digits = re.sub(rf"[^\d+\-eE{point}]", "", text.replace("−", "-"))
+            return Decimal(digits.replace(point, "."))
+    return None
+
+
+def _number(kind: type, value: Any) -> int | float | None:
+    found = _decimal(value)
+    if found is None:
+        return None
+    if kind is float:
+        return float(found) if isfinite(float(found)) else None
+    is_whole = -(2**63) <= found < 2**63 and found % 1 == 0
+    return int(found) if is_whole and not _ONE_GROUP.fullmatch(str(value).strip()) else None
+
+
+def _date(value: Any) -> date | None:
+    """Return the date of a text that has one day, month and year, and can only be read in one way."""
+    from dateutil.parser import ParserError, parse  # type: ignore[import-untyped]
+
+    text = value.strip(" .") if isinstance(value, str) else ""
+    try:
+        if first := _YEAR_FIRST.fullmatch(text):
+            return date(int(first[1]), int(first[3]), int(first[4]))
+        if len(text) > _MOST_CHARS or not re.search(r"\d{4}", text):
+            return None
+        # What the text leaves out comes from the default, so that two defaults give two dates.
+        defaults = (datetime(2000, 1, 1), datetime(2001, 2, 2))
+        found = {parse(text, dayfirst=first, default=d, ignoretz=True).date() for first in (False, True) for d in defaults}
+    except (ParserError, ValueError, OverflowError):
+        return None
+    return found.pop() if len(found) == 1 else None

@@ -10,12 +10,13 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.enrichment.columns import Cell, Column
+from ipy_websearch.enrichment.columns import Cell, Column, fill
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.prompt import (
     JSON_NUDGE,
@@ -39,7 +40,7 @@ from ipy_websearch.model.requests import READ_CHARACTERS, assistant_message, pla
 from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_transient
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.router import SearchPlan, SearchRouter, stood_in
+from ipy_websearch.providers.router import SearchRouter, stood_in
 from ipy_websearch.results import Panels, SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
@@ -72,7 +73,7 @@ class Searches:
         self._limiter = ConcurrencyLimiter(concurrency, patience_s=PATIENCE_S)
         self._refusal: ProviderError | None = None
 
-    async def search(self, request: SearchRequest) -> SearchResults:
+    async def search(self, request: SearchRequest, *, fresh: bool = False) -> SearchResults:
         """Return the results of one search.
 
         Raises:
@@ -80,34 +81,31 @@ class Searches:
         """
         if (refusal := self._refusal) is not None:
             raise ProviderError(str(refusal), provider=refusal.provider, status=refusal.status, reason=refusal.reason)
-        plan = self._router.plan(request, self._provider)
+        plan = self._router.plan(request, self._provider, fresh=fresh)
         if plan.cached is not None or plan.provider in ("", "local"):
             return await self._router.run(plan)
         try:
-            return await self._limited(plan)
-        except ProviderError as exc:
-            if exc.permanent:
-                self._refusal = exc
-            raise
-
-    async def _limited(self, plan: SearchPlan) -> SearchResults:
-        try:
             return await self._limiter.run(lambda: self._router.run(plan, hand_on_rate_limit=False), rate_limit_s)
         except ProviderError as exc:
-            if self._provider or exc.reason != "rate":
-                raise
-            return await self._router.run(plan)
+            if exc.reason == "rate" and not self._provider:
+                return await self._router.run(plan)
+            self._refusal = exc if exc.permanent else None
+            raise
 
 
 def rate_limit_s(error: Exception) -> float | None:
     """Return the seconds that a provider's 429 asks to wait, None for any other error."""
-    rate_limited = isinstance(error, ProviderError) and error.reason == "rate"
-    return (error.retry_after or PAUSE_S) if rate_limited else None  # type: ignore[attr-defined]
+    if not isinstance(error, ProviderError) or error.reason != "rate":
+        return None
+    return error.retry_after or PAUSE_S
 
 
 @dataclass(frozen=True, slots=True)
 class RowConfig:
-    """What all rows of a run share. `searches` None: the model is offered no search; `fetch` None: no page."""
+    """What all rows of a run share. `searches` None: the model is offered no search; `fetch` None: no page.
+
+    A search may take `search_s` seconds, a request `timeout_s`, all of a row `limit_s`. `fresh` searches pass over the cache.
+    """
 
     client: ModelClient
     model: str
@@ -121,6 +119,9 @@ class RowConfig:
     max_fetches: int = 0
     pages: PageReading | None = None
     retrieve_first: str = "auto"
+    fresh: bool = False
+    search_s: float = TOOL_TIMEOUT_S
+    limit_s: float = math.inf
 
 
 @dataclass(slots=True)
@@ -161,20 +162,19 @@ class Row:
         self._columns = columns
         self._record = record
         self._booking = booking
+        self._values = values
+        self._platform = config.client.platform_for(config.model)
         self._evidence = Evidence()
         self._failure: ProviderError | None = None
-        self._nudged = self._reading = self._retrieves = self._formatted = False
-        self._values = values
-        self._messages = [user_message(row_text(columns, values))]
-        self._platform = config.client.platform_for(config.model)
+        self._reading = self._calls_nothing = self._formatted = self._nudged = False
         self._pages = 0
+        self._messages = [user_message(self._text())]
         tools = [self._search_tool(config.searches)] if config.searches is not None else []
         tools += [self._fetch_tool(config.fetch)] if config.fetch is not None else []
         self._tools = {tool.name: tool for tool in tools}
-        limits = Limits(config.max_searches, config.max_searches + config.max_fetches + 1, timeout_s=math.inf)
-        meter = Meter(limits)
+        limits = Limits(config.max_searches, config.max_searches + config.max_fetches + 1, timeout_s=config.limit_s)
         named = addresses_in(" ".join(filter(None, values.values()))) if config.fetch is not None else ()
-        context = ToolContext(known_urls=set(named))
+        context, meter = ToolContext(known_urls=set(named)), Meter(limits)
         runner = CallRunner(self._tools, context, Panels(), booking.budget, meter, self._rendered)
         self.loop = Loop(self, self._send, runner, final=not tools)
 
@@ -191,111 +191,98 @@ class Row:
         except Exception as exc:  # a bug, or a plug-in's: it costs this row, not the others
             result.status, result.error = "error", f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}"
         finally:
+            self._booking.close(self.loop.cut_off())
             result.cost_usd = self._booking.cost_usd
 
     async def _converse(self) -> None:
         """Ask with tools; where the model calls none, with what a search found."""
-        mode, lacking = self._config.retrieve_first, self._config.client.lacks(self._config.model, "tools")
-        self._retrieves = mode == "always" or (mode == "auto" and lacking)
-        try:
-            while True:
-                if self._retrieves:
-                    await self._retrieve()
-                try:
-                    await self._exchange()
-                except ModelError as exc:
-                    if not self._does_without(exc):
-                        raise
+        client, model, mode = self._config.client, self._config.model, self._config.retrieve_first
+        reads = mode == "always" or (mode == "auto" and client.lacks(model, "tools"))
+        while True:
+            if reads and not self._reading:
+                await self._retrieve()
+            try:
+                await self._exchange()
+            except ModelError as exc:
+                if self._formatted and refuses_formats(exc):
+                    client.note_lack(model, "output_config")
+                elif self._reading or mode == "never" or not refuses_tools(exc):
+                    raise
                 else:
-                    if not self._retrieves:
-                        return
-        finally:
-            self._booking.close(self.loop.cut_off())
+                    reads = True
+                    client.note_lack(model, "tools")
+            else:
+                if self._reading or not self._calls_nothing:
+                    return
+                reads = True
+                client.note_lack(model, "tools")
 
     async def _exchange(self) -> None:
-        signals = self.loop.run()
-        try:
+        async with aclosing(self.loop.run()) as signals:
             async for signal in signals:
-                if isinstance(signal, list):
-                    continue
-                self._booking.take(signal)
-                if isinstance(signal, ToolFinished):
-                    self.result.seconds += signal.seconds
-        finally:
-            await signals.aclose()
-
-    # --- models that call no tools (see `loop.offer`) -------------------------------------------------------------
-
-    def _does_without(self, error: ModelError) -> bool:
-        """Note what a server refused, and say whether the row can be asked without it."""
-        client, model = self._config.client, self._config.model
-        if self._formatted and refuses_formats(error):
-            client.note_lack(model, "output_config")
-            return True
-        if self._reading or self._config.retrieve_first == "never" or not refuses_tools(error):
-            return False
-        client.note_lack(model, "tools")
-        self._retrieves = True
-        return True
-
-    def _calls_nothing(self, reply: Reply) -> bool:
-        """Say whether the first reply is that of a model which should have called a tool, and note it."""
-        config = self._config
-        if self._reading or config.retrieve_first != "auto" or not call_free(reply, config.model):
-            return False
-        config.client.note_lack(config.model, "tools")
-        return True
+                if not isinstance(signal, list):
+                    self._booking.take(signal)
+                    self.result.seconds += signal.seconds if isinstance(signal, ToolFinished) else 0.0
 
     async def _retrieve(self) -> None:
         """Search for the row and put what is found behind it; the record is then asked for as JSON."""
-        self._retrieves, self._reading, self.loop.final = False, True, True
-        text, call = row_text(self._columns, self._values), search_call(self._tools, self._query())
+        self._reading = self.loop.final = True
+        text, call = self._text(), search_call(self._tools, self._query())
         if call is not None and self._config.max_searches:
             async for event in self.loop.runner.run([call]):
                 self._booking.take(event)
             output = self.loop.runner.outputs[call.id]
-            if self._failure is not None or output.is_error:
-                raise RowError(f"the search failed: {self._failure or output.summary}")
-            self._know(self.loop.runner)
+            self._searched([call])
+            if output.is_error:
+                raise RowError(f"the search failed: {output.summary}")
             text = f"{text}\n\n{plain_results(output.passages, most=READ_CHARACTERS) if output.passages else output.text}"
         self._messages = [user_message(text)]
+
+    # --- what is asked, and what becomes of the answer ---------------------------------------------------------------
+
+    def _text(self) -> str:
+        """Return the row with its questions."""
+        return row_text(self._columns, self._values)
 
     def _query(self) -> str:
         """Return the question of a single column, else the row's values and what is asked of it."""
         if len(self._columns) == 1:
-            return self._columns[0].question(self._values)
+            return fill(self._columns[0].template, self._values)
         return " ".join([*filter(None, self._values.values()), *(column.name for column in self._columns)])
 
-    def _read_record(self, reply: Reply) -> Then:
-        """Take the JSON object that a reply is, or ask for it once more."""
-        record = json_record(reply.text)
-        if record is not None and any(column.key in record for column in self._columns):
-            self._record_found(record)
-            return Then.DONE
-        if self._nudged:
-            raise RowError("the model wrote no JSON object with the columns")
-        self._nudged = True
-        turn = assistant_message(reply.content)
-        self._messages += [turn, user_message(JSON_NUDGE)] if turn is not None else []
-        return Then.AGAIN
+    def _answered(self, reply: Reply) -> bool:
+        """Take the record, if the reply has one: a call, or a JSON object of a model that reads."""
+        record: Any = next((call.input for call in Call.of(reply) if call.name == RECORD), None)
+        if record is None and self._reading:
+            written = json_record(reply.text)
+            record = written if written and any(column.key in written for column in self._columns) else None
+        if record is not None:
+            self.result.cells = cells_of(record, self._columns, self._evidence)
+        return record is not None
+
+    def _searched(self, calls: Sequence[Call]) -> None:
+        """Remember what was found. A row whose search failed has failed."""
+        if self._failure is not None:
+            raise RowError(f"the search failed: {self._failure}")
+        for call in calls:
+            for passage in self.loop.runner.outputs[call.id].passages:
+                self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 
     # --- what the loop asks (see `loop.core.Face`) -------------------------------------------------------------------
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one may only call `record`."""
-        config, client = self._config, self._config.client
+        config = self._config
         body = request_body(
             model=config.model,
             system=reading_text(date.today(), searches=config.max_searches > 0) if self._reading else config.system,
             messages=self._messages,
-            tools=[*(tool.definition() for tool in self._tools.values()), self._record],
+            tools=() if self._reading else [*(tool.definition() for tool in self._tools.values()), self._record],
             platform=self._platform,
             columns=len(self._columns),
             final=final,
         )
-        self._formatted = self._reading and not client.lacks(config.model, "output_config")
-        if self._reading:
-            body = {name: value for name, value in body.items() if name not in ("tools", "tool_choice")}
+        self._formatted = self._reading and not config.client.lacks(config.model, "output_config")
         if self._formatted:
             body["output_config"] = {"format": {"type": "json_schema", "schema": self._record["input_schema"]}}
         return body
@@ -307,14 +294,12 @@ class Row:
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Take the record if there is one; else return the calls, or remind the model once."""
         check_stop_reason(reply.stop_reason, reply.stop_details)
-        calls = Call.of(reply)
-        if (record := next((call for call in calls if call.name == RECORD), None)) is not None:
-            self._record_found(record.input)
+        if self._answered(reply):
+            self.result.status, self.result.error = "ok", ""
             return Then.DONE
-        if self._reading:
-            return self._read_record(reply)
-        if self._calls_nothing(reply):
-            self._retrieves = True
+        calls, config = Call.of(reply), self._config
+        if not self._reading and config.retrieve_first == "auto" and call_free(reply, config.model):
+            self._calls_nothing = True
             return Then.DONE
         turn = assistant_message(reply.content)
         if turn is not None:
@@ -322,30 +307,19 @@ class Row:
         if calls and not final:
             return calls
         if self._nudged or calls:
-            raise RowError(f"the model did not call {RECORD}")
+            raise RowError("the model wrote no JSON object" if self._reading else f"the model did not call {RECORD}")
         self._nudged = self.loop.final = True
         if turn is not None:
-            self._messages.append(user_message(NUDGE))
+            self._messages.append(user_message(JSON_NUDGE if self._reading else NUDGE))
         return Then.AGAIN
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Hand the results on, unless a search failed."""
-        if self._failure is not None:
-            raise RowError(f"the search failed: {self._failure}")
-        self._know(runner)
+        self._searched(calls)
         self._messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         if runner.meter.searches >= self._config.max_searches and self._pages >= self._config.max_fetches:
             self.loop.final = True
         return Then.AGAIN
-
-    def _record_found(self, record: Mapping[str, Any]) -> None:
-        self.result.cells = cells_of(record, self._columns, self._evidence)
-        self.result.status, self.result.error = "ok", ""
-
-    def _know(self, runner: CallRunner) -> None:
-        for output in runner.outputs.values():
-            for passage in output.passages:
-                self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 
     # --- requests, searches, pages -----------------------------------------------------------------------------------
 
@@ -373,15 +347,15 @@ class Row:
     def _search_tool(self, searches: Searches) -> Tool:
         async def search(request: SearchRequest) -> SearchResults:
             try:
-                results = await searches.search(request)
+                results = await searches.search(request, fresh=self._config.fresh)
             except ProviderError as exc:
                 self._failure = exc
                 raise
             self._note(results)
-            return results
+            return self._given(results)
 
         tool = web_search_tool(search, self._config.defaults, price=searches.charges, pages=self._config.pages)
-        return replace(tool, timeout_s=TOOL_TIMEOUT_S)
+        return replace(tool, timeout_s=self._config.search_s)
 
     def _note(self, results: SearchResults) -> None:
         """Remember who answered, and why others did not."""
@@ -390,6 +364,10 @@ class Row:
         self._evidence.searched = True
         said = (stood_in(attempt, results.provider) for attempt in results.attempts)
         self.result.notices += [notice for notice in said if notice not in self.result.notices]
+
+    def _given(self, results: SearchResults) -> SearchResults:
+        """Return what the model is given of the results of a search."""
+        return results
 
     def _fetch_tool(self, fetch: Tool) -> Tool:
         async def call(given: Any, context: ToolContext) -> ToolOutput:

@@ -8,32 +8,56 @@ meet, and when the first rows all fail alike. Every row has a status afterwards.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ipy_websearch.enrichment.columns import NOT_ASKED, Cell
-from ipy_websearch.enrichment.frames import assemble
-from ipy_websearch.enrichment.plan import Inputs, Plan
+from ipy_websearch.enrichment.batch import Batches, native_search
+from ipy_websearch.enrichment.columns import NOT_ASKED, Cell, Column, Inputs, Plan, make_plan
+from ipy_websearch.enrichment.dask_frame import is_dask, start_on_dask
+from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
+from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.progress import Progress
-from ipy_websearch.enrichment.prompt import max_tokens, record_tool
-from ipy_websearch.enrichment.report import Estimate, Outcome, Report, Status, alike, answered, make_estimate, make_report
-from ipy_websearch.enrichment.row import Row, RowConfig, RowResult
-from ipy_websearch.enrichment.store import Record, Store, Stored, StoreView, lookup_key
-from ipy_websearch.errors import EnrichmentError
+from ipy_websearch.enrichment.prompt import max_tokens, record_tool, system_text
+from ipy_websearch.enrichment.report import (
+    Estimate,
+    Outcome,
+    Report,
+    Status,
+    alike,
+    answered,
+    make_estimate,
+    make_report,
+    why_no_estimate,
+)
+from ipy_websearch.enrichment.row import Row, RowConfig, RowResult, Searches
+from ipy_websearch.enrichment.store import Stored, cell_key, lookup_key
+from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
+from ipy_websearch.model.platforms import model_id
 from ipy_websearch.money.budget import Booking, Budget, RunBudget
-from ipy_websearch.money.ledger import Ledger, LedgerRow, Reservation
+from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, model_cost
-from ipy_websearch.options import EnrichOptions
+from ipy_websearch.options import EnrichOptions, money
+from ipy_websearch.providers.router import provider_to_ask
+from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean
 from ipy_websearch.tools.passages import ALL_TOKENS
+from ipy_websearch.tools.web_fetch import web_fetch_tool
+from ipy_websearch.tools.web_search import PageReading
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ipy_websearch.model.client import ModelClient
+    from ipy_websearch.session import Session
 
 K = TypeVar("K")
 
@@ -42,6 +66,106 @@ PROBES = 20
 
 GRACE_S = 5.0
 """Seconds that rows under way have to end in when a permanent failure stops the run: their requests are paid for."""
+
+ROWS_AT_ONCE = 500
+"""Rows that are looked up in the store together."""
+
+MODES = ("now", "batch")
+NATIVE = "anthropic"
+
+
+# --- making one ---------------------------------------------------------------------------------------------------------
+
+
+def start(session: Session, options: EnrichOptions) -> Any:
+    """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
+    batch = options.mode == "batch"
+    if options.mode not in (None, *MODES):
+        hint = did_you_mean(str(options.mode), MODES)
+        raise ConfigError(f"mode is {options.mode!r}{hint}; it must be {' or '.join(map(repr, MODES))}")
+    if batch and options.cluster is not None:
+        raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
+    if not is_pandas(options.frame):
+        start_on = start_on_dask if is_dask(options.frame) else start_on_other
+        return start_on(partial(start, session), options)
+    if batch and options.provider:
+        raise ConfigError(
+            f"mode='batch' searches with the API's own web search, not with {options.provider!r}; leave provider out"
+        )
+    if (options.max_fetches or options.read_pages) and (batch or options.cluster is not None):
+        given = "max_fetches" if options.max_fetches else "read_pages"
+        raise ConfigError(f"pages are read by this process: leave {given} out, or mode='batch' and the cluster")
+    if batch and session.recording is not None:
+        raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
+    plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
+    client, model = model_to_ask(session, options.model)
+    _ = session.prices  # a mistake in the user's price file shows here, before anything is spent
+    settings, defaults = session.settings, session.search_request("placeholder")
+    provider, notices = provider_to_ask(options.provider, settings.provider, settings.search_tools)
+    usd = money("budget_usd", options.budget_usd)
+    budget = session.budgets.for_question(uuid.uuid4().hex[:12], usd, whose="enrichment's budget")
+    searches: Searches | None = None
+    key: tuple[str, Mapping[str, Any]] = (NATIVE if batch else "", {})
+    if batch:
+        native_search(model, client, options.max_searches, defaults)  # a platform without batches is refused here
+    elif options.max_searches:
+        searches, key = searches_of(session, provider, options.concurrency, budget)
+    exact = session.recording is not None
+    config = RowConfig(
+        client=client,
+        model=model,
+        system=system_text(options.max_searches, date.today(), options.max_fetches, cites=batch and options.max_searches > 0),
+        limiter=ConcurrencyLimiter(options.concurrency),
+        timeout_s=settings.timeout_s,
+        defaults=defaults,
+        searches=searches,
+        max_searches=options.max_searches,
+        fetch=web_fetch_tool(session.reader, robots=True) if options.max_fetches else None,
+        max_fetches=options.max_fetches,
+        pages=PageReading(lambda: session.reader, options.read_pages, exact=exact) if options.read_pages else None,
+        retrieve_first=settings.retrieve_first,
+    )
+    run = Enrichment(session, plan, options, config, budget, Batches() if batch else Rows(), key)
+    if options.cluster is not None and session.recording is None:  # requests of workers would bypass the cassette
+        run.asker = _workers(session, options.cluster, provider, options.max_searches > 0)
+    run.notices.update(dict.fromkeys(notices))
+    return run
+
+
+def _workers(session: Session, cluster: Any, provider: str | None, searches: bool) -> Asker:
+    try:
+        from ipy_websearch.enrichment.dask import DaskWorkers
+    except ImportError as exc:
+        raise ConfigError('a Dask cluster needs distributed: pip install "ipy_websearch[dask]"') from exc
+    return DaskWorkers(session, cluster, provider, searches=searches)
+
+
+def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]:
+    """Return the client and the id of the model to ask; the offline one only when it was asked for."""
+    name = model_id(model or session.settings.enrich_model)
+    if name == OFFLINE_MODEL:
+        return session.offline_model, name
+    if not session.has_model_key:
+        raise session.keys.missing("ANTHROPIC_API_KEY")
+    return session.claude, name
+
+
+def searches_of(
+    session: Session, provider: str | None, concurrency: int, budget: Budget
+) -> tuple[Searches, tuple[str, Mapping[str, Any]]]:
+    """Return the searches of a run, and the provider that is asked first with its options.
+
+    Raises:
+        MissingKeyError, ConfigError: the provider cannot be asked.
+    """
+    router, request = session.router, session.search_request("placeholder")
+    router.check(provider)
+    charges = router.expected_charges(provider, request.count, worst=budget.bounded)
+    first = router.plan(request, provider).target
+    return Searches(router, provider, concurrency, charges), (first.name, first.options) if first else ("", {})
+
+
+# --- running it ---------------------------------------------------------------------------------------------------------
 
 
 class Asker(Protocol):
@@ -54,53 +178,42 @@ class Asker(Protocol):
         """Cut off what is under way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accounts:
-    """Where a run books and keeps things: ledger, store, budget, the names in its ledger rows; `spent` is told the cost."""
-
-    ledger: Ledger
-    store: Store
-    budget: Budget
-    session_id: str
-    notebook: str
-    replayed_from: str
-    spent: Callable[[Money], None]
-
-    def names(self, question: str) -> dict[str, str]:
-        """Return the names in a ledger row of this run."""
-        whose = {"session": self.session_id, "question_id": self.budget.question_id, "question": question}
-        return {**whose, "notebook": self.notebook}
-
-
 class Enrichment:
     """One run over one plan; `run` it once, then `frame()` gives the result, also after `stop()` or an error.
 
-    `provider` is the search provider planned for, with its options: part of the store's keys.
+    `provider` is the search provider planned for, with its options, and `question` the run's name in the ledger. Only values
+    that were stored at `since` (seconds of the epoch) or later are taken from the store.
     """
 
     def __init__(
         self,
-        frame: pd.DataFrame,
+        session: Session,
         plan: Plan,
         options: EnrichOptions,
         config: RowConfig,
-        accounts: Accounts,
+        budget: Budget,
         asker: Asker,
-        provider: tuple[str, Any],
+        provider: tuple[str, Mapping[str, Any]],
+        *,
+        question: str = "",
+        since: float = 0.0,
     ) -> None:
         self.plan = plan
         self.options = options
         self.config = config
-        self.accounts = accounts
+        self.budget = budget
+        self.asker = asker
+        self.ledger = session.ledger
+        self.store = session.enrich_store
         self.outcomes: list[Outcome | None] = [None] * len(plan.inputs)
         self.progress = Progress(total=sum(bool(plan.askable(inputs)) for inputs in plan.inputs))
         self.cost_usd: Money = Decimal(0)
         self.requests = 0
         self.notices: dict[str, None] = dict.fromkeys(plan.notes)
         self.stopped: tuple[Status, str] | None = None
-        self.question = f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
-        self.asker = asker
-        self._frame = frame
+        self.question = question or f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
+        self._session = session
+        self._since = since
         self._stored: dict[int, dict[int, Stored]] = {}
         self._ended: list[tuple[int, RowResult]] = []
         self._unbooked: list[LedgerRow] = []
@@ -108,15 +221,9 @@ class Enrichment:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._same_failures = ("", 0)
         self._seconds = 0.0
-        self._view = StoreView(accounts.store, plan, config.model, self._lookup(*provider))
-        if accounts.replayed_from:
-            self.notices[f"replayed from {accounts.replayed_from}"] = None
-
-    def _lookup(self, provider: str, options: Any = None) -> str:
-        given = self.options
-        return lookup_key(
-            self.config.defaults, provider, options or {}, given.max_searches, given.max_fetches, given.read_pages
-        )
+        self._lookup = self._lookup_key(*provider)
+        if session.replayed_from:
+            self.notices[f"replayed from {session.replayed_from}"] = None
 
     # --- from outside -----------------------------------------------------------------------------------------------
 
@@ -137,8 +244,9 @@ class Enrichment:
         finally:
             self._seconds = time.monotonic() - began
             left = self._settle()
-        if self.stopped is not None and self.stopped[0] == "error" and left and not self._any_ok():
-            failed = sum(o is not None and o.status == "error" for o in self.outcomes) - left
+        statuses = Counter(outcome.status for outcome in self.outcomes if outcome is not None)
+        if self.stopped is not None and self.stopped[0] == "error" and left and not statuses["ok"]:
+            failed = statuses["error"] - left
             begun = f"stopped after {failed:,} row{'s' * (failed != 1)} failed: " if failed else ""
             raise EnrichmentError(f"{begun}{self.stopped[1]}")
 
@@ -152,49 +260,71 @@ class Enrichment:
         """Return the frame as far as it is filled, which shows its sources, with the report in `attrs["report"]`."""
         from ipy_websearch.frames import EnrichedFrame
 
-        frame = assemble(self._frame, self.plan.columns, self.plan.place, self.outcomes, sources=self.options.sources)
+        given, plan = self.options.frame, self.plan
+        frame = assemble(given, plan.columns, plan.place, self.outcomes, sources=self.options.sources)
         shown = EnrichedFrame(frame)
         shown.attrs = {**frame.attrs, "report": self.report()}
         return shown
 
     def report(self) -> Report:
         """Return what the run came to."""
-        counts = [0] * len(self.outcomes)
-        for n in self.plan.place:
-            if n >= 0:
-                counts[n] += 1
+        counts = Counter(self.plan.place)
         return make_report(
             self.outcomes,
-            counts,
+            [counts[n] for n in range(len(self.outcomes))],
             (", ".join(value or "–" for value in inputs) for inputs in self.plan.inputs),
             self.plan.columns,
             requests=self.requests,
             cost_usd=_float(self.cost_usd),
             seconds=round(self._seconds, 3),
-            warnings=[*self._view.warnings, *self.notices],
+            warnings=[*self.store.warnings, *self.notices],
         )
 
     def estimate(self) -> Estimate:
-        """Return what the whole frame would take, judged by the rows that have been asked."""
+        """Return what the whole frame would take, judged by the rows that have been asked.
+
+        Raises:
+            EnrichmentError: the sample says nothing of it; why, in one line.
+        """
+        if why := why_no_estimate(self.outcomes):
+            raise EnrichmentError(why)
         askable = [inputs for inputs in self.plan.all_inputs if self.plan.askable(inputs)]
-        stored = 0
-        if self.options.resume:
-            stored = sum(len(self.plan.askable(askable[n])) == len(cells) for n, cells in self._view.look_up(askable))
+        known = zip(askable, self._look_up(askable), strict=True)
+        stored = sum(len(self.plan.askable(inputs)) == len(cells) for inputs, cells in known)
         return make_estimate(self.outcomes, len(self.plan.place), len(askable), stored, self.options.concurrency)
 
+    def closing_text(self) -> str:
+        """Return what is shown when a run has ended: its report, and for a sample what the whole would take."""
+        if self.plan.sample is None:
+            return str(self.report())
+        return f"{self.report()}\n{why_no_estimate(self.outcomes) or self.estimate()}"
+
     # --- what is there already --------------------------------------------------------------------------------------
+
+    def _look_up(self, rows: Sequence[Inputs]) -> Iterator[dict[int, Stored]]:
+        """Yield the cells of each row that the store has, by column number."""
+        columns = self.plan.columns
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            keys = [self._keys(inputs) for inputs in rows[first : first + ROWS_AT_ONCE]]
+            wanted = {key: columns[c] for row in keys for c, key in row.items()} if self.options.resume else {}
+            try:
+                found = self.store.get(wanted, self._since)
+            except sqlite3.Error as exc:
+                self.notices[f"the store could not be read ({exc}); every row is asked"] = None
+                found = {}
+            for row in keys:
+                yield {c: found[key] for c, key in row.items() if key in found}
 
     def _missing(self) -> list[int]:
         """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
         missing = []
-        inputs_of = self.plan.inputs
-        found = self._view.look_up(inputs_of) if self.options.resume else ((n, {}) for n in range(len(inputs_of)))
-        for n, stored in found:
-            columns = self.plan.askable(inputs_of[n])
+        for n, stored in enumerate(self._look_up(self.plan.inputs)):
+            inputs = self.plan.inputs[n]
+            columns = self.plan.askable(inputs)
             if not columns:
-                self.outcomes[n] = Outcome("skipped", error=f"skipped: {self.plan.missing(inputs_of[n])} is missing")
+                self.outcomes[n] = Outcome("skipped", error=f"skipped: {self.plan.missing(inputs)} is missing")
             elif len(stored) == len(columns):
-                self.outcomes[n] = self._from_store(inputs_of[n], stored)
+                self.outcomes[n] = self._from_store(inputs, stored)
                 self.progress.cached += 1
             else:
                 self._stored.update({n: stored} if stored else {})
@@ -202,18 +332,25 @@ class Enrichment:
         return missing
 
     def _from_store(self, inputs: Inputs, stored: dict[int, Stored]) -> Outcome:
-        outcome = answered(self._ordered({c: s.cell for c, s in stored.items()}), self._gap(inputs))
+        outcome = self._filled(inputs, {c: s.cell for c, s in stored.items()})
         known = [s.cost_usd for s in stored.values() if s.cost_usd is not None]
         outcome.worth_usd = sum(known) if len(known) == len(stored) else None
         outcome.seconds, outcome.cached = sum(s.seconds for s in stored.values()), True
         return outcome
 
-    def _ordered(self, cells: dict[int, Cell]) -> tuple[Cell, ...]:
-        return tuple(cells.get(c, NOT_ASKED) for c in range(len(self.plan.columns)))
+    def _filled(self, inputs: Inputs, cells: Mapping[int, Cell], notices: Sequence[str] = ()) -> Outcome:
+        """Return the outcome of a row that was answered; it says which columns could not be asked."""
+        gap = [f"not all columns were asked: {self.plan.missing(inputs)} is missing"] if None in inputs else []
+        return answered(tuple(cells.get(c, NOT_ASKED) for c in range(len(self.plan.columns))), [*notices, *gap])
 
-    def _gap(self, inputs: Inputs) -> list[str]:
-        """Return what a filled row should say of columns that could not be asked."""
-        return [f"not all columns were asked: {self.plan.missing(inputs)} is missing"] if None in inputs else []
+    def _keys(self, inputs: Inputs, lookup: str = "") -> dict[int, bytes]:
+        """Return the store's keys of a row's cells, by column number; `lookup` is "" for the one planned."""
+        values, columns, model = self.plan.values(inputs), self.plan.columns, self.config.model
+        return {c: cell_key(model, lookup or self._lookup, columns[c], values) for c in self.plan.askable(inputs)}
+
+    def _lookup_key(self, provider: str, options: Mapping[str, Any]) -> str:
+        given = self.options
+        return lookup_key(self.config.defaults, provider, options, given.max_searches, given.max_fetches, given.read_pages)
 
     # --- for the asker ----------------------------------------------------------------------------------------------
 
@@ -224,8 +361,19 @@ class Enrichment:
 
     def keys(self, n: int) -> dict[int, bytes]:
         """Return the store's keys of the columns that a row lacks."""
-        keys = self._view.keys(self.plan.inputs[n])
+        keys = self._keys(self.plan.inputs[n])
         return {c: keys[c] for c in self.numbers(n)}
+
+    def names(self) -> dict[str, str]:
+        """Return the names in a ledger row of this run: all its rows are one question."""
+        whose = {"session": self._session.id, "question_id": self.budget.question_id, "question": self.question}
+        return {**whose, "notebook": self._session.notebook_name}
+
+    def booking(self, budget: RunBudget) -> Booking:
+        """Return the booking of one row."""
+        session, id = self._session, self.budget.question_id
+        whose = (self.ledger, session.id, id, self.question, session.notebook_name, session.replayed_from)
+        return Booking(*whose, traces=False, budget=budget, write=self.book)
 
     def book(self, rows: Sequence[LedgerRow]) -> None:
         """Take ledger rows; see `flush`."""
@@ -240,12 +388,6 @@ class Enrichment:
         else:
             self.flush()
 
-    def booking(self, budget: RunBudget) -> Booking:
-        """Return the booking of one row: all rows of a run are one question of the ledger."""
-        accounts = self.accounts
-        whose = (accounts.session_id, accounts.budget.question_id, self.question, accounts.notebook, accounts.replayed_from)
-        return Booking(accounts.ledger, *whose, traces=False, budget=budget, write=self.book)
-
     def reserve(self, worst: Mapping[K, Decimal | None], lease_s: float, id: str = "") -> tuple[list[K], Reservation | None]:
         """Reserve what rows may cost at worst: of as many as fit, in their order; return these, and what is held.
 
@@ -254,8 +396,7 @@ class Enrichment:
         Raises:
             BudgetExceededError: not even the first fits, or its price is unknown.
         """
-        budget, fitting, total = self.accounts.budget, list[K](), Decimal(0)
-        left = budget.left()
+        fitting, total, left = list[K](), Decimal(0), self.budget.left()
         if left is None:
             return list(worst), None
         for key, usd in worst.items():
@@ -263,9 +404,9 @@ class Enrichment:
                 break
             fitting.append(key)
             if usd is None:
-                return fitting, budget.reserve(None, what="a row")
+                return fitting, self.budget.reserve(None, what="a row")
             total += usd
-        return fitting, budget.reserve(total, lease_s=lease_s, what="a row", id=id)
+        return fitting, self.budget.reserve(total, lease_s=lease_s, what="a row", id=id)
 
     def _flush_soon(self) -> None:
         if not self._flush_due:
@@ -278,30 +419,37 @@ class Enrichment:
         A hundred rows under way end in groups; a transaction for each row would take as long as its request's own work.
         """
         (rows, self._unbooked), (ended, self._ended), self._flush_due = (self._unbooked, []), (self._ended, []), False
-        self.accounts.ledger.book(rows)
-        self._view.keep([record for n, result in ended for record in self._records(n, result)])
+        self.ledger.book(rows)
+        try:
+            if cells := [cell for n, result in ended for cell in self._to_store(n, result)]:
+                self.store.put(self.config.model, cells)
+        except sqlite3.Error as exc:
+            self.notices[f"the store could not be written ({exc}); the values are in the frame only"] = None
         for n, result in ended:
             self._show(n, result)
 
-    def _records(self, n: int, result: RowResult) -> list[Record]:
-        if result.status != "ok" or result.provider == "":  # several providers answered: no later call can expect the same
+    def _to_store(self, n: int, result: RowResult) -> list[tuple[bytes, Column, Stored]]:
+        """Return the cells of a row that are kept: the sound ones, among which cost and time are shared out."""
+        if result.status != "ok" or result.provider == "":
             return []
-        lookup = "" if result.provider is None else self._lookup(result.provider)
-        cells = dict(zip(result.numbers, result.cells, strict=True))
-        return self._view.record(self.plan.inputs[n], cells, _float(result.cost_usd), result.seconds, lookup)
+        lookup = "" if result.provider is None else self._lookup_key(result.provider, {})
+        kept = {c: cell for c, cell in zip(result.numbers, result.cells, strict=True) if not cell.fault}
+        keys, parts, usd = self._keys(self.plan.inputs[n], lookup), max(len(kept), 1), _float(result.cost_usd)
+        share = None if usd is None else usd / parts
+        return [(keys[c], self.plan.columns[c], Stored(cell, share, result.seconds / parts)) for c, cell in kept.items()]
 
     def _show(self, n: int, result: RowResult) -> None:
         self.requests += result.requests
         self.cost_usd = add_money(self.cost_usd, result.cost_usd)
         self.notices.update(dict.fromkeys(result.notices))
-        inputs, stored = self.plan.inputs[n], self._stored.pop(n, {})
+        stored = self._stored.pop(n, {})
         if result.status == "ok":
             cells = {c: s.cell for c, s in stored.items()} | dict(zip(result.numbers, result.cells, strict=True))
-            outcome = answered(self._ordered(cells), [*result.notices, *self._gap(inputs)])
+            outcome = self._filled(self.plan.inputs[n], cells, result.notices)
+        elif self.stopped is not None and result.error == "interrupted":
+            outcome = Outcome(self.stopped[0], error=self.stopped[1])
         else:
-            cut_off = self.stopped is not None and result.error == "interrupted"
-            status, error = self.stopped if cut_off and self.stopped else (result.status, result.error)
-            outcome = Outcome(status, error=error)
+            outcome = Outcome(result.status, error=result.error)
         outcome.cost_usd = outcome.worth_usd = _float(result.cost_usd)
         outcome.seconds = result.seconds
         self.outcomes[n] = outcome
@@ -330,9 +478,6 @@ class Enrichment:
             self.notices[f"stopped: {message}"] = None
             self.halt("error", message, GRACE_S)
 
-    def _any_ok(self) -> bool:
-        return any(outcome is not None and outcome.status == "ok" for outcome in self.outcomes)
-
     def _settle(self) -> int:
         """Give the rows that were never asked their status; return how many there were."""
         self.flush()
@@ -340,8 +485,8 @@ class Enrichment:
         left = [n for n, outcome in enumerate(self.outcomes) if outcome is None]
         for n in left:
             self.outcomes[n] = Outcome(status, error=error)
-        self.notices.update(dict.fromkeys([*self.progress.end(), *self.accounts.ledger.news()]))
-        self.accounts.spent(self.cost_usd)
+        self.notices.update(dict.fromkeys([*self.progress.end(), *self.ledger.news()]))
+        self._session.spent_usd = add_money(self._session.spent_usd, self.cost_usd)
         return len(left)
 
 
@@ -416,6 +561,6 @@ class Rows:
             self._tools[numbers] = record_tool(columns)
         planned = config.searches.charges * config.max_searches if config.searches is not None else ()
         least = max_tokens(len(columns))
-        budget = RunBudget(config.model, run.accounts.budget, least=least, timeout_s=config.timeout_s, planned=planned)
+        budget = RunBudget(config.model, run.budget, least=least, timeout_s=config.timeout_s, planned=planned)
         budget.result_tokens += ALL_TOKENS if config.pages is not None else 0
         return Row(config, columns, self._tools[numbers], run.plan.values(run.plan.inputs[n]), run.booking(budget), result)

@@ -1,6 +1,6 @@
 """The enrichment store: one SQLite file, shared by all kernels, so that nothing that was paid for is asked again.
 
-The invariant: `keep` returns when the cells are on disk. A cell's key is a digest of everything that its value depends on:
+The invariant: `put` returns when the cells are on disk. A cell's key is a digest of everything that its value depends on:
 version, model, search (see `lookup_key`), question, type and the row's inputs. Only answers are kept, "not found" among them;
 a failed search and a value that does not fit its type are asked again.
 """
@@ -11,15 +11,14 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.enrichment.columns import Cell, Column
-from ipy_websearch.enrichment.plan import Inputs, Plan
+from ipy_websearch.enrichment.prompt import fit
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import request_key
 
@@ -33,7 +32,6 @@ VERSION = 2
 
 APPLICATION_ID = 0x69777365  # "iwse"
 TABLES_VERSION = 3
-_AT_ONCE = 500
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, model TEXT NOT NULL, name TEXT NOT NULL, "
     "template TEXT NOT NULL, kind TEXT NOT NULL, cell TEXT NOT NULL, usd REAL, seconds REAL NOT NULL, "
@@ -41,12 +39,11 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS open_batches (row TEXT PRIMARY KEY, token TEXT NOT NULL, batch TEXT NOT NULL, "
     "address TEXT NOT NULL, model TEXT NOT NULL, time REAL NOT NULL, turns TEXT NOT NULL) WITHOUT ROWID",
 )
-Record = tuple[Any, ...]
+_FOUND = "SELECT key, cell, usd, seconds FROM answers WHERE time >= ? AND key IN"
 _PUT = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A cell from the store with its share of what asking it cost (US dollars, None: unknown) and took."""
 
     cell: Cell
@@ -68,20 +65,28 @@ class Store:
         """One line for each thing that went wrong with the file."""
         return [*self._notes, *self._database.warnings]
 
-    def get(self, keys: Sequence[bytes], columns: Sequence[Column]) -> dict[bytes, Stored]:
-        """Return the cells that are there; `columns` says which column each key belongs to.
+    def get(self, columns: Mapping[bytes, Column], since: float = 0.0) -> dict[bytes, Stored]:
+        """Return the cells that are there and no older than `since`; `columns` has a few thousand keys with their columns.
 
         Raises:
             sqlite3.Error: the file could not be read.
         """
-        kinds = dict(zip(keys, columns, strict=True))
-        found: dict[bytes, Stored] = {}
-        for start in range(0, len(keys), _AT_ONCE):
-            part = keys[start : start + _AT_ONCE]
-            query = f"SELECT key, cell, usd, seconds FROM answers WHERE key IN ({','.join('?' * len(part))})"
-            for key, text, usd, seconds in self.read(lambda c, q=query, p=part: c.execute(q, p).fetchall()):  # type: ignore[misc]
-                found[key] = Stored(_read(text, kinds[key]), usd, seconds)
-        return found
+        query = f"{_FOUND} ({','.join('?' * len(columns))})"
+        rows = self.read(lambda connection: connection.execute(query, (since, *columns)).fetchall())
+        return {key: Stored(_read(text, columns[key]), usd, seconds) for key, text, usd, seconds in rows}
+
+    def put(self, model: str, cells: Sequence[tuple[bytes, Column, Stored]]) -> None:
+        """Keep cells by their keys, in one transaction.
+
+        Raises:
+            sqlite3.Error: the file could not be written.
+        """
+        now = time.time()
+        rows = [
+            (key, model, column.name, column.template, column.type_name, _written(cell), usd, seconds, now)
+            for key, column, (cell, usd, seconds) in cells
+        ]
+        self.write(lambda connection: connection.executemany(_PUT, rows))
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `work` reads; `sqlite3.Error` when it cannot."""
@@ -128,72 +133,6 @@ class Store:
             connection.execute(statement)
 
 
-class StoreView:
-    """The part of a store that belongs to one plan, model and way of searching. A store that fails stops nothing."""
-
-    def __init__(self, store: Store, plan: Plan, model: str, lookup: str) -> None:
-        self._store = store
-        self._plan = plan
-        self._model = model
-        self._lookup = lookup
-        self._failures: dict[str, None] = {}
-
-    @property
-    def warnings(self) -> list[str]:
-        """One line for each thing that went wrong with the store."""
-        return [*self._store.warnings, *self._failures]
-
-    def look_up(self, rows: Sequence[Inputs]) -> Iterator[tuple[int, dict[int, Stored]]]:
-        """Yield each row's number with the cells that are there, by column number."""
-        columns = self._plan.columns
-        for start in range(0, len(rows), _AT_ONCE):
-            keys = [self.keys(inputs) for inputs in rows[start : start + _AT_ONCE]]
-            wanted = {key: columns[c] for row in keys for c, key in row.items()}
-            try:
-                found = self._store.get([*wanted], [*wanted.values()])
-            except sqlite3.Error as exc:
-                self._failures[f"the store could not be read ({exc}); every row is asked"] = None
-                found = {}
-            for n, row in enumerate(keys, start):
-                yield n, {c: found[key] for c, key in row.items() if key in found}
-
-    def record(self, inputs: Inputs, cells: Mapping[int, Cell], usd: float | None, seconds: float, lookup: str) -> list[Record]:
-        """Return what to `keep` of a row: its cells but for faulty ones, among which `usd` and `seconds` are shared out.
-
-        `lookup` is "" for the one planned.
-        """
-        keys, kept = self.keys(inputs, lookup), {c: cell for c, cell in cells.items() if not cell.fault}
-        parts, now, columns = max(len(kept), 1), time.time(), self._plan.columns
-        share = None if usd is None else usd / parts
-        return [
-            (
-                keys[c],
-                self._model,
-                columns[c].name,
-                columns[c].template,
-                columns[c].type_name,
-                _written(cell),
-                share,
-                seconds / parts,
-                now,
-            )
-            for c, cell in kept.items()
-        ]
-
-    def keep(self, records: Sequence[Record]) -> None:
-        """Write records in one transaction."""
-        try:
-            if records:
-                self._store.write(lambda connection: connection.executemany(_PUT, records))
-        except sqlite3.Error as exc:
-            self._failures[f"the store could not be written ({exc}); the values are in the frame only"] = None
-
-    def keys(self, inputs: Inputs, lookup: str = "") -> dict[int, bytes]:
-        """Return the keys of a row's cells, by column number."""
-        values, columns = self._plan.values(inputs), self._plan.columns
-        return {c: cell_key(self._model, lookup or self._lookup, columns[c], values) for c in self._plan.askable(inputs)}
-
-
 def cell_key(model: str, lookup: str, column: Column, values: Mapping[str, str | None]) -> bytes:
     """Return the digest under which a cell is kept; `lookup` says what the model could look things up with."""
     inputs = [[name, values[name]] for name in column.fields]
@@ -213,12 +152,9 @@ def lookup_key(
 
 def _written(cell: Cell) -> str:
     value = cell.value.isoformat() if isinstance(cell.value, date) else cell.value
-    facts = [value, *cell[1:]]
-    while not facts[-1] and len(facts) > 4:
-        facts.pop()
-    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps([value, *cell[1:]], ensure_ascii=False, separators=(",", ":"))
 
 
 def _read(text: str, column: Column) -> Cell:
     value, *facts = json.loads(text)
-    return Cell(column.fit(value), *facts)
+    return Cell(fit(column, value), *facts)

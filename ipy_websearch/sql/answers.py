@@ -24,7 +24,7 @@ from typing import Any, Literal
 from ipy_websearch.background import SingleFlight
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.row import is_permanent, overload_s, rate_limit_s
-from ipy_websearch.enrichment.start import model_to_ask
+from ipy_websearch.enrichment.run import model_to_ask
 from ipy_websearch.errors import BudgetExceededError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.events import Event, ToolFinished
 from ipy_websearch.loop.ask import AnswerLoop, Job

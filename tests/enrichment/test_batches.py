@@ -18,7 +18,7 @@ import pytest
 import ipy_websearch
 from ipy_websearch import api
 from ipy_websearch.enrichment import batch
-from ipy_websearch.enrichment.store import StoreView
+from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.usage import Usage
@@ -194,7 +194,7 @@ def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pyt
 def test_a_kill_between_booking_and_storing_books_nothing_twice(messages_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     messages_api.behave(echo)
     with monkeypatch.context() as patch:
-        patch.setattr(StoreView, "keep", lambda *args: 1 / 0)  # stands for the kill
+        patch.setattr(Store, "put", lambda *args: 1 / 0)  # stands for the kill
         with pytest.raises(ZeroDivisionError):
             ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     assert len(ipy_websearch.cost(everything=True)) == 2

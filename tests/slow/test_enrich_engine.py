@@ -19,9 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ipy_websearch
-from ipy_websearch.enrichment.columns import fill, parse_columns, template_fields
-from ipy_websearch.enrichment.plan import normal
-from ipy_websearch.enrichment.prompt import Evidence
+from ipy_websearch.enrichment.columns import fill, normal, parse_columns, template_fields
+from ipy_websearch.enrichment.prompt import Evidence, fit
 from tests.benchmarks.enrich_server import ROOT, EnrichServer
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
@@ -174,7 +173,7 @@ def test_any_value_fits_or_is_missing(value: Any) -> None:
     """Whatever a model puts into a record, a column gets its type or nothing."""
     kinds = {"s": str, "i": int, "f": float, "b": bool, "d": "date", "l": list}
     for column in parse_columns({name: ("{x}?", kind) for name, kind in kinds.items()}, ["x"]):
-        fitted = column.fit(value)
+        fitted = fit(column, value)
         assert fitted is None or isinstance(fitted, column.kind)
 
 
