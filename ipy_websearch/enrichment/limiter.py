@@ -1,8 +1,8 @@
 """How many requests run at once: additive increase, multiplicative decrease, and one deadline for everybody.
 
-- A refusal for load (429, 529) lowers the limit to the number of requests that were taken, by half at most per burst where the
-  server names no time. Below the number that is known to work, each success raises the limit by one, so it doubles every round;
-  above it, it is raised by a fixed step, and less often each time that proves too much.
+- A refusal for load (429, 529) lowers the limit to the number of requests that were taken. Below the number that is known to
+  work, each success raises the limit by one, so it doubles every round; above it, it is raised by a fixed step, and less often
+  each time that proves too much.
 - `retry-after` is a deadline for all requests. A server that refuses everything without naming a time gets one of ours.
 
 Everything belongs to one event loop. Time comes from `clock` and `call_later`, so tests need not wait.
@@ -28,6 +28,8 @@ CAREFUL = 10.0
 """A probe above what is known to work costs a `retry-after`; so many times as long is waited between two of them."""
 
 MIN_RAISE_S, MAX_RAISE_S = 1.0, 60.0
+CLOCK_S = 0.001
+"""A timer may be early by so much."""
 
 
 class ConcurrencyLimiter:
@@ -45,22 +47,16 @@ class ConcurrencyLimiter:
         call_later: Callable[[float, Callable[[], None]], Any] | None = None,
         on_hold: Callable[[float], None] = lambda seconds: None,
     ) -> None:
-        self.most = most
-        self.limit = most
+        self.most = self.limit = self._known_good = most
         self.in_flight = 0
         self._patience_s = patience_s
         self._clock = clock
         self._call_later = call_later
         self._on_hold = on_hold
-        self._known_good = most
-        self._raise_every_s = MIN_RAISE_S
-        self._raise_at = 0.0
+        self._raise_every_s, self._raise_at = MIN_RAISE_S, 0.0
         self._deadline = 0.0
-        self._burst = 0
-        self._floor = 1
-        self._fruitless = 0  # bursts with refusals since the last success
-        self._raised = False
-        self._last_success: float | None = None
+        self._burst = self._fruitless = 0  # bursts that ended with refusals, and those of them since the last success
+        self._last_success = 0.0
         self._waiting: deque[asyncio.Future[int]] = deque()
 
     @property
@@ -76,89 +72,29 @@ class ConcurrencyLimiter:
         """
         refusals, began = 0, self._clock()
         while True:
-            burst = await self.acquire(first=refusals > 0)
+            burst = await self._acquire(first=refusals > 0)
             try:
                 result = await send()
-            except Exception as exc:
-                wait_s = overload_s(exc)
-                if wait_s is None:
-                    self.release()
+            except BaseException as exc:
+                self.in_flight -= 1
+                wait_s = overload_s(exc) if isinstance(exc, Exception) else None
+                if wait_s is not None:
+                    self._refused(burst, wait_s)
+                self._wake()
+                if wait_s is None or max(wait_s, self._clock() - max(began, self._last_success)) > self._patience_s:
                     raise
-                self.refused(burst, wait_s)
-                since = max(began, self._last_success or began)
-                if max(wait_s, self._clock() - since) > self._patience_s:
-                    raise
-            except BaseException:
-                self.release()
-                raise
             else:
-                self.succeeded(burst)
+                self._succeeded(burst)
                 return result
             refusals += 1
             if not self.seconds_to_wait:
                 await asyncio.sleep(backoff_s(refusals))
 
-    async def acquire(self, *, first: bool = False) -> int:
-        """Wait for a free place, in order, or before all others; return the number of the burst that the request belongs to."""
-        if not self._waiting and self._is_free():
-            self.in_flight += 1
-            return self._burst
-        place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        (self._waiting.appendleft if first else self._waiting.append)(place)
-        try:
-            return await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self.release()
-            raise
-
-    def release(self) -> None:
-        """Give a place back; how the request ended says nothing of the load."""
-        self.in_flight -= 1
-        self._wake()
-
-    def succeeded(self, burst: int) -> None:
-        """Give a place back: the request was taken."""
-        now, full = self._clock(), self.in_flight >= self.limit
-        if burst == self._burst - 1:  # taken while others of its burst were refused: so many fit
-            self._known_good = self.limit
-        if full and burst == self._burst and self.limit < self._known_good:
-            self.limit += 1
-        elif full and self.limit < self.most and now >= self._raise_at:
-            self._raise(now)
-        self._fruitless, self._last_success = 0, now
-        self.release()
-
-    def _raise(self, now: float) -> None:
-        """Try more than is known to work."""
-        if self._raised:
-            self._raise_every_s = max(self._raise_every_s / 2, MIN_RAISE_S)
-        self._raised, self._raise_at = True, now + self._raise_every_s
-        self.limit = self._known_good = min(self.limit + max(self.most // STEPS, 1), self.most)
-
-    def refused(self, burst: int, retry_after_s: float) -> None:
-        """Give a place back: the server has too many requests, and asks to wait so long (0: it does not say)."""
-        self.in_flight -= 1
-        if burst == self._burst:
-            self._burst += 1
-            self._fruitless += 1
-            self._floor = 1 if retry_after_s else max(self.limit // 2, 1)
-            least_s = min(max(CAREFUL * retry_after_s, MIN_RAISE_S), MAX_RAISE_S / 4)
-            self._raise_every_s = min(max(2 * self._raise_every_s, least_s), MAX_RAISE_S)
-            self._raised, self._raise_at = False, self._clock() + self._raise_every_s
-        self.limit = max(self._floor, min(self.limit, self.in_flight))
-        if retry_after_s or self._fruitless > 1:
-            seconds = retry_after_s or backoff_s(self._fruitless - 1)
-            self.hold(seconds)
-            self._on_hold(seconds)
-        self._wake()
-
     def resize(self, most: int) -> None:
         """Let another number of requests run at once; a limit that refusals have lowered is not raised by it."""
-        lowered = self.limit < self.most
-        self.most = most
-        self.limit = min(self.limit, most) if lowered else most
-        self._known_good = min(self._known_good, most) if lowered else most
+        if self.limit == self.most:
+            self.limit = self._known_good = most
+        self.most, self.limit, self._known_good = most, min(self.limit, most), min(self._known_good, most)
         self._wake()
 
     def hold(self, seconds: float) -> None:
@@ -167,22 +103,57 @@ class ConcurrencyLimiter:
         if until > self._deadline:
             self._deadline = until
             later = self._call_later or asyncio.get_running_loop().call_later
-            later(until - self._clock(), self._deadline_over)
+            later(until - self._clock(), self._wake)
 
-    def _deadline_over(self) -> None:
-        if self._clock() >= self._deadline - 0.001:  # else it was put off meanwhile
-            self._deadline = 0.0
-            self._wake()
-
-    def _is_free(self) -> bool:
-        return self.in_flight < self.limit and self._clock() >= self._deadline
+    async def _acquire(self, *, first: bool) -> int:
+        """Wait for a free place, in order, or before all others; return the number of the burst that the request belongs to."""
+        place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        (self._waiting.appendleft if first else self._waiting.append)(place)
+        self._wake()
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self.in_flight -= 1
+                self._wake()
+            raise
 
     def _wake(self) -> None:
-        while self._waiting and self._is_free():
+        """Give free places to those who wait."""
+        while self._waiting and self.in_flight < self.limit and self._clock() >= self._deadline - CLOCK_S:
             place = self._waiting.popleft()
             if not place.done():
                 self.in_flight += 1
                 place.set_result(self._burst)
+
+    def _succeeded(self, burst: int) -> None:
+        """Give a place back: the request was taken."""
+        now, full = self._clock(), self.in_flight >= self.limit
+        if burst == self._burst - 1:  # taken while others of its burst were refused: so many fit
+            self._known_good = self.limit
+        if full and burst == self._burst and self.limit < self._known_good:
+            self.limit += 1
+        elif full and self.limit < self.most and now >= self._raise_at:  # try more than is known to work
+            self.limit = self._known_good = min(self.limit + max(self.most // STEPS, 1), self.most)
+            self._raise_at = now + self._raise_every_s
+            self._raise_every_s = max(self._raise_every_s / 2, MIN_RAISE_S)
+        self._fruitless, self._last_success = 0, now
+        self.in_flight -= 1
+        self._wake()
+
+    def _refused(self, burst: int, retry_after_s: float) -> None:
+        """Lower the limit: the server has too many requests, and asks to wait so long (0: it does not say)."""
+        if burst == self._burst:
+            self._burst += 1
+            self._fruitless += 1
+            least_s = min(CAREFUL * retry_after_s, MAX_RAISE_S / 4)
+            self._raise_every_s = min(max(4 * self._raise_every_s, least_s), MAX_RAISE_S)
+            self._raise_at = self._clock() + self._raise_every_s
+        self.limit = max(1, min(self.limit, self.in_flight))
+        if retry_after_s or self._fruitless > 1:
+            seconds = retry_after_s or backoff_s(self._fruitless - 1)
+            self.hold(seconds)
+            self._on_hold(seconds)
 
 
 def backoff_s(failures: int) -> float:

@@ -139,13 +139,12 @@ def test_a_far_retry_after_and_other_errors_are_raised_at_once(wait_s: float | N
 
 def test_a_request_that_is_cancelled_while_it_waits_leaves_its_place_to_others() -> None:
     async def main() -> None:
-        limiter = ConcurrencyLimiter(1)
-        await limiter.acquire()
-        waiting = [asyncio.create_task(limiter.acquire()) for _ in range(2)]
+        limiter, over = ConcurrencyLimiter(1), asyncio.Event()
+        first, *waiting = [asyncio.create_task(limiter.run(over.wait, lambda exc: None)) for _ in range(3)]
         await settled()
         waiting[0].cancel()
-        limiter.release()
-        await settled()
-        assert waiting[1].done() and limiter.in_flight == 1
+        over.set()
+        await asyncio.wait([first, *waiting])
+        assert waiting[1].result() and waiting[0].cancelled() and limiter.in_flight == 0
 
     asyncio.run(main())
