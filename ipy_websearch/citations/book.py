@@ -30,10 +30,12 @@ class CitationBook:
     """Collects the citations of one answer, and holds its sentences against them.
 
     `know` tells it of the passages that the model was given. A citation of what was not given is none; one that carries only a
-    title, or no date, finds its page by the passage it quotes.
+    title, or no date, finds its page by the passage it quotes. `native` says that the API's own tools were offered or gave
+    results: what only they give may be cited then.
     """
 
     def __init__(self) -> None:
+        self.native = False
         self._numbers: dict[str, int] = {}
         self._citations: list[Citation] = []
         self._seen: set[tuple[int, str]] = set()
@@ -66,8 +68,9 @@ class CitationBook:
         if all(same_page(known) != page for known in pages):
             pages.append(url)
 
-    def know_history(self, messages: Iterable[Mapping[str, Any]]) -> None:
+    def know_history(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Remember what earlier turns of the conversation gave the model."""
+        self.native = self.native or any(map(_has_native_results, messages))
         for block in _search_results(messages):
             texts = [str(part.get("text", "")) for part in block.get("content") or () if isinstance(part, Mapping)]
             self.know(str(block.get("source") or ""), str(block.get("title") or ""), None, texts)
@@ -82,7 +85,8 @@ class CitationBook:
         title = plain(raw.get("title")) or plain(raw.get("document_title"))
         text = visible(str(raw.get("cited_text") or "")).strip()
         url = str(raw.get("url") or raw.get("source") or self._page_of(title, text))
-        if raw.get("type") == "search_result_location" and not self._stands(url, text):
+        believed = self._stands(url, text) if raw.get("type") == "search_result_location" else self.native
+        if not believed:
             return None
         key = same_page(url) if url else title or text
         n = self._numbers.setdefault(key, len(self._numbers) + 1)
@@ -106,7 +110,7 @@ class CitationBook:
         """Return a book of the same passages without citations, for another answer from them."""
         book = CitationBook()
         book._given, book._titles, book._dates = self._given, self._titles, self._dates
-        book._read = self._read
+        book._read, book.native = self._read, self.native
         return book
 
     def claims(self, text: str) -> tuple[Claim, ...]:
@@ -145,6 +149,12 @@ class CitationBook:
 
 def _flat(text: str) -> str:
     return fold(visible(text))
+
+
+def _has_native_results(message: Mapping[str, Any]) -> bool:
+    content = message["content"] if isinstance(message.get("content"), list) else ()
+    kinds = [str(block.get("type")) for block in content if isinstance(block, Mapping)]
+    return any(kind.startswith("web_") and kind.endswith("_tool_result") for kind in kinds)
 
 
 def _search_results(messages: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:

@@ -131,6 +131,7 @@ class AnswerLoop:
         self.numbered = Numbered(self.book)
         self.text = self._new_text(self.numbered)
         self.messages = [*job.history, user_message(job.question)]
+        self.book.native = bool(job.server_tools)
         self.book.know_history(job.history)
         self._tools = {tool.name: tool for tool in job.tools}
         if job.columns:
@@ -464,6 +465,7 @@ class AnswerLoop:
 
     def _server_result(self, block: Mapping[str, Any]) -> Event:
         """Return the event for the result of a tool that the API ran, with a panel of what it found."""
+        self.book.native = True
         content = block.get("content")
         code = content.get("error_code") if isinstance(content, Mapping) else None
         found = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []

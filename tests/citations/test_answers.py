@@ -58,8 +58,11 @@ def test_a_sentence_with_another_number_than_its_source_is_unsupported(asked: An
     )
 
 
-def test_a_citation_of_words_that_were_not_given_is_no_mark(asked: Any) -> None:
-    answer = asked(text("Ruby is a dead language now.", citations=[LIE]))
+@pytest.mark.parametrize("kind", ["search_result_location", "web_search_result_location", "char_location"])
+def test_a_citation_of_words_that_were_not_given_is_no_mark(asked: Any, kind: str) -> None:
+    """Nor is one of a search that the API was never asked to make."""
+    lie = {**LIE, "type": kind, "url": LIE["source"], "document_title": "Home", "encrypted_index": "x"}
+    answer = asked(text("Ruby is a dead language now.", citations=[lie]))
     assert answer.text == "Ruby is a dead language now." and not answer.citations
     assert list(answer.claims.verdict) == ["uncited"]
 
