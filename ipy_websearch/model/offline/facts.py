@@ -6,11 +6,10 @@ it has, or whose name stands in its question; every other property is null. The 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 from ipy_websearch.model.offline.passages import FACTS, Source
@@ -51,28 +50,26 @@ def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source])
 
     `text` is what the user wrote. It names the article that a record is about, and asks for the properties.
     """
-    properties = dict(schema.get("properties") or {})
     filled: dict[str, Any] = {}
-    for name, part in properties.items():
+    for name, part in (schema.get("properties") or {}).items():
         items = _variant(part, "array").get("items") or {}
-        if items.get("properties"):
-            filled[name] = _rows(items, text, sources)
-            continue
-        inner = _variant(part, "object")
-        column = inner.get("properties") or {}
+        column = _variant(part, "object").get("properties") or {}
         asked = f"{_question(text, name)} {part.get('description', '')}"
-        if "value" in column:
+        if items.get("properties"):
+            filled[name] = _rows(items["properties"], sources)
+        elif "value" in column:
             fact, value = _value(name, asked, text, column["value"], sources)
-            parts = _parts(fact, value)
-            filled[name] = {key: parts[key] if key in parts else _nothing(column[key]) for key in column}
+            parts = {"value": value, "confidence": 0.0}
+            if fact is not None:
+                parts = {"value": value, "source": fact.source.url, "quote": fact.quote, "confidence": 1.0}
+            filled[name] = {key: parts.get(key, _nothing(column[key])) for key in column}
         else:
             filled[name] = _value(name, asked, text, part, sources)[1]
     return filled
 
 
-def _rows(schema: Mapping[str, Any], text: str, sources: Sequence[Source]) -> list[dict[str, Any]]:
+def _rows(properties: Mapping[str, Any], sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Return a table with a row for each article that has one of the facts asked for; its first column of text is the title."""
-    properties = dict(schema.get("properties") or {})
     key = next((name for name, part in properties.items() if name != "source" and _variant(part, "string")), "")
     rows = []
     for source in sources[:MOST_ROWS]:
@@ -89,8 +86,7 @@ def _value(name: str, asked: str, text: str, schema: Mapping[str, Any], sources:
     """Return the fact for a property and its value in the property's type; the article must be the one that the text names."""
     said = set(stems(text))
     about = [source for source in sources if set(stems(re.sub(r"\s*\(.*\)$", "", source.title))) <= said]
-    about.sort(key=lambda source: -len(set(stems(source.title)) & said))
-    for source in about:
+    for source in sorted(about, key=lambda source: -len(set(stems(source.title)) & said)):
         fact = _match(name, asked, facts_of(source))
         if (value := _converted(fact, schema, asked)) is not None:
             return fact, value
@@ -109,7 +105,7 @@ def _match(name: str, asked: str, facts: Sequence[Fact]) -> Fact | None:
 
 
 def _question(text: str, name: str) -> str:
-    """Return the line of the text that asks for a property, else the whole text when there is but one question."""
+    """Return the line of the text that asks for a property, else the property's name."""
     asked = re.search(rf"^{re.escape(name)}:\s*(.+)$", text, re.MULTILINE)
     return asked[1] if asked else name.replace("_", " ")
 
@@ -131,10 +127,7 @@ def _converted(fact: Fact | None, schema: Mapping[str, Any], asked: str = "") ->
     if "array" in types:
         return [part.strip() for part in fact.value.split(",")]
     if any(kind.get("format") == "date" for kind in kinds):
-        try:
-            return date.fromisoformat(fact.value).isoformat()
-        except ValueError:
-            return None
+        return fact.value if re.fullmatch(r"\d{4}-\d\d-\d\d", fact.value) else None
     return fact.value if "string" in types else None
 
 
@@ -144,15 +137,9 @@ def _number(text: str, *, whole: bool, per: int = 1) -> float | int | None:
         return None
     scale = _SCALE[found[2].lower()] if found[2] else 1
     value = float(found[1].replace(",", "").replace("−", "-")) * scale / per
-    if whole or value.is_integer():
-        return round(value) if abs(value - round(value)) < 1e-6 else None
-    return value
-
-
-def _parts(fact: Fact | None, value: Any) -> dict[str, Any]:
-    if fact is None or value is None:
-        return {"value": None, "source": "", "quote": "", "confidence": 0.0}
-    return {"value": value, "source": fact.source.url, "quote": fact.quote, "confidence": 1.0}
+    if value.is_integer() or (whole and abs(value - round(value)) < 1e-6):
+        return round(value)
+    return None if whole else value
 
 
 def _variants(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -172,6 +159,4 @@ def _types(schema: Mapping[str, Any]) -> list[str]:
 def _nothing(schema: Mapping[str, Any]) -> Any:
     """Return null, or what is empty in a type that allows none."""
     types = [name for part in _variants(schema) for name in _types(part)]
-    if not types or "null" in types:
-        return None
-    return json.loads(json.dumps(_EMPTY.get(types[0])))
+    return None if not types or "null" in types else copy(_EMPTY[types[0]])

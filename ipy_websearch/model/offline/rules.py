@@ -16,30 +16,49 @@ from typing import Any
 from ipy_websearch.errors import ModelError
 
 Block = Mapping[str, Any]
+Fields = Mapping[str, Any]
+"""The fields of an object with their types; a "?" stands behind the names of those that may be missing."""
 
 MAX_STRICT, MAX_OPTIONAL, MAX_UNIONS, MAX_BREAKPOINTS = 20, 24, 16, 4
 MIN_THINKING_TOKENS = 1_024
 
-_REQUEST = frozenset(
-    "cache_control container diagnostics inference_geo max_tokens messages metadata model output_config service_tier speed "
-    "stop_sequences stream system thinking tool_choice tools user_profile_id billing_policy compaction context_management "
-    "fallback_credit_token fallbacks mcp_servers thread".split()
-)
-_SAMPLING = ("temperature", "top_p", "top_k")  # refused from API version 2026-10-21 on, even with their defaults
-_BLOCKS = {  # the fields that a block must have, and those that it may have besides `type` and `cache_control`
-    "text": ("text", "citations"),
-    "image": ("source", "transformations"),
-    "document": ("source", "title context citations"),
-    "search_result": ("source title content", "citations"),
-    "thinking": ("thinking signature", ""),
-    "redacted_thinking": ("data", ""),
-    "tool_use": ("id name input", "caller toolset_name"),
-    "tool_result": ("tool_use_id", "content is_error toolset_name"),
-    "server_tool_use": ("id name input", "caller"),
-    "web_search_tool_result": ("tool_use_id content", "caller"),
-    "web_fetch_tool_result": ("tool_use_id content", "caller"),
-    "container_upload": ("file_id", ""),
-    "tool_reference": ("tool_name", ""),
+
+def _optional(names: str) -> Fields:
+    return {f"{name}?": object for name in names.split()}
+
+
+_REQUEST: Fields = {
+    "model": str,
+    "max_tokens": int,
+    "messages": list,
+    "system?": (str, list),
+    "tools?": list,
+    "tool_choice?": dict,
+    "thinking?": dict,
+    "output_config?": dict,
+    **_optional("cache_control container diagnostics inference_geo metadata service_tier speed stop_sequences stream"),
+    **_optional(
+        "user_profile_id billing_policy compaction context_management fallback_credit_token fallbacks mcp_servers thread"
+    ),
+}
+_SAMPLING = _optional("temperature top_p top_k")  # refused from API version 2026-10-21 on, even with their defaults
+_MARK: Fields = {"type": object, "ttl?": object}
+_BLOCK: Fields = {"type": str, "cache_control?": object}
+_RESULT: Fields = {"tool_use_id": str, "content": object, **_optional("caller")}
+_BLOCKS: Mapping[str, Fields] = {
+    "text": {"text": str, "citations?": list},
+    "image": {"source": dict, **_optional("transformations")},
+    "document": {"source": dict, "citations?": dict, **_optional("title context")},
+    "search_result": {"source": str, "title": str, "content": list, "citations?": dict},
+    "thinking": {"thinking": str, "signature": str},
+    "redacted_thinking": {"data": str},
+    "tool_use": {"id": str, "name": str, "input": dict, **_optional("caller toolset_name")},
+    "tool_result": {"tool_use_id": str, "content?": (str, list), "is_error?": bool, **_optional("toolset_name")},
+    "server_tool_use": {"id": str, "name": str, "input": dict, **_optional("caller")},
+    "web_search_tool_result": _RESULT,
+    "web_fetch_tool_result": _RESULT,
+    "container_upload": {"file_id": str},
+    "tool_reference": {"tool_name": str},
 }
 _CODE = re.compile(r"(bash_|text_editor_)?code_execution_tool_result|tool_search_tool_result")
 _INSIDE = {
@@ -49,21 +68,32 @@ _INSIDE = {
     "tool_result": "text image document search_result tool_reference",
     "search_result": "text",
 }
-_TYPES: dict[str, type] = {"input": dict, "is_error": bool, **dict.fromkeys("text thinking title source id name".split(), str)}
-_CUSTOM_TOOL = frozenset(
-    "allowed_callers cache_control defer_loading description eager_input_streaming input_examples input_schema name strict "
-    "type".split()
-)
-_SERVER_TOOL = frozenset("allowed_callers allowed_domains blocked_domains defer_loading max_uses response_inclusion".split())
-_SERVER_TOOL |= {"cache_control", "name", "strict", "type"}
-_SERVER_TOOLS = {
-    "web_search": (("20250305", "20260209", "20260318"), _SERVER_TOOL | {"user_location"}),
+_CUSTOM_TOOL: Fields = {
+    "name": str,
+    "input_schema": dict,
+    **_optional("allowed_callers cache_control defer_loading description eager_input_streaming input_examples strict type"),
+}
+_SERVER_TOOL: Fields = {
+    "name": str,
+    "type": str,
+    **_optional(
+        "allowed_callers allowed_domains blocked_domains cache_control defer_loading max_uses response_inclusion strict"
+    ),
+}
+_SERVER_TOOLS: Mapping[str, tuple[str, Fields]] = {
+    "web_search": ("20250305 20260209 20260318", {**_SERVER_TOOL, **_optional("user_location")}),
     "web_fetch": (
-        ("20250910", "20260209", "20260309", "20260318"),
-        _SERVER_TOOL | {"citations", "max_content_tokens", "url_sources", "use_cache"},
+        "20250910 20260209 20260309 20260318",
+        {**_SERVER_TOOL, **_optional("citations max_content_tokens url_sources use_cache")},
     ),
 }
 _OTHER_TOOL = re.compile(r"(bash|code_execution|memory|text_editor|tool_search_tool_(bm25|regex))_20\d{6}")
+_CHOICES = {
+    "auto": {"type": str, **_optional("disable_parallel_tool_use")},
+    "any": {"type": str, **_optional("disable_parallel_tool_use")},
+    "tool": {"type": str, "name": str, **_optional("disable_parallel_tool_use")},
+    "none": {"type": str},
+}
 _UNFORCED = re.compile(r"claude-(opus-5-5|sonnet-5-5|fable-5-[12]|mythos-5-[12])$")  # cannot be made to call a tool
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALL_IDS = {"tool_use": r"[a-zA-Z0-9_-]+", "server_tool_use": r"srvtoolu_[a-zA-Z0-9_]+"}
@@ -73,7 +103,8 @@ _NOT_IN_STRICT = frozenset(
 )
 _EACH_RESULT = "block must have a corresponding `tool_use` block in the previous message."
 _EACH_CALL = "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-_NO_MORE = "Extra inputs are not permitted"
+_UNKNOWN_TAG = "found using 'type' does not match any of the expected tags"
+_EMPTY_TEXT = "text content blocks must be non-empty"
 
 
 def check(request: Mapping[str, Any], *, newest: bool = True) -> None:
@@ -82,27 +113,41 @@ def check(request: Mapping[str, Any], *, newest: bool = True) -> None:
     Raises:
         ModelError: the API would refuse it; `status` is 400.
     """
-    for words in _faults(request, newest):
+    if words := next(_faults(request, newest), None):
         raise ModelError(words, status=400, kind="invalid_request_error")
 
 
 def _faults(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
     """Yield faults; each rule may rely on those before it."""
-    yield from _fields(request, newest)
-    yield from _shapes(request)
-    tools = [(f"tools.{n}", tool) for n, tool in enumerate(request.get("tools") or ())]
-    said = turns(request["messages"])
+    yield from _fits(request, "", _REQUEST if newest else {**_REQUEST, **_SAMPLING})
+    if request["max_tokens"] < 0:
+        yield "max_tokens: Input should be greater than or equal to 0"
+    yield from _thinking(request)
+    yield from _messages(request)
+    tools, said = request.get("tools") or (), turns(request["messages"])
     yield from _texts(said, newest)
     yield from _tools(tools)
     yield from _choice(request, tools)
     yield from _calls(said, bool(tools))
-    yield from _results(said)
     yield from _server_calls(said)
     yield from _citations(request, said, tools)
     yield from _breakpoints(request, said, tools)
 
 
 # --- fields and blocks ------------------------------------------------------------------------------------------------
+
+
+def _fits(value: Mapping[str, Any], path: str, fields: Fields) -> Iterator[str]:
+    """Yield what is wrong with the fields of an object."""
+    for name, kind in fields.items():
+        given = value.get(name.rstrip("?"))
+        if given is None or (given == "" and name == "model"):
+            yield from [] if name.endswith("?") else [f"{path}{name}: Field required"]
+        elif not isinstance(given, kind) or (kind is int and isinstance(given, bool)):
+            wanted = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
+            yield f"{path}{name.rstrip('?')}: Input should be a valid {wanted}"
+    known = {name.rstrip("?") for name in fields}
+    yield from (f"{path}{name}: Extra inputs are not permitted" for name in value if name not in known)
 
 
 @dataclass(slots=True)
@@ -147,24 +192,10 @@ def _inner(path: str, block: Block) -> Iterator[tuple[str, Block]]:
             yield from _inner(f"{path}.{block['type']}.content.{n}", part)
 
 
-def _fields(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
-    for name in request:
-        if name not in _REQUEST and (newest or name not in _SAMPLING):
-            yield f"{name}: {_NO_MORE}"
-    if not isinstance(request.get("model"), str) or not request["model"]:
-        yield "model: Field required"
-    most = request.get("max_tokens")
-    if not isinstance(most, int) or isinstance(most, bool):
-        yield "max_tokens: Field required" if most is None else "max_tokens: Input should be a valid integer"
-    elif most < 0:
-        yield "max_tokens: Input should be greater than or equal to 0"
-    yield from _thinking(request)
-
-
 def _thinking(request: Mapping[str, Any]) -> Iterator[str]:
     thinking = request.get("thinking") or {"type": "disabled"}
     if thinking.get("type") not in ("enabled", "disabled", "adaptive", "between_tools"):
-        yield f"thinking: Input tag '{thinking.get('type')}' found using 'type' does not match any of the expected tags"
+        yield f"thinking: Input tag '{thinking.get('type')}' {_UNKNOWN_TAG}"
     if thinking["type"] == "enabled":
         tokens = thinking.get("budget_tokens")
         if not isinstance(tokens, int) or tokens < MIN_THINKING_TOKENS:
@@ -175,66 +206,46 @@ def _thinking(request: Mapping[str, Any]) -> Iterator[str]:
             yield "Thinking may not be enabled when tool_choice forces tool use."
 
 
-def _shapes(request: Mapping[str, Any]) -> Iterator[str]:
-    messages = request.get("messages")
-    if not isinstance(messages, list) or not messages:
-        yield "messages: Field required" if not isinstance(messages, list) else "messages: at least one message is required"
-    for n, message in enumerate(messages or ()):
-        yield from _message(n, message)
-    if messages and messages[0]["role"] != "user":
+def _messages(request: Mapping[str, Any]) -> Iterator[str]:
+    messages, system = request["messages"], request.get("system")
+    if not messages:
+        yield "messages: at least one message is required"
+    for n, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content")
+        if role == "system":
+            yield (
+                'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, not "system" '
+                + ("as an input message role.")
+            )
+        if role not in ("user", "assistant"):
+            yield f"messages.{n}.role: Input should be 'user' or 'assistant'"
+        yield from _fits(message, f"messages.{n}.", {"role": str, "content": (str, list)})
+        if not content:
+            yield f"messages.{n}: all messages must have non-empty content except for the optional final assistant message"
+        yield from _blocks(content, f"messages.{n}.content", role)
+    if messages[0]["role"] != "user":
         yield 'messages: first message must use the "user" role'
-    system = request.get("system")
-    if not isinstance(system, str | list | None):
-        yield "system: Input should be a valid string or list"
-    for n, block in enumerate(system if isinstance(system, list) else ()):
-        yield from _block(block, f"system.{n}", "system")
-        if not block["text"]:
-            yield "system: text content blocks must be non-empty"
+    yield from _blocks(system, "system", "system")
+    if isinstance(system, list) and not all(block["text"] for block in system):
+        yield f"system: {_EMPTY_TEXT}"
 
 
-def _message(n: int, message: Mapping[str, Any]) -> Iterator[str]:
-    role, content = message.get("role"), message.get("content")
-    if role == "system":
-        yield 'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, ' + (
-            'not "system" as an input message role.'
-        )
-    if role not in ("user", "assistant"):
-        yield f"messages.{n}.role: Input should be 'user' or 'assistant'"
-    if more := set(message) - {"role", "content"}:
-        yield f"messages.{n}.{min(more)}: {_NO_MORE}"
-    if not isinstance(content, str | list):
-        yield f"messages.{n}.content: Field required"
-    if not content:
-        yield f"messages.{n}: all messages must have non-empty content except for the optional final assistant message"
-    for i, block in enumerate(content if isinstance(content, list) else ()):
-        yield from _block(block, f"messages.{n}.content.{i}", str(role))
-
-
-def _block(block: Any, path: str, place: str) -> Iterator[str]:
-    """Yield what is wrong with a block and those in it. `place` is a role, or the kind of the block around it."""
-    kind = block.get("type") if isinstance(block, Mapping) else None
-    if kind is None:
-        yield f"{path}.type: Field required"
-    if place == "assistant" and _CODE.fullmatch(str(kind)):
-        return
-    if kind not in _INSIDE[place].split():
-        yield f"{path}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
-    wanted, more = (names.split() for names in _BLOCKS[str(kind)])
-    yield from (f"{path}.{kind}.{name}: Field required" for name in wanted if block.get(name) is None)
-    known = {"type", "cache_control", *wanted, *more}
-    yield from (f"{path}.{kind}.{name}: {_NO_MORE}" for name in block if name not in known)
-    for name, type_ in _TYPES.items():
-        if name in block and kind not in ("document", "image") and not isinstance(block[name], type_):
-            yield f"{path}.{kind}.{name}: Input should be a valid {type_.__name__}"
-    setting = block.get("citations")
-    if kind in ("search_result", "document") and setting is not None and set(setting) != {"enabled"}:
-        yield f"{path}.{kind}.citations: Input should be a valid dictionary with the field `enabled`"
-    content = block.get("content")
-    if kind == "search_result" or (kind == "tool_result" and not isinstance(content, str | None)):
-        if not isinstance(content, list):
-            yield f"{path}.{kind}.content: Input should be a valid list"
-        for n, part in enumerate(content):
-            yield from _block(part, f"{path}.{kind}.content.{n}", kind)
+def _blocks(content: Any, path: str, place: str) -> Iterator[str]:
+    """Yield what is wrong with blocks and those in them. `place` is a role, or the kind of the block around them."""
+    for n, block in enumerate(content if isinstance(content, list) else ()):
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if kind is None:
+            yield f"{path}.{n}.type: Field required"
+        if place == "assistant" and _CODE.fullmatch(str(kind)):
+            continue
+        if kind not in _INSIDE[place].split():
+            yield f"{path}.{n}: Input tag '{kind}' {_UNKNOWN_TAG}"
+        yield from _fits(block, f"{path}.{n}.{kind}.", {**_BLOCK, **_BLOCKS[str(kind)]})
+        setting = block.get("citations")
+        if kind in ("search_result", "document") and setting is not None and set(setting) != {"enabled"}:
+            yield f"{path}.{n}.{kind}.citations: Input should be a valid dictionary with the field `enabled`"
+        if kind in ("search_result", "tool_result"):
+            yield from _blocks(block.get("content"), f"{path}.{n}.{kind}.content", str(kind))
 
 
 def _texts(said: Sequence[Turn], newest: bool) -> Iterator[str]:
@@ -243,21 +254,15 @@ def _texts(said: Sequence[Turn], newest: bool) -> Iterator[str]:
             if block["type"] == "text":
                 yield from _text(path, block, citable=not newest or turn.role == "assistant")
             if block["type"] == "search_result":
-                for name in ("source", "title", "content"):
-                    if not block[name]:
-                        yield f"{path}.search_result.{name}: should have at least 1 character or item after validation, not 0"
+                empty = [name for name in ("source", "title", "content") if not block[name]]
+                yield from (f"{path}.search_result.{name}: should have at least 1 character or item, not 0" for name in empty)
 
 
 def _text(path: str, block: Block, *, citable: bool) -> Iterator[str]:
-    if not block["text"]:
-        marked = block.get("cache_control")
-        yield (
-            "messages: text content blocks must be non-empty"
-            if not marked
-            else (f"{path}.text: cache_control cannot be set for empty text blocks")
-        )
+    if not block["text"] and block.get("cache_control"):
+        yield f"{path}.text: cache_control cannot be set for empty text blocks"
     if not block["text"].strip():
-        yield "messages: text content blocks must be non-empty and contain non-whitespace text"
+        yield f"messages: {_EMPTY_TEXT}{' and contain non-whitespace text' if block['text'] else ''}"
     if block.get("citations") and not citable:
         yield f"{path}.text.citations: citations are not permitted on text blocks in user messages"
 
@@ -265,16 +270,14 @@ def _text(path: str, block: Block, *, citable: bool) -> Iterator[str]:
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
-def _tools(tools: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
-    seen = set()
-    for path, tool in tools:
-        yield from _custom_tool(path, tool) if tool.get("type") in (None, "custom") else _server_tool(path, tool)
+def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for n, tool in enumerate(tools):
+        yield from _custom_tool(n, tool) if tool.get("type") in (None, "custom") else _server_tool(n, tool)
         if not _NAME.fullmatch(str(tool.get("name") or "")):
-            yield f"{path}.custom.name: String should match pattern '^{_NAME.pattern}$'"
-        if tool["name"] in seen:
-            yield "tools: Tool names must be unique."
-        seen.add(tool["name"])
-    strict = [tool["input_schema"] for _, tool in tools if tool.get("strict") and tool.get("input_schema")]
+            yield f"tools.{n}.custom.name: String should match pattern '^{_NAME.pattern}$'"
+    if len({tool["name"] for tool in tools}) < len(tools):
+        yield "tools: Tool names must be unique."
+    strict = [tool["input_schema"] for tool in tools if tool.get("strict") and tool.get("input_schema")]
     if len(strict) > MAX_STRICT:
         yield f"Too many strict tools ({len(strict)}). The maximum number of strict tools supported is {MAX_STRICT}."
     parts = [part for schema in strict for part in _schemas(schema)]
@@ -286,34 +289,32 @@ def _tools(tools: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
         yield f"Schemas contains too many parameters with union types ({unions}), the limit is {MAX_UNIONS}"
 
 
-def _custom_tool(path: str, tool: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"{path}.custom.{name}: {_NO_MORE}" for name in tool if name not in _CUSTOM_TOOL)
-    schema = tool.get("input_schema")
-    if not isinstance(schema, Mapping) or "type" not in schema:
-        yield f"{path}.custom.input_schema{'.type' if schema is not None else ''}: Field required"
-    elif schema["type"] != "object":
-        yield f"{path}.custom.input_schema.type: Input should be 'object'"
-    elif tool.get("strict"):
-        yield from (f"{path}.custom: {words}" for words in _strict(schema))
+def _custom_tool(n: int, tool: Mapping[str, Any]) -> Iterator[str]:
+    yield from _fits(tool, f"tools.{n}.custom.", _CUSTOM_TOOL)
+    schema = tool["input_schema"]
+    if schema.get("type") != "object":
+        yield f"tools.{n}.custom.input_schema.type: {'Input should be object' if 'type' in schema else 'Field required'}"
+    if tool.get("strict"):
+        yield from (f"tools.{n}.custom: {words}" for words in _strict(schema))
 
 
-def _server_tool(path: str, tool: Mapping[str, Any]) -> Iterator[str]:
+def _server_tool(n: int, tool: Mapping[str, Any]) -> Iterator[str]:
     kind = str(tool["type"])
     name, _, version = kind.rpartition("_")
-    versions, known = _SERVER_TOOLS.get(name, ((), frozenset()))
+    versions, fields = _SERVER_TOOLS.get(name, ("", {}))
     if _OTHER_TOOL.fullmatch(kind):
         return
-    if version not in versions:
-        yield f"{path}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
+    if version not in versions.split():
+        yield f"tools.{n}: Input tag '{kind}' {_UNKNOWN_TAG}"
     if tool.get("name") != name:
-        yield f"{path}.{kind}.name: Input should be '{name}'"
-    yield from (f"{path}.{kind}.{field}: {_NO_MORE}" for field in tool if field not in known)
+        yield f"tools.{n}.{kind}.name: Input should be '{name}'"
+    yield from _fits(tool, f"tools.{n}.{kind}.", fields)
     allowed, blocked = tool.get("allowed_domains"), tool.get("blocked_domains")
     if allowed and blocked:
-        yield f"{path}.{kind}: Only one of `allowed_domains` and `blocked_domains` can be specified."
-    yield from (f"{path}.{kind}: domains must not include a scheme: {d}" for d in allowed or blocked or () if "://" in d)
+        yield f"tools.{n}.{kind}: Only one of `allowed_domains` and `blocked_domains` can be specified."
+    yield from (f"tools.{n}.{kind}: domains must not include a scheme: {d}" for d in allowed or blocked or () if "://" in d)
     if tool.get("max_uses") is not None and tool["max_uses"] < 1:
-        yield f"{path}.{kind}.max_uses: Input should be greater than 0"
+        yield f"tools.{n}.{kind}.max_uses: Input should be greater than 0"
 
 
 def _schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -339,21 +340,20 @@ def _strict(schema: Mapping[str, Any]) -> Iterator[str]:
             yield "'required' names properties that are not defined"
 
 
-def _choice(request: Mapping[str, Any], tools: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+def _choice(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     choice = request.get("tool_choice")
     if choice is None:
         return
+    kind = str(choice.get("type"))
     if not tools:
         yield "tool_choice may only be specified while providing tools."
-    kind = choice.get("type") if isinstance(choice, Mapping) else None
-    fields = {"none": (), "tool": ("name", "disable_parallel_tool_use")}.get(str(kind), ("disable_parallel_tool_use",))
-    if kind not in ("auto", "any", "tool", "none"):
-        yield f"tool_choice: Input tag '{kind}' found using 'type' does not match any of the expected tags"
-    yield from (f"tool_choice.{kind}.{name}: {_NO_MORE}" for name in choice if name not in ("type", *fields))
+    if kind not in _CHOICES:
+        yield f"tool_choice: Input tag '{kind}' {_UNKNOWN_TAG}"
+    yield from _fits(choice, f"tool_choice.{kind}.", _CHOICES[kind])
     if kind in ("any", "tool") and _UNFORCED.search(request["model"]):
         yield 'tool_choice: type "tool" and "any" are not supported for this model.'
-    if kind == "tool" and choice.get("name") not in [tool["name"] for _, tool in tools]:
-        yield f"Tool '{choice.get('name')}' not found in provided tools"
+    if kind == "tool" and choice["name"] not in [tool["name"] for tool in tools]:
+        yield f"Tool '{choice['name']}' not found in provided tools"
 
 
 # --- calls and results ------------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
     """Every call has an id of its own and is answered in the next message, where results come first."""
     if not offered and any(turn.of("tool_use", "tool_result") for turn in said):
         yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
-    seen = set()
+    seen: list[str] = []
     asked: list[str] = []
     for turn in [*said, Turn("user", len(said))]:
         leading = [b["tool_use_id"] for _, b in takewhile(lambda placed: placed[1]["type"] == "tool_result", turn.blocks)]
@@ -376,27 +376,27 @@ def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
                 yield f"{path}.{block['type']}.id: String should match pattern '^{_CALL_IDS[block['type']]}$'"
             if block["id"] in seen:
                 yield f"messages.{turn.number}: `tool_use` ids must be unique"
-            seen.add(block["id"])
-        answered = set()
+            seen.append(block["id"])
+        answered: list[str] = []
         for path, block in turn.of("tool_result"):
             if (id := block["tool_use_id"]) not in asked:
                 yield f"{path}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` {_EACH_RESULT}"
             if id in answered:
                 yield f"{path}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}"
-            answered.add(id)
+            answered.append(id)
+            yield from _result(path, block)
         asked = [block["id"] for _, block in turn.of("tool_use")]
 
 
-def _results(said: Sequence[Turn]) -> Iterator[str]:
-    for path, block in (placed for turn in said for placed in turn.of("tool_result")):
-        content, failed = block.get("content"), block.get("is_error")
-        kinds = {part["type"] for part in content} if isinstance(content, list) else set()
-        if "search_result" in kinds and len(kinds) > 1:
-            yield f"{path}.tool_result.content: if any block is of type `search_result`, all blocks must be"
-        if failed and not content:
-            yield f"{path}.tool_result: content cannot be empty if `is_error` is true"
-        if failed and kinds - {"text"}:
-            yield f'{path}.tool_result: all content must be type "text" if `is_error` is true'
+def _result(path: str, block: Block) -> Iterator[str]:
+    content, failed = block.get("content"), block.get("is_error")
+    kinds = {part["type"] for part in content} if isinstance(content, list) else set()
+    if "search_result" in kinds and len(kinds) > 1:
+        yield f"{path}.tool_result.content: if any block is of type `search_result`, all blocks must be"
+    if failed and not content:
+        yield f"{path}.tool_result: content cannot be empty if `is_error` is true"
+    if failed and kinds - {"text"}:
+        yield f'{path}.tool_result: all content must be type "text" if `is_error` is true'
 
 
 def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
@@ -425,26 +425,24 @@ def _still_running(rest: Sequence[Turn]) -> bool:
     only_results = all(block["type"] == "tool_result" for _, block in rest[1].blocks)
     if len(rest) == 2:
         return only_results and bool(rest[0].of("tool_use"))
-    answers = [{b.get("tool_use_id") for _, b in turn.blocks if b["type"].endswith("tool_result")} for turn in rest[:3:2]]
-    return only_results and {b["id"] for _, b in rest[0].of("server_tool_use")} <= answers[0] | answers[1]
+    answers = {b.get("tool_use_id") for turn in rest[:3:2] for _, b in turn.blocks if b["type"].endswith("tool_result")}
+    return only_results and {b["id"] for _, b in rest[0].of("server_tool_use")} <= answers
 
 
 # --- citations and caching --------------------------------------------------------------------------------------------
 
 
-def _citations(
-    request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[tuple[str, Mapping[str, Any]]]
-) -> Iterator[str]:
+def _citations(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """All search results may be cited or none; with the API's own search all, with structured output none."""
     found = [block for _, block in everywhere(said) if block["type"] in ("search_result", "document")]
     enabled = [(block["type"], bool((block.get("citations") or {}).get("enabled"))) for block in found]
     settings = {on for kind, on in enabled if kind == "search_result"}
     if len(settings) > 1:
         yield "citations must be enabled for all `search_result` blocks of a request, or for none of them"
-    if settings == {False} and any(str(tool.get("type")).startswith("web_search_") for _, tool in tools):
+    if settings == {False} and any(str(tool.get("type")).startswith("web_search_") for tool in tools):
         yield "citations must be enabled on `search_result` blocks when the `web_search` tool is present"
     config = request.get("output_config") or {}
-    yield from (f"output_config.{name}: {_NO_MORE}" for name in config if name not in ("effort", "format"))
+    yield from _fits(config, "output_config.", {"effort?": str, "format?": dict})
     if config.get("effort") not in (None, "low", "medium", "high", "xhigh", "max"):
         yield "output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'"
     if (form := config.get("format")) is not None:
@@ -455,23 +453,21 @@ def _citations(
             yield "output_config.format cannot be used when citations are enabled"
 
 
-def _breakpoints(
-    request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[tuple[str, Mapping[str, Any]]]
-) -> Iterator[str]:
+def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """At most four, a long one never after a short one; the request's own mark stands for one on its last block."""
-    system = request.get("system")
-    places = [*tools, *((f"system.{n}", block) for n, block in enumerate(system if isinstance(system, list) else ()))]
-    marks = [(path, block["cache_control"]) for path, block in [*places, *everywhere(said)] if block.get("cache_control")]
-    own = request.get("cache_control")
-    for path, mark in [*marks, *([("", own)] if own else [])]:
-        if not isinstance(mark, Mapping) or mark.get("type") != "ephemeral" or set(mark) - {"type", "ttl"}:
-            yield f"{path}.cache_control.type: Input should be 'ephemeral'"
+    system, own = request.get("system"), request.get("cache_control")
+    places = [*tools, *(system if isinstance(system, list) else ()), *(block for _, block in everywhere(said))]
+    marks = [place["cache_control"] for place in places if place.get("cache_control")]
+    for mark in [*marks, *([own] if own else [])]:
+        if not isinstance(mark, Mapping) or mark.get("type") != "ephemeral":
+            yield "cache_control.type: Input should be 'ephemeral'"
+        yield from _fits(mark, "cache_control.ephemeral.", _MARK)
         if mark.get("ttl") not in (None, "5m", "1h"):
-            yield f"{path}.cache_control.ephemeral.ttl: Input should be '5m' or '1h'"
+            yield "cache_control.ephemeral.ttl: Input should be '5m' or '1h'"
     if (count := len(marks) + bool(own)) > MAX_BREAKPOINTS:
         yield f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}."
-    lives = [mark.get("ttl") or "5m" for _, mark in marks]
-    if own and marks and marks[-1][0] == said[-1].blocks[-1][0] and lives[-1] != (own.get("ttl") or "5m"):
+    lives = [mark.get("ttl") or "5m" for mark in marks]
+    if own and said[-1].blocks[-1][1].get("cache_control") and lives[-1] != (own.get("ttl") or "5m"):
         yield "cache_control: the last block has a cache_control with another ttl"
     if "5m" in lives and "1h" in lives[lives.index("5m") :]:
         yield "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
