@@ -43,10 +43,10 @@ _HEAVY_TAGS = 25_000
 
 # A comment, an element whose text is not for readers, or a tag. Whatever is begun ends at the latest at the end of the page,
 # and every part is possessive, so that a match never backtracks and a scan takes linear time.
-_QUOTED = r"\"[^\"]*+\"?+|'[^']*+'?+"
+_QUOTED = r"=\s*+(?:\"[^\"]*+\"?+|'[^']*+'?+)"
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style|textarea|title|xmp|iframe|noembed|noframes)\b.*?(?:</\1[^>]*+>?+|\Z)"
-    rf"|<(?P<end>/)?+(?P<name>[a-z][^\s/>\"']*+)(?P<rest>(?:{_QUOTED}|[^>\"'])*+)>?+",
+    rf"|<(?P<end>/)?+(?P<name>[a-z][^\s/>]*+)(?P<rest>(?:{_QUOTED}|[^>])*+)>?+",
     re.IGNORECASE | re.DOTALL,
 )
 _UNNESTED = frozenset(
