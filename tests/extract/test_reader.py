@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.extract.reader import PageReader, window
+from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.extract.worker import ExtractionWorker
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.results import Page
@@ -64,17 +62,6 @@ async def test_offset_and_limit_count_lines_from_one() -> None:
         assert server.connections == 0
         seen = [await read(server.base, offset=offset, limit=limit) for offset, limit in ((1, None), (2, 1), (3, 9), (4, 3))]
     assert [(page.content, page.lines_read) for page in seen] == [("l1\nl2\nl3", 3), ("l2", 1), ("l3", 1), ("", 0)]
-
-
-@given(st.lists(st.text(alphabet="ab \u2028\x0c", max_size=5), max_size=12), st.integers(1, 15), st.integers(1, 15))
-def test_windows_put_together_are_the_page(lines: list[str], start: int, size: int) -> None:
-    """Reading on from `offset + lines_read` leaves out nothing and repeats nothing."""
-    page = Page("u", "u", "t", "\n".join(lines), 0, 0)
-    offset, found = start, []
-    while (part := window(page, offset, size)).lines_read:
-        found += part.content.split("\n")
-        offset += part.lines_read
-    assert found == (page.content.split("\n")[start - 1 :] if page.content else [])
 
 
 async def test_the_cache_serves_a_page_again_and_says_how_old_it_is() -> None:

@@ -53,18 +53,6 @@ def test_clearing_leaves_nothing_of_the_searches_in_the_file(path: Path) -> None
     assert cache.clear() == 1 and cache.stats() == {"path": str(path), "entries": 0, "bytes": 0, "kinds": {}}
 
 
-@pytest.mark.parametrize("content", [b"this is no database, only text" * 100, b"SQLite format 3\x00" + b"\xff" * 8000])
-def test_a_broken_file_is_replaced_and_that_is_said(path: Path, content: bytes) -> None:
-    path.parent.mkdir()
-    path.write_bytes(content)
-    cache = Cache(path)
-    assert cache.get("search", "k", 900) is None
-    cache.put("search", "k", 1)
-    assert cache.get("search", "k", 900) is not None
-    moved = [file for file in path.parent.iterdir() if ".broken-" in file.name]
-    assert len(moved) == 1 and moved[0].read_bytes() == content and moved[0].name in cache.warnings[0]
-
-
 def test_where_nothing_can_be_written_it_is_kept_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     cache = Cache(tmp_path / "file" / "cache.sqlite")

@@ -1,19 +1,29 @@
-"""Reading a page: what comes back, redirects, bounds, and what a failure says; the network is `httpx.MockTransport`."""
+"""Reading a page: what comes back, redirects, bounds, what a failure says, and whether robots.txt lets programs read it.
+
+The network is `httpx.MockTransport` or, where names are resolved and judged addresses dialled, loopback TCP.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.http.download import Download, download, page_proxy
+from ipy_websearch.http.address import check_url
+from ipy_websearch.http.cache import Cache
+from ipy_websearch.http.client import HttpClient
+from ipy_websearch.http.download import Download, RobotsFiles, download, page_proxy
+from tests.fakes.no_network import network_guard
+from tests.fakes.raw_http import RawServer, answer, html
 
+pytestmark = pytest.mark.anyio
 URL = "http://page.example/a/1"
 
 
@@ -134,3 +144,177 @@ def test_a_proxy_for_pages_is_used_only_when_it_is_asked_for(monkeypatch: pytest
         page_proxy("", True)
     with pytest.raises(ConfigError, match="fetch_proxy is 'host:1', which cannot be used"):
         asyncio.run(download(URL, proxy="gopher://me:word@host:1"))
+
+
+@pytest.fixture
+def name() -> Iterator[Callable[..., None]]:
+    """A function that gives a name its addresses; connections to these end at a server on loopback."""
+
+    def give(host: str, *addresses: str, to: RawServer) -> None:
+        network_guard.names[host] = list(addresses)
+        for address in addresses:
+            network_guard.redirects[(address, 80)] = ("127.0.0.1", to.port)
+
+    yield give
+    network_guard.names.clear()
+    network_guard.redirects.clear()
+
+
+@pytest.mark.parametrize(
+    "answers",
+    ["127.0.0.1", "93.184.216.34 127.0.0.1", "10.0.0.5 93.184.216.34", "::1", "169.254.169.254", "64:ff9b::7f00:1"],
+)
+async def test_one_private_answer_of_the_resolver_refuses_the_host(answers: str, name: Any) -> None:
+    async with RawServer(html("secret")) as inside:
+        name("page.example", *answers.split(), to=inside)
+        with pytest.raises(BlockedAddressError, match=r"'page\.example' leads to"):
+            await download("http://page.example/")
+        assert inside.connections == 0
+
+
+async def test_the_connection_goes_to_the_judged_address_under_the_pages_name(name: Any, monkeypatch: Any) -> None:
+    """A second answer of the resolver (rebinding) is never seen."""
+    async with RawServer(html("public")) as public, RawServer(html("secret")) as inside:
+        name("rebind.example", "93.184.216.34", to=public)
+        network_guard.redirects[("127.0.0.1", 80)] = ("127.0.0.1", inside.port)
+        asked: list[str] = []
+        real = socket.getaddrinfo
+
+        def once(host: Any, *rest: Any, **named: Any) -> Any:
+            asked.append(host)
+            found = real(host, *rest, **named)
+            network_guard.names["rebind.example"] = ["127.0.0.1"]
+            return found
+
+        monkeypatch.setattr(socket, "getaddrinfo", once)
+        assert (await download("http://rebind.example/x")).body == b"public"
+        assert asked.count("rebind.example") == 1 and inside.connections == 0
+        assert "Host: rebind.example\r\n" in public.requests[0]
+
+
+async def test_an_address_that_does_not_answer_is_passed_over(name: Any, offline: Any) -> None:
+    async with RawServer(html("second")) as server:
+        name("page.example", "93.184.216.35", to=server)
+        network_guard.names["page.example"].insert(0, "93.184.216.34")
+        assert (await download("http://page.example/")).body == b"second"
+
+
+async def test_pages_use_no_proxy_of_the_environment_but_the_one_that_was_set(name: Any, monkeypatch: Any) -> None:
+    async with RawServer(html("direct")) as server, RawServer(html("by proxy")) as proxy:
+        name("page.example", "93.184.216.34", to=server)
+        monkeypatch.delenv("NO_PROXY")
+        monkeypatch.setenv("HTTP_PROXY", proxy.base)
+        assert (await download("http://page.example/")).body == b"direct" and proxy.connections == 0
+        assert (await download("http://page.example/", proxy=proxy.base)).body == b"by proxy"
+        assert proxy.requests[0].startswith("GET http://page.example/ ")
+        with pytest.raises(BlockedAddressError):  # a literal is judged, whoever dials it
+            await download("http://10.0.0.1/", proxy=proxy.base)
+
+
+async def test_engines_use_the_proxies_of_the_environment_as_they_are_set_and_never_for_this_machine(monkeypatch: Any) -> None:
+    async with RawServer(answer("{}")) as proxy, RawServer(answer("{}")) as local:
+        engine = HttpClient(user_agent="tests/1")
+        assert (await engine.request("GET", local.base, provider="searxng")).status == 200
+        monkeypatch.setenv("NO_PROXY", "direct.example")
+        monkeypatch.setenv("HTTP_PROXY", f"http://me:w%40rd@127.0.0.1:{proxy.port}")
+        assert (await engine.request("GET", "http://engine.example/s", provider="brave")).status == 200
+        assert (await engine.request("GET", local.base, provider="searxng")).status == 200
+        await engine.aclose()
+    assert proxy.requests[0].startswith("GET http://engine.example/s ") and "Basic bWU6d0ByZA==" in proxy.requests[0]
+    assert len(proxy.requests) == 1 and len(local.requests) == 2
+
+
+async def test_an_unknown_name_and_a_closed_port_are_told_apart(offline: list[str]) -> None:
+    with pytest.raises(FetchError, match=r"its name is not known.*http://nowhere\.example/"):
+        await download("http://nowhere.example/")
+    with pytest.raises(FetchError, match=r"Connection refused"):
+        await download("http://127.0.0.1:1/", allow=frozenset({"127.0.0.1:1"}))
+
+
+RULES = """\
+User-agent: *
+Disallow: /
+
+User-agent: ipy_websearch
+Disallow: /private
+Allow: /private/open$
+Disallow: /*.php
+"""
+
+
+class Site:
+    """Gives robots.txt, or fails; `asked` are the addresses that it was asked for."""
+
+    def __init__(self, reply: str | bytes | FetchError) -> None:
+        self.reply = reply
+        self.asked: list[str] = []
+
+    async def download(self, url: str, *, max_bytes: int, cut: bool, **options: Any) -> Download:
+        self.asked.append(url)
+        await asyncio.sleep(0)
+        if isinstance(self.reply, FetchError):
+            raise self.reply
+        body = self.reply.encode() if isinstance(self.reply, str) else self.reply
+        return Download(url, url, 200, "text/plain", "", body[:max_bytes])
+
+
+def robots(site: Site, cache: Cache | None = None) -> RobotsFiles:
+    return RobotsFiles(user_agent="ipy_websearch/1.0 (x) httpx/1", cache=cache, download=site.download)
+
+
+async def may(files: RobotsFiles, path: str, host: str = "a.example") -> bool:
+    try:
+        await files.admit(check_url(f"https://{host}{path}"))
+    except FetchError as exc:
+        assert "robots.txt" in str(exc) and "\n" not in str(exc)
+        return False
+    return True
+
+
+async def test_our_own_group_counts_and_the_longest_rule_decides() -> None:
+    files = robots(Site(RULES))
+    paths = ["/", "/private/x", "/private/open", "/x.php?a", "/%70rivate", "/robots.txt"]
+    assert [await may(files, path) for path in paths] == [True, False, True, False, False, True]
+    with pytest.raises(FetchError, match=r"/private is not read in bulk: https://a\.example/robots\.txt forbids it"):
+        await files.admit(check_url("https://a.example/private"))
+
+
+@pytest.mark.parametrize(
+    ("reply", "allowed"),
+    [
+        (FetchError("gone", status=404), True),
+        (FetchError("forbidden", status=403), True),
+        (FetchError("redirects", status=302), True),
+        (FetchError("failing", status=503), False),
+        (FetchError("slow down", status=429), False),
+        (FetchError("no connection"), False),
+        ("<html>Not here</html>", True),
+        (b"\xef\xbb\xbfUser-agent: *\nDisallow: /a", False),
+        (b"\xff\x00\n" * 100, True),
+    ],
+)
+async def test_a_missing_file_allows_and_a_failing_server_does_not(reply: Any, allowed: bool) -> None:
+    assert await may(robots(Site(reply)), "/a") is allowed
+
+
+async def test_a_host_is_asked_once_for_many_pages_and_sessions() -> None:
+    site, cache = Site(RULES), Cache(None)
+    files = robots(site, cache)
+    assert all(await asyncio.gather(*(may(files, f"/{n}") for n in range(10))))
+    assert not await may(robots(site, cache), "/private")
+    assert await may(files, "/", host="b.example")
+    assert site.asked == ["https://a.example/robots.txt", "https://b.example/robots.txt"]
+
+
+@pytest.mark.parametrize(
+    ("hostile", "allowed"),
+    [
+        ("Disallow: /" + "*a" * 1_000 + "*b", True),  # would take for ever as a backtracking pattern
+        ("Disallow: /" + "*" * 50_000, False),
+        ("Disallow: /x\n" * 9_000 + "Disallow: /a", True),  # what stands behind 64,000 bytes is not read
+        ("Disallow: /%zz%ff\x00\u202e[(?:a+)+$\nCrawl-delay: 1e999\nSitemap: javascript:x", True),
+        ("User-agent: *\n" * 4_000 + "Disallow: /a", False),
+    ],
+)
+async def test_a_hostile_file_is_decided_like_any_other(hostile: str, allowed: bool) -> None:
+    assert await may(robots(Site(f"User-agent: *\n{hostile}\n")), f"/{'a' * 2_000}") is allowed

@@ -71,14 +71,6 @@ def test_without_a_limit_nothing_is_reserved() -> None:
     )
 
 
-def test_what_has_no_known_price_is_refused_under_a_limit() -> None:
-    budget = budgets(Ledger(None), day=1).for_question("q")
-    with pytest.raises(BudgetExceededError, match=r"price of claude-next is unknown.*prices\.toml"):
-        budget.reserve(None, what="claude-next")
-    run = RunBudget("claude-next", budget)
-    assert run.grant("claude-next", 100, 1_000, final=True) is None and "claude-next is unknown" in run.refusal()
-
-
 def test_an_unusable_ledger_is_one_clear_line_under_a_limit(tmp_path: Any) -> None:
     (tmp_path / "data").write_text("in the way")
     with pytest.raises(BudgetExceededError, match=r"ledger .* cannot be written .*no budget can be kept"):
@@ -183,48 +175,6 @@ def test_a_grant_is_the_most_that_fits(tokens: int, wanted: int, limit: Decimal)
         assert cost(min(wanted, 256)) > limit
     else:
         assert cost(got) <= limit and (got == wanted or cost(got + 1) > limit)
-
-
-def test_what_was_cut_off_is_booked_at_its_worst_case() -> None:
-    """So nothing is held outside of the ledger; a refused request costs nothing and gives its money back."""
-    ledger = Ledger(None)
-    run = RunBudget(SONNET, budgets(ledger).for_question("q", Decimal(1)))
-    booking = Booking(ledger, "s", "q", "why?", budget=run)
-    assert run.grant(SONNET, 1_000, 2_000, final=True) == 2_000
-    _responded(booking, SONNET, Usage())
-    assert total(ledger)[0] == 0 and run.budget is not None and run.budget.left() == 1
-    run.grant(SONNET, 1_000, 2_000, final=True)
-    _responded(booking, SONNET, Usage(1_000), lost=True)
-    assert booking.cost_usd == total(ledger)[0] == worst_case(SONNET, 1_000, 2_000) == 1 - (run.budget.left() or 0)
-    assert ledger.read(lambda c: c.execute("SELECT estimated, status FROM ledger").fetchall())[1] == (1, "interrupted")
-
-
-@pytest.mark.parametrize(("limit", "begins"), [("0.02", True), ("0.0001", False)])
-def test_money_for_a_final_answer_is_kept_back(limit: str, begins: bool) -> None:
-    """Whoever begins can end in words, however much the first reply used and others want."""
-    ledger = Ledger(None)
-    made = budgets(ledger, session=float(limit))
-    run, other = (RunBudget(SONNET, made.for_question(id)) for id in ("q1", "q2"))
-    booking = Booking(ledger, "s", "q1", "why?", budget=run)
-    got = run.grant(SONNET, 500, 16_000, final=False)
-    assert (got is not None) == begins
-    if got is not None:
-        assert other.grant(SONNET, 500, 16_000, final=False) is None
-        _responded(booking, SONNET, Usage(500, got))
-        assert run.grant(SONNET, 500 + got + 500, 16_000, final=True)
-    else:
-        assert "a short answer may cost up to" in run.refusal(500)
-
-
-def test_a_failed_request_is_sent_again_only_when_that_can_be_paid() -> None:
-    ledger = Ledger(None)
-    run = RunBudget(SONNET, budgets(ledger).for_question("q", worst_case(SONNET, 1_000, 1_000)))
-    booking = Booking(ledger, "s", "q", "why?", budget=run)
-    assert run.grant(SONNET, 1_000, 1_000, final=True) == 1_000
-    _responded(booking, SONNET, Usage())
-    assert run.grant_again() == ""
-    _responded(booking, SONNET, Usage(1_000, 10))
-    assert "sending the failed request again" in run.grant_again()
 
 
 def test_a_replay_ends_where_its_recording_did_and_costs_nothing() -> None:

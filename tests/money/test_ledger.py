@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -215,38 +215,6 @@ def test_after_kill_9_the_spending_stays_and_the_lease_ends(tmp_path: Path) -> N
         reserve(ledger, "0.01")
 
 
-_SPENDER = """
-import sys
-from datetime import UTC, datetime
-from decimal import Decimal
-from pathlib import Path
-from ipy_websearch.money.ledger import Ledger, LedgerRow, Limit, Refused
-ledger, session = Ledger(Path(sys.argv[1])), sys.argv[2]
-limits = [Limit("day's budget", Decimal("0.10"), ""), Limit("session budget", Decimal("0.04"), "", "session", session)]
-paid = LedgerRow(datetime.now(UTC), session, "q", "why?", "search", "brave", cost_usd=Decimal("0.001"))
-print("ready", flush=True)
-sys.stdin.readline()
-for _ in range(60):
-    try:
-        ledger.reserve(session, "q", Decimal("0.001"), lease_s=60, limits=limits).settle([paid])
-    except Refused:
-        pass
-"""
-
-
-def test_three_processes_never_pass_a_session_and_a_days_budget(tmp_path: Path) -> None:
-    """Of 180 calls at once exactly those are paid that ten cents buy, and no session has more than four."""
-    kernels = [process(_SPENDER, tmp_path / "l.sqlite", f"s{n}") for n in range(3)]
-    for kernel in kernels:
-        assert kernel.stdout is not None and kernel.stdout.readline() == "ready\n"
-    for kernel in kernels:
-        print(file=kernel.stdin, flush=True)
-    assert [kernel.communicate() and kernel.returncode for kernel in kernels] == [0, 0, 0]
-    ledger = Ledger(tmp_path / "l.sqlite")
-    assert total(ledger)[0] == Decimal("0.10")
-    assert max(total(ledger, session=f"s{n}")[0] for n in range(3)) <= Decimal("0.04")
-
-
 # --- a file in trouble --------------------------------------------------------------------------------------------------
 
 
@@ -285,23 +253,3 @@ def test_where_nothing_can_be_written_rows_wait_until_it_can(tmp_path: Path) -> 
     clock.seconds += RETRY_S + 1
     ledger.book([row("0.04")])
     assert total(Ledger(tmp_path / "data" / "l.sqlite"))[0] == Decimal("0.07")
-
-
-@pytest.mark.parametrize("content", [b"no database at all " * 99, b"SQLite format 3\x00" + b"\xff" * 4_000])
-def test_a_broken_file_is_set_aside_with_a_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "l.sqlite").write_bytes(content)
-    ledger = Ledger(tmp_path / "l.sqlite")
-    ledger.book([row()])
-    (aside,) = tmp_path.glob("l.sqlite.broken-*")
-    assert aside.read_bytes() == content and aside.name in ledger.news()[0] and total(ledger) == (CENT, 0)
-
-
-def test_days_and_spans_count_from_their_own_moment(tmp_path: Path) -> None:
-    """A limit from a moment on leaves out what came before, and goes on counting what another process books."""
-    ledger = Ledger(tmp_path / "l.sqlite")
-    early = LedgerRow(NOW - timedelta(days=1), "s", "q", "why?", "search", "exa", cost_usd=Decimal(5))
-    Ledger(tmp_path / "l.sqlite").book([early, row("0.03")])
-    limit = Limit("day's budget", CENT * 10, "", since=int(NOW.timestamp() * 1e6))
-    assert ledger.standings([limit])[0].left == Decimal("0.07")
-    Ledger(tmp_path / "l.sqlite").book([row("0.03")])
-    assert ledger.standings([limit])[0].left == Decimal("0.04")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.money.ledger import LedgerRow
+from ipy_websearch.errors import BudgetExceededError, ProviderError
+from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.money.prices import model_cost
+from ipy_websearch.providers import brave
+from ipy_websearch.session import Session
+from ipy_websearch.usage import Usage
 from tests.fakes.money import held, spent
 from tests.fakes.replies import delay, error, server_search, thinking, tool_use, truncated, usage
+from tests.fakes.scripted import Scripted
 from tests.test_ask import ask
 
 SONNET = "claude-sonnet-5-5"
@@ -71,20 +77,6 @@ def test_fifty_questions_at_once_stay_under_one_budget(messages_api: Any, brave_
     assert all(answer.text.endswith("The answer from what there is.") for answer in answers)
     assert all("raise it to at least" in str(error) for error in refused)
     assert held(session) == 0
-
-
-def test_searches_at_once_stay_under_the_budget(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """Twenty searches under three cents: six are sent, the others are refused in one line with what it would take."""
-    session.settings.session_budget_usd = 0.03
-
-    async def all_of_them() -> list[Any]:
-        searches = (session.search(f"query number {n}", provider="brave") for n in range(20))
-        return await asyncio.gather(*searches, return_exceptions=True)
-
-    outcomes = asyncio.run(all_of_them())
-    refused = [outcome for outcome in outcomes if isinstance(outcome, BudgetExceededError)]
-    assert len(refused) == 14 and len(brave_api.requests) == 6
-    assert all("a search with brave may cost up to 0.0050 USD" in str(error) for error in refused)
 
 
 # --- one question -----------------------------------------------------------------------------------------------------
@@ -175,41 +167,7 @@ def test_native_searches_are_bounded_by_the_money(messages_api: Any, session: An
     assert "tools" not in messages_api.bodies[-1] and any("left out" in notice for notice in poor.notices)
 
 
-def test_an_abandoned_question_gives_its_money_back(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """Interrupted in the middle of a search: the search counts, nothing stays reserved."""
-    session.settings.session_budget_usd = 1.0
-    brave_api.latency_s = 5.0
-    messages_api.reply(tool_use("web_search", {"query": "mars moons"}))
-
-    async def interrupted() -> None:
-        task = asyncio.create_task(session.ask("how many moons?", provider="brave"))
-        while not brave_api.requests:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(interrupted())
-    frame = session.cost()
-    assert list(frame.status) == ["ok", "interrupted"] and frame.usd.iloc[1] == 0.005
-    assert held(session) == 0
-    assert spent(session) == session.spent_usd
-
-
 # --- the session and the day ---------------------------------------------------------------------------------------------
-
-
-def test_the_days_budget_counts_every_session(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """What other sessions spent today counts, what was spent yesterday does not; UTC days."""
-    now = datetime.now(UTC)
-    for when, usd in ((now, "0.03"), (now - timedelta(days=1), "5")):
-        session.ledger.book([LedgerRow(when, "another", "q", "why?", "search", "exa", cost_usd=Decimal(usd))])
-    session.settings.day_budget_usd = 0.04
-    assert asyncio.run(session.search("one", provider="brave")) and asyncio.run(session.search("two", provider="brave"))
-    with pytest.raises(BudgetExceededError, match="the day's budget of 0.04 USD has 0.0000 USD left.*--day-budget"):
-        asyncio.run(session.search("three", provider="brave"))
-    session.settings.day_budget_usd = None
-    assert asyncio.run(session.search("three", provider="brave"))
 
 
 def test_a_reset_gives_the_session_its_whole_budget_again(messages_api: Any, brave_api: Any, session: Any) -> None:
@@ -236,3 +194,243 @@ def test_a_search_that_is_in_the_cache_is_free_under_a_used_up_budget(brave_api:
         with pytest.raises(BudgetExceededError):
             asyncio.run(session.search(**options, provider="brave"))
     assert brave_api.queries == ["ruby author"]
+
+
+SONNET = "claude-sonnet-5-5"
+SEARCH_USD = 0.005
+USAGE: dict[str, Any] = {"input_tokens": 100, "output_tokens": 20}
+MESSAGE: dict[str, Any] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": SONNET,
+    "content": [{"type": "text", "text": "Matz wrote Ruby, in 1995."}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+}
+
+
+def booked(session: Session) -> pd.DataFrame:
+    """Return the session's ledger rows with all that stands in them."""
+    frame = session.cost()
+    session.ledger.close()
+    return frame
+
+
+def estimated(session: Session) -> list[bool]:
+    """Return of each row whether its figures are our own."""
+    return [bool(flag) for (flag,) in session.ledger.read(lambda c: c.execute("SELECT estimated FROM ledger").fetchall())]
+
+
+# --- a model's request -----------------------------------------------------------------------------------------------
+
+
+async def stopped(session: Session, messages_api: Any) -> None:
+    """Ask, and stop when the question is there."""
+    task = asyncio.create_task(session.ask("Who wrote Ruby?", provider="brave"))
+    while not messages_api.requests:
+        await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await session.aclose()
+
+
+@pytest.mark.parametrize("end", ["stopped", "timed out"])
+def test_an_ask_cut_off_before_its_reply_began_is_booked_at_what_it_read(messages_api: Any, session: Any, end: str) -> None:
+    """The API bills what it has read; nothing is known of it, so the row is an estimate, and the session has paid it."""
+    messages_api.behave(lambda body: ["late", delay(8)])
+    if end == "stopped":
+        asyncio.run(stopped(session, messages_api))
+    else:
+        answer = ask(session, timeout_s=0.5)
+        assert answer.limit == "timeout" and answer.cost_usd == session.spent_usd
+    frame = booked(session)
+    tokens = estimate_tokens(messages_api.bodies[0])
+    assert list(frame.status) == ["interrupted"] and list(frame.input_tokens) == [tokens] and list(frame.output_tokens) == [0]
+    assert session.spent_usd == model_cost(SONNET, Usage(input_tokens=tokens)) > 0
+    assert estimated(session) == [True]
+
+
+def test_a_budget_counts_all_that_was_reserved_for_a_lost_request(messages_api: Any, session: Any) -> None:
+    """It is booked at that; questions that time out do not leave the session's budget untouched."""
+    session.settings.session_budget_usd = 0.02
+    messages_api.behave(lambda body: ["late", delay(8)])
+    ask(session, timeout_s=2)
+    read = model_cost(SONNET, Usage(input_tokens=estimate_tokens(messages_api.bodies[0])))
+    assert read and spent(session) == session.spent_usd > 2 * read and estimated(session) == [True]
+    with pytest.raises(BudgetExceededError):
+        for _ in range(3):
+            ask(session, timeout_s=2)
+    assert spent(session) <= Decimal("0.02") and held(session) == 0
+
+
+# --- a reply that does not say what it used ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    """A Messages API that answers whatever a test scripts."""
+    with Scripted() as scripted:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", scripted.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-fake-key-for-the-tests")
+        yield scripted
+        scripted.check()
+
+
+def test_a_stream_without_an_event_is_booked_and_a_refusal_is_not(server: Scripted, session: Any) -> None:
+    """A server that began to answer has read the question; one that answers 529 bills nothing."""
+    server.answer(b"", headers={"content-type": "text/event-stream"})
+    server.answer({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}, status=529)
+    server.answer({**MESSAGE, "usage": USAGE})
+    assert ask(session).text == "Matz wrote Ruby, in 1995."
+    frame = booked(session)
+    assert list(frame.status) == ["interrupted", "error", "ok"] and estimated(session)[0]
+    assert frame.usd[0] > 0 and frame.usd[1] == 0
+
+
+NOTHING_SAID = [None, {}, [], "many", {"input_tokens": None}, {"input_tokens": "many", "output_tokens": "few"}]
+NO_COUNTS = [{"input_tokens": -1_000_000, "output_tokens": -5}, {"input_tokens": 10**25, "output_tokens": 1e308}]
+
+
+@pytest.mark.parametrize("said", [*NOTHING_SAID, *NO_COUNTS], ids=repr)
+def test_a_reply_without_usage_is_not_free(server: Scripted, session: Any, said: Any) -> None:
+    """What it read and wrote is estimated from the texts, and the row says so."""
+    server.answer({**MESSAGE, "usage": said})
+    answer = ask(session)
+    frame = booked(session)
+    assert frame.input_tokens[0] > 500 and frame.output_tokens[0] == len("Matz wrote Ruby, in 1995.") // 4
+    assert list(frame.status) == ["ok"] and estimated(session) == [True]
+    assert 0 < answer.cost_usd < Decimal("0.01") and float(answer.cost_usd) == pytest.approx(frame.usd[0])
+
+
+def test_only_what_is_missing_of_a_usage_is_estimated(server: Scripted, session: Any) -> None:
+    """The input was counted, the output was not."""
+    server.answer({**MESSAGE, "usage": {"input_tokens": 77.0}})
+    ask(session)
+    frame = booked(session)
+    assert frame.input_tokens[0] == 77 and frame.output_tokens[0] == 6 and estimated(session) == [True]
+
+
+@pytest.mark.parametrize("said", [None, {"input_tokens": -3, "output_tokens": "x"}])
+def test_an_enrichments_reply_without_usage_is_not_free(server: Scripted, session: Any, said: Any) -> None:
+    """A row's cost is what its texts are worth."""
+
+    def answer(received: Any) -> Any:
+        record = next(tool for tool in received.body["tools"] if tool["name"] == "record")
+        found = {"value": "Ann", "source": "https://a.example/", "quote": "Ann leads it", "confidence": 0.9}
+        cells = {name: found for name in record["input_schema"]["properties"]}
+        call = {"type": "tool_use", "id": "toolu_1", "name": "record", "input": cells}
+        return {**MESSAGE, "content": [call], "stop_reason": "tool_use", "usage": said}
+
+    server.answer(answer)
+    frame = pd.DataFrame({"company": ["A"]})
+    out = asyncio.run(session.enrich(frame, {"ceo": "Who leads {company}?"}, progress=False, max_searches=0))
+    assert out.ceo[0] == "Ann" and 0 < out.enrich_cost_usd[0] < 0.01
+    assert estimated(session) == [True] and booked(session).usd[0] == pytest.approx(out.enrich_cost_usd[0])
+
+
+# --- a paid search -----------------------------------------------------------------------------------------------------
+
+LOST: dict[str, dict[str, Any]] = {
+    "no JSON": {"body": b'{"web": {"results": ['},
+    "no object": {"body": b"[1, 2]"},
+    "no UTF-8": {"body": b'{"web": "\xff\xfe"}'},
+    "not gzip": {"body": b"plain", "headers": {"content-encoding": "br"}},
+    "no answer": {"delay_s": 5.0},
+    "hung up": {"hang_up": True},
+}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brave has 0.3 s for its answer."""
+    monkeypatch.setattr(brave.BraveProvider, "timeout_s", 0.3)
+
+
+def searched(session: Any, query: str = "ruby author", **options: Any) -> Any:
+    """Search, and return the results or the error."""
+
+    async def main() -> Any:
+        try:
+            return await session.search(query, **options)
+        except ProviderError as exc:
+            return exc
+        finally:
+            await session.aclose()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_a_paid_search_whose_answer_is_lost_is_billed(brave_api: Any, session: Any, impatient: None, how: str) -> None:
+    """It went out: a 200 that is of no use and an answer that never came count at the price expected, as an estimate."""
+    brave_api.behave(lambda values: brave_answer(**LOST[how]))
+    assert isinstance(searched(session, provider="brave"), ProviderError)
+    frame = booked(session)
+    assert list(frame.usd) == [SEARCH_USD] and list(frame.status) == ["error"] and estimated(session) == [True]
+    assert session.spent_usd == Decimal("0.005")
+
+
+def brave_answer(**settings: Any) -> Any:
+    """Return what the fake is to answer."""
+    from tests.fakes.engine import Answer
+
+    return Answer(**{"results": []} | settings)
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+def test_a_refused_search_costs_nothing(brave_api: Any, session: Any, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal is no answer that is billed."""
+    brave_api.allow_refusals = True
+    brave_api.fail(status, times=3 if status == 500 else 1)
+    monkeypatch.setattr("ipy_websearch.http.client.asyncio.sleep", _at_once)
+    assert isinstance(searched(session, provider="brave"), ProviderError)
+    assert booked(session).empty and session.spent_usd == 0
+
+
+async def _at_once(seconds: float) -> None:
+    """Do not wait."""
+
+
+def test_a_search_that_never_left_costs_nothing(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens there."""
+    monkeypatch.setenv("BRAVE_BASE_URL", "http://127.0.0.1:9")
+    assert "could not be reached" in str(searched(session, provider="brave"))
+    assert booked(session).empty and session.spent_usd == 0
+
+
+def test_a_stand_ins_answer_carries_the_lost_search_as_well(
+    brave_api: Any, session: Any, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wikipedia answers for Brave; both are in the books, and a budget has paid for Brave."""
+    monkeypatch.setenv("IPY_WEBSEARCH_CONTACT", "tests@example.org")
+    session.settings.session_budget_usd = 1.0
+    brave_api.reply(delay_s=5.0)
+    results = searched(session)
+    assert results.provider == "wikipedia" and results.cost_usd == Decimal("0.005")
+    frame = booked(session)
+    assert list(frame.name) == ["brave", "wikipedia"] and list(frame.usd) == [SEARCH_USD, 0.0]
+    assert spent(session) == Decimal("0.005") and held(session) == 0
+    again = searched(session)
+    assert again.cost_usd == 0, "the lost search is not part of what the cache keeps"
+
+
+def test_a_rows_search_that_is_stopped_is_billed(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """The stop button during an enrichment, while the engine has not answered yet."""
+    brave_api.behave(lambda values: brave_answer(delay_s=5.0))
+    messages_api.behave(lambda body: tool_use("web_search", {"query": "who leads A"}))
+
+    async def main() -> None:
+        frame = pd.DataFrame({"company": ["A"]})
+        task = asyncio.create_task(session.enrich(frame, {"ceo": "Who leads {company}?"}, progress=False, provider="brave"))
+        while not brave_api.requests:
+            await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await session.aclose()
+
+    asyncio.run(main())
+    frame = booked(session)
+    assert list(frame.kind) == ["model", "search"] and frame.usd[1] == SEARCH_USD and frame.status[1] == "interrupted"
+    assert estimated(session) == [False, True]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -94,30 +92,6 @@ def test_a_page_that_takes_too_much_memory_gives_its_words() -> None:
         worker.close()
 
 
-def test_a_process_that_died_between_two_pages_is_replaced_unnoticed(worker: ExtractionWorker) -> None:
-    read(worker)
-    assert worker.pid is not None
-    os.kill(worker.pid, signal.SIGKILL)
-    assert soon(lambda: worker.pid is None)
-    assert read(worker).note == ""
-
-
-def test_two_loops_and_many_calls_share_one_process(worker: ExtractionWorker) -> None:
-    results: list[Extracted] = []
-
-    async def several(name: str) -> None:
-        pages = (worker.extract(f"<p>{name} page {i} here".encode(), url=URL) for i in range(10))
-        results.extend(await asyncio.gather(*pages))
-
-    threads = [threading.Thread(target=lambda n=n: asyncio.run(several(n))) for n in ("first", "second")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    texts = sorted(page.markdown for page in results)
-    assert texts == sorted(f"{name} page {i} here\n" for name in ("first", "second") for i in range(10))
-
-
 def test_a_cancelled_page_holds_nobody_up_and_harms_no_other(worker: ExtractionWorker) -> None:
     """The page at work is killed; one that only waits for its turn is dropped from the queue."""
 
@@ -133,17 +107,6 @@ def test_a_cancelled_page_holds_nobody_up_and_harms_no_other(worker: ExtractionW
         return await other
 
     assert asyncio.run(cancelled()).note == ""
-
-
-@linux
-def test_an_idle_process_ends_and_the_next_page_starts_a_new_one() -> None:
-    worker = ExtractionWorker(idle_s=0.2)
-    try:
-        read(worker)
-        assert soon(lambda: worker.pid is None)
-        assert read(worker).markdown.startswith("# Rows")
-    finally:
-        worker.close()
 
 
 @linux
@@ -200,9 +163,3 @@ def test_the_parent_needs_none_of_the_heavy_libraries() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert ran.stdout.strip() == "[]"
-
-
-def test_a_process_that_cannot_be_started_is_said(worker: ExtractionWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    with pytest.raises(FetchError, match="cannot be started"):
-        read(worker)
