@@ -33,7 +33,7 @@ from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.usage import Charge
 
 APPLICATION_ID = 0x69777369  # "iwsi"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """To be raised with every change of the tables or of `_index_form`: an index of another version is made anew."""
 
 BATCH = 500
@@ -45,11 +45,12 @@ SUFFIXES = ("", ".md", ".markdown", ".txt", ".text", ".rst", ".ipynb", ".py", *P
 MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
 DESCRIPTION_CHARS, PARAGRAPH_CHARS, EXTRA_SNIPPETS = 300, 1_500, 4
 MAX_TERMS, CANDIDATES = 32, 40
+COMMON = 2_000
+"""Documents with the words of a query that are ranked; a word that stands in more tells nothing beside others."""
 LEAST_COVERAGE = 0.34
 """The share of a query's words that a document must hold, unless one stands in its title."""
 
 _SCHEMA = (
-    "CREATE TABLE folders (name TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE corpus (stamp TEXT NOT NULL)",
     """CREATE TABLE documents (
         id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, title TEXT NOT NULL, body TEXT NOT NULL, date TEXT NOT NULL,
@@ -137,6 +138,7 @@ class LocalIndex:
     def __init__(self, path: Path | None, *, corpus: Traversable | None = None) -> None:
         self._corpus = corpus
         self._list = path.with_suffix(".folders") if path else None
+        self._folders: list[Path] = []
         self._to_restore: list[Path] = []
         self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
         self.warnings = self._database.warnings
@@ -183,8 +185,9 @@ class LocalIndex:
             raise ConfigError(
                 f"{str(folder)!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files"
             )
-        self._use(lambda c: _claim(c, str(folder)), write=True)
-        known = self._use(lambda c: _known_files(c, folder.as_uri()))
+        known, listed = self._known(folder), self._listed()
+        if not any(folder.is_relative_to(path) for path in listed):
+            self._keep([*(path for path in listed if not path.is_relative_to(folder)), folder])
         report, rows, seen = IndexReport(), list[tuple[Any, ...]](), set[str]()
         for path in _files(folder):
             try:
@@ -200,7 +203,6 @@ class LocalIndex:
                 rows.clear()
         gone = known.keys() - seen
         self._use(lambda c: _put(c, rows, gone), write=True)
-        self._keep_list()
         report.removed = len(gone)
         return report
 
@@ -211,24 +213,19 @@ class LocalIndex:
             ConfigError: the folder was not added; the message names those that were.
         """
         folder = Path(folder).expanduser().resolve()
-        known = [path for path, _ in self.folders()]
-        if folder not in known:
-            names = ", ".join(map(str, known)) or "none"
+        listed = self._listed()
+        if folder not in listed:
+            names = ", ".join(map(str, listed)) or "none"
             raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
-        urls = self._use(lambda c: list(_known_files(c, folder.as_uri())))
+        urls = list(self._known(folder))
         self._use(lambda c: _put(c, (), urls), write=True)
-        self._use(lambda c: c.execute("DELETE FROM folders WHERE name = ?", (str(folder),)), write=True)
-        self._keep_list()
+        self._keep([path for path in listed if path != folder])
         return len(urls)
 
     def folders(self) -> list[tuple[Path, int]]:
         """Return (folder, number of documents) for every folder that was added."""
 
-        def count(connection: sqlite3.Connection) -> list[tuple[Path, int]]:
-            names = connection.execute("SELECT name FROM folders ORDER BY name").fetchall()
-            return [(Path(name), len(_known_files(connection, Path(name).as_uri()))) for (name,) in names]
-
-        return self._use(count)
+        return [(path, len(self._known(path))) for path in self._listed()]
 
     def coverage(self) -> dict[str, int]:
         """Return how many embedded articles there are of each subject, most first: countries, elements, …"""
@@ -239,13 +236,12 @@ class LocalIndex:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables where they are missing or of another version, and bring the articles up to date."""
         if connection.execute("PRAGMA user_version").fetchone() != (SCHEMA_VERSION,):
-            for name in ("words", "documents", "folders", "corpus", "origins"):
+            for name in ("words", "documents", "folders", "corpus"):
                 connection.execute(f"DROP TABLE IF EXISTS {name}")
             for statement in _SCHEMA:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION:d}")
-            listed = self._list.read_text("utf-8").splitlines() if self._list and self._list.is_file() else []
-            self._to_restore = [Path(name) for name in listed if Path(name).is_dir()]
+            self._to_restore = [path for path in self._listed() if path.is_dir()]
         stamp, documents = read_corpus(self._corpus or files("ipy_websearch.corpus"))
         if connection.execute("SELECT stamp FROM corpus").fetchone() != (stamp,):
             old = connection.execute("SELECT url FROM documents WHERE url LIKE 'corpus://%'").fetchall()
@@ -253,10 +249,22 @@ class LocalIndex:
             connection.execute("INSERT INTO corpus VALUES (?)", (stamp,))
             _put(connection, ((*document, 0, 0) for document in documents), [url for (url,) in old])
 
-    def _keep_list(self) -> None:
-        """Write down the folders, from which the index can be made again."""
+    def _known(self, folder: Path) -> dict[str, tuple[int, int]]:
+        """Return the (time, size) of every document below a folder, by address."""
+        select = f"SELECT url, changed, size FROM documents WHERE {_BELOW}"
+        rows = self._use(lambda c: c.execute(select, {"folder": folder.as_uri()}).fetchall())
+        return {url: (changed, size) for url, changed, size in rows}
+
+    def _listed(self) -> list[Path]:
+        """Return the folders from which the index can be made again; other kernels write the list too."""
+        if self._list and self._list.is_file() and not (self._database.in_memory and self._folders):
+            self._folders = [Path(name) for name in self._list.read_text("utf-8").splitlines()]
+        return self._folders
+
+    def _keep(self, folders: list[Path]) -> None:
+        self._folders = sorted(folders)
         if self._list and not self._database.in_memory:
-            self._list.write_text("".join(f"{path}\n" for path, _ in self.folders()), "utf-8")
+            self._list.write_text("".join(f"{path}\n" for path in self._folders), "utf-8")
 
     def _use(self, work: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T:
         """Do `work` on the database (`write`: in one transaction), its errors translated; an index that was begun anew gets its
@@ -297,21 +305,6 @@ def _drop(connection: sqlite3.Connection, urls: Iterable[str]) -> None:
             connection.execute("DELETE FROM documents WHERE id = ?", (at,))
 
 
-def _claim(connection: sqlite3.Connection, folder: str) -> None:
-    """Put a folder into the list, in place of those inside it; one inside another of the list is there already."""
-    names = [str(name) for (name,) in connection.execute("SELECT name FROM folders")]
-    if not any(Path(folder).is_relative_to(name) for name in names):
-        inside = [(name,) for name in names if Path(name).is_relative_to(folder)]
-        connection.executemany("DELETE FROM folders WHERE name = ?", inside)
-        connection.execute("INSERT INTO folders VALUES (?)", (folder,))
-
-
-def _known_files(connection: sqlite3.Connection, folder: str) -> dict[str, tuple[int, int]]:
-    """Return the (time, size) of every document below a folder, by address."""
-    rows = connection.execute(f"SELECT url, changed, size FROM documents WHERE {_BELOW}", {"folder": folder})
-    return {url: (changed, size) for url, changed, size in rows}
-
-
 def _condition(request: SearchRequest) -> tuple[str, list[str]]:
     """Return the SQL that keeps a search to the request's days and sites, and its values."""
     parts, values = [], []
@@ -331,20 +324,27 @@ def _find(
     """Return the best documents with their scores: those with all the words, else with enough of them, else with words that
     begin alike."""
     quoted = [_quoted(term) for term in terms]
-    select = (
-        f"SELECT rowid, -bm25(words, 8.0, 1.0) AS score FROM words WHERE words MATCH ? {narrowed} ORDER BY score DESC LIMIT ?"
-    )
+    matching = f"SELECT rowid, -bm25(words, 8.0, 1.0) FROM words WHERE words MATCH ? {narrowed} LIMIT {COMMON}"
 
-    def ranked(expression: str, most: int) -> list[tuple[int, float]]:
-        return connection.execute(select, (expression, *values, most)).fetchall() if expression else []
+    def ranked(parts: Sequence[str], joined: str, most: int) -> list[tuple[int, float]]:
+        expression = joined.join(parts)
+        found = connection.execute(matching, (expression, *values)).fetchall() if parts else []
+        if len(found) == COMMON:  # a word that stands everywhere: those that have it in the title go first
+            found = connection.execute(matching, (f"{{title}} : ({expression})", *values)).fetchall() + found
+        return sorted(dict(found).items(), key=lambda row: -row[1])[:most]
 
-    found = ranked(" AND ".join(quoted), count)
+    def is_rare(term: str) -> bool:
+        some = f"SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {COMMON})"
+        return bool(connection.execute(some, (term,)).fetchone()[0] < COMMON)
+
+    found = ranked(quoted, " AND ", count)
     if len(found) < count and len(terms) > 1:
-        some = ranked(" OR ".join(quoted), max(CANDIDATES, 2 * count))
+        most = max(CANDIDATES, 2 * count)
+        some = ranked([term for term in quoted if is_rare(term)], " OR ", most) or ranked(quoted, " OR ", most)
         covered = _coverage(connection, terms, [at for at, _ in some])
         found = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE][:count]
     elif not found:
-        found = ranked(" OR ".join(f"{term}*" for term in quoted if len(term) > 4), count)
+        found = ranked([f"{term}*" for term in quoted if len(term) > 4], " OR ", count)
     select = "SELECT url, title, body, date FROM documents WHERE id = ?"
     return [(Document(*connection.execute(select, (at,)).fetchone()), score) for at, score in found]
 

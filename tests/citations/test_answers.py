@@ -10,7 +10,7 @@ import pytest
 
 import ipy_websearch as web
 from ipy_websearch.errors import ConfigError
-from tests.fakes.engine import hit
+from tests.fakes.engines import hit
 from tests.fakes.replies import error, stop, text, thinking, tool_use, truncated, usage
 
 HITS = [

@@ -9,7 +9,7 @@ import pytest
 import ipy_websearch as web
 from ipy_websearch.errors import MissingKeyError, ModelError, ProviderError, RateLimitedError
 from tests.contract.helpers import results_of, search
-from tests.fakes.engine import Answer
+from tests.fakes.engines import Answer
 from tests.fakes.replies import Recording, error, recorded
 
 UNAVAILABLE = "Search unavailable. Please answer from your knowledge."

@@ -17,7 +17,7 @@ from ipy_websearch.display import trace
 from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, trace_widget
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.usage import Usage
-from tests.fakes.engine import hit
+from tests.fakes.engines import hit
 from tests.fakes.notebook import errors
 from tests.fakes.replies import text, tool_use, usage
 

@@ -13,7 +13,7 @@ import ipy_websearch as web
 from ipy_websearch import sql
 from ipy_websearch.errors import EnrichmentError
 from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, results_of, search
-from tests.fakes.engine import Answer, hit
+from tests.fakes.engines import Answer, hit
 from tests.fakes.replies import error, refusal, stop
 
 QUOTA = {"X-RateLimit-Limit": "1, 2000", "X-RateLimit-Remaining": "0, 0", "X-RateLimit-Reset": "1, 1419704"}

@@ -1,21 +1,498 @@
-"""The fake search engines beside Brave and Wikipedia, and all of them by name; `hit` and `made_up` make results for them.
+"""The fake search engines: strict about keys, parameters and limits, scripted or answering by themselves.
 
-What each takes is from its documents as of November 2026.
+    with Brave() as brave:
+        brave.reply(results=[hit("https://a.example/", "A", "About A")])
+        brave.fail(429)
+
+With nothing queued, an engine makes up results for the query, as many as were asked for; `behave` takes a function from
+the parameters to results or a whole body. What is refused goes into `refusals` and fails the test in `check` unless
+`allow_refusals` is set. What each engine takes is
+from its documents as of November 2026 (Brave: api-dashboard.search.brave.com; Wikipedia: mediawiki.org/wiki/API:Search).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fakes.brave import Brave
-from tests.fakes.engine import JSON, Answer, Engine, Hit, Refusal, hit, made_up, parameters
-from tests.fakes.server import Handler, Received
-from tests.fakes.wikipedia import Wikipedia
+from aiohttp import web
 
-ID = "00000000-0000-4000-8000-000000000000"
+from tests.fakes.server import Handler, Received, Server, receive
+
+JSON = dict[str, Any]
+Form = str | range | type
+"""What a parameter may be: a regular expression, whole numbers, or a JSON type; "" is anything."""
+Hit = dict[str, Any]
+Behaviour = Callable[[JSON], Any]
+
+
+def hit(
+    url: str,
+    title: str = "",
+    description: str = "",
+    *,
+    date: str | None = None,
+    extra: Sequence[str] = (),
+    score: float | None = None,
+) -> Hit:
+    """One search result in the words all engines share; `date` is ISO, YYYY-MM-DD or with a time."""
+    return {
+        "url": url,
+        "title": title or url,
+        "description": description,
+        "date": date,
+        "extra": list(extra),
+        "score": score,
+    }
+
+
+def made_up(query: str, count: int, start: int = 0) -> list[Hit]:
+    """Return `count` results for a query, the same ones every time."""
+    slug = re.sub(r"\W+", "-", query.lower()).strip("-")[:40]
+    return [
+        hit(
+            f"https://site{n}.example/{slug}",
+            f"{query} ({n})",
+            f"Page {n} says that {query} has {n} parts.",
+            date=f"2026-10-{n % 28 + 1:02d}T08:00:00",
+        )
+        for n in range(start + 1, start + count + 1)
+    ]
+
+
+@dataclass(slots=True)
+class Answer:
+    """One scripted answer: `results` in shared words, or a whole `body`; with a status, a delay, or a cut connection."""
+
+    results: Sequence[Hit] | None = None
+    body: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+    hang_up: bool = False
+    fields: JSON = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Refusal(Exception):
+    """The engine refuses a request with this status and body."""
+
+    status: int
+    body: Any
+    reason: str
+
+
+class Engine(Server):
+    """Base of the fake engines. A subclass says its paths, checks parameters and puts results into its own shape."""
+
+    key_name = ""
+    """Environment variable of the key; "" for engines without one."""
+    url_name = ""
+    """Environment variable of the base address."""
+    fields: Mapping[str, Form] = {}
+    """The parameters of a search; `query` and `count` (with its default) name two of them."""
+    query = "query"
+    count: tuple[str, int] = ("limit", 10)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key = f"fake-{self.key_name.lower().replace('_', '-')}-of-the-tests"
+        self.allow_refusals = False
+        self.latency_s = 0.0
+        self._queue: deque[Answer] = deque()
+        self._behaviour: Behaviour | None = None
+
+    def reply(self, results: Sequence[Hit] | None = None, **settings: Any) -> None:
+        """Queue one answer: results in shared words, or `body=`; also `status headers delay_s hang_up fields`.
+
+        `fields` are put into the body beside the results.
+        """
+        self._queue.append(Answer(results, **settings))
+
+    def fail(self, status: int, *, times: int = 1, headers: Mapping[str, str] | None = None, body: Any = None) -> None:
+        """Queue an error, in the engine's own shape unless a body is given."""
+        for _ in range(times):
+            self._queue.append(
+                Answer(body=self.error_body(status) if body is None else body, status=status, headers=dict(headers or {}))
+            )
+
+    def behave(self, function: Behaviour | None) -> None:
+        """Let a function from the parameters answer whenever the queue is empty."""
+        self._behaviour = function
+
+    @property
+    def queries(self) -> list[str]:
+        """The search words of all searches, in order."""
+        values = [request.values() for request in self.requests]
+        words = [str(v.get("q") or v.get("query") or v.get("srsearch") or "") for v in values]
+        return [entry for entry in words if entry]
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why requests were refused, in order."""
+        return [request.refusal for request in self.requests if request.refusal]
+
+    def check(self) -> None:
+        """Raise AssertionError for what a test should have noticed."""
+        super().check()
+        assert not self._queue, f"{len(self._queue)} answers queued for {type(self).__name__} were not asked for"
+        assert self.allow_refusals or not self.refusals, f"{type(self).__name__} refused a request: {self.refusals}"
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that send the package here."""
+        return {self.url_name: self.url} | ({self.key_name: self.key} if self.key_name else {})
+
+    def error_body(self, status: int, message: str = "") -> Any:
+        """Return an error body in the engine's own shape."""
+        return {"error": {"code": status, "message": message or f"Error {status}"}}
+
+    def serve(self, look: Callable[[Received], Any], shape: Callable[[Sequence[Hit], JSON], JSON], start: int = 0) -> Handler:
+        """Return the handler of one path.
+
+        `look` refuses, or returns (query, count, start) for the script to answer, or an `Answer` of its own; `shape` makes
+        the body out of results.
+        """
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            received = await receive(request)
+            self.requests.append(received)
+            try:
+                seen = look(received)
+            except Refusal as refusal:
+                received.status, received.refusal = refusal.status, refusal.reason
+                return _respond(refusal.status, refusal.body, {})
+            answer = seen if isinstance(seen, Answer) else self._next(received.values(), *seen)
+            count = None if isinstance(seen, Answer) else seen[1]
+            await asyncio.sleep(self.latency_s + answer.delay_s)
+            if answer.hang_up and request.transport is not None:
+                request.transport.abort()
+                return web.Response()
+            body = answer.body
+            if body is None:
+                body = shape(list(answer.results or [])[:count], received.values()) | answer.fields
+            received.status, received.answer = answer.status, body
+            return _respond(answer.status, body, self.answer_headers() | answer.headers)
+
+        return handle
+
+    def answer_headers(self) -> dict[str, str]:
+        """Return the headers that the engine puts on its answers."""
+        return {}
+
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Refuse what the engine does not take; return (query, count, start)."""
+        values = self.checked(received, self.fields)
+        name, usual = self.count
+        return values[self.query], int(values.get(name, usual)), 0
+
+    def checked(self, received: Received, fields: Mapping[str, Form], required: str = "") -> JSON:
+        """Check the key and every parameter; return the parameters."""
+        values = received.values()
+        if self.key_name and not self.has_key(received):
+            raise Refusal(401, self.error_body(401), "the key is missing or wrong")
+        for name, value in values.items():
+            if name not in fields:
+                raise self.invalid(name, "the parameter is not known")
+            if not fits(value, fields[name]):
+                raise self.invalid(name, f"{value!r} is not {fields[name]}")
+        if not values.get(required or self.query):
+            raise self.invalid(required or self.query, "the parameter is required")
+        return values
+
+    def has_key(self, received: Received) -> bool:
+        """Return True when the key is there."""
+        return received.headers.get("authorization") == f"Bearer {self.key}"
+
+    def invalid(self, name: str, why: str) -> Refusal:
+        """Return the refusal of a parameter."""
+        return Refusal(400, self.error_body(400, f"{name}: {why}"), f"{name}: {why}")
+
+    def scripted(self, body: JSON) -> Answer:
+        """Return the next scripted answer, or else this body."""
+        return self._queue.popleft() if self._queue else Answer(body=body)
+
+    def _next(self, values: JSON, query: str, count: int, first: int) -> Answer:
+        if self._queue:
+            return self._queue.popleft()
+        if self._behaviour is None:
+            return Answer(made_up(query, count, first))
+        made = self._behaviour(values)
+        if isinstance(made, Answer):
+            return made
+        return Answer(body=made) if isinstance(made, dict) else Answer(made)
+
+
+def _respond(status: int, body: Any, headers: Mapping[str, str]) -> web.Response:
+    if isinstance(body, bytes):
+        return web.Response(body=body, status=status, headers=headers)
+    if isinstance(body, str):
+        return web.Response(text=body, status=status, headers=headers, content_type="text/html")
+    return web.json_response(body, status=status, headers=headers)
+
+
+def parameters(names: str, **forms: Form) -> dict[str, Form]:
+    """Return the parameters that an engine takes: those that may be anything, and those of a form."""
+    return dict.fromkeys(names.split(), "") | forms
+
+
+def fits(value: Any, form: Form) -> bool:
+    """Return whether a parameter has its form; numbers in a query string are text."""
+    if isinstance(form, type):
+        return isinstance(value, form)
+    if isinstance(form, range):
+        return str(value).isdigit() and int(value) in form
+    return not form or (isinstance(value, str) and re.fullmatch(form, value) is not None)
+
+
+# --- Brave -----------------------------------------------------------------------------------------------------------
+
+
+_TOO_MANY = r"\s*(?:\S+\s+){{{}}}\S"
+
+
+class Brave(Engine):
+    """Brave Search: web search, rich results and LLM context, as described on api-dashboard.search.brave.com."""
+
+    key_name, url_name = "BRAVE_API_KEY", "BRAVE_BASE_URL"
+
+    query, count = "q", ("count", 20)
+    BOTH = parameters(
+        "search_lang spellcheck goggles",
+        country="ALL|[A-Za-z]{2}",
+        safesearch="off|moderate|strict",
+        freshness=r"|p[dwmy]|\d{4}-\d\d-\d\dto\d{4}-\d\d-\d\d",
+    )
+    fields = BOTH | parameters(
+        "ui_lang text_decorations result_filter goggles_id units extra_snippets summary enable_rich_callback "
+        "include_fetch_metadata operators",
+        q=f"(?s)(?!{_TOO_MANY.format(50)}).{{1,400}}",
+        count=range(1, 21),
+        offset=range(10),
+    )
+    CONTEXT = BOTH | parameters(
+        "enable_local enable_source_metadata",
+        q=f"(?s)(?!{_TOO_MANY.format(75)}).{{1,600}}",
+        count=range(1, 51),
+        maximum_number_of_urls=range(1, 51),
+        maximum_number_of_tokens=range(1024, 32769),
+        maximum_number_of_snippets=range(1, 257),
+        maximum_number_of_tokens_per_url=range(512, 8193),
+        maximum_number_of_snippets_per_url=range(1, 101),
+        context_threshold_mode="disabled|strict|lenient|balanced",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rich: dict[str, JSON] = {}
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """Serve the three paths, to GET and POST."""
+        web_search = self.serve(self.look, self._shape_web)
+        context = self.serve(self._look_context, self._shape_context)
+        return [
+            ("GET", "/res/v1/web/search", web_search),
+            ("POST", "/res/v1/web/search", web_search),
+            ("GET", "/res/v1/llm/context", context),
+            ("POST", "/res/v1/llm/context", context),
+            ("GET", "/res/v1/web/rich", self.serve(self._look_rich, lambda hits, values: {})),
+        ]
+
+    def reply_rich(
+        self, vertical: str, results: Sequence[JSON], hits: Sequence[Hit] = (), *, key: str = "86d06abffc884e9e"
+    ) -> None:
+        """Queue a web search whose rich data wait behind a callback key."""
+        info = {"vertical": vertical, "callback_key": key, "callback_status": "success", "search_lang": "en"}
+        self.rich[key] = {"type": "rich", "results": list(results), "response_callback_info": info}
+        hint = {"type": "rich", "hint": {"vertical": vertical, "callback_key": key}}
+        self.reply(hits, fields={"rich": hint})
+
+    def answer_headers(self) -> dict[str, str]:
+        """Return the rate limit headers: one window of a second, one of a month."""
+        return {
+            "X-RateLimit-Limit": "50, 0",
+            "X-RateLimit-Policy": "50;w=1, 0;w=2592000",
+            "X-RateLimit-Remaining": "49, 0",
+            "X-RateLimit-Reset": "1, 1419704",
+        }
+
+    def error_body(self, status: int, code: str | None = None, detail: str | None = None, meta: JSON | None = None) -> JSON:
+        """Return an error as Brave writes it."""
+        codes = {401: "SUBSCRIPTION_TOKEN_INVALID", 403: "OPTION_NOT_IN_PLAN", 404: "NOT_FOUND", 422: "VALIDATION"}
+        codes |= {429: "RATE_LIMITED"}
+        limits = {"plan": "Search", "rate_limit": 1, "rate_current": 1, "quota_limit": 2000, "quota_current": 12}
+        error = {
+            "id": "0b6a7e5e-0000-4000-8000-000000000000",
+            "status": status,
+            "code": code or codes.get(status, "INTERNAL"),
+            "detail": detail or ("Request rate limit exceeded for plan." if status == 429 else "Something went wrong."),
+            "meta": meta if meta is not None else limits if status == 429 else {},
+        }
+        return {"type": "ErrorResponse", "error": error, "time": int(time.time())}
+
+    def has_key(self, received: Received) -> bool:
+        """Return True when the key is there; a wrong one is answered with 422."""
+        if received.headers.get("x-subscription-token") != self.key:
+            body = self.error_body(422, "SUBSCRIPTION_TOKEN_INVALID", "The provided subscription token is invalid.")
+            raise Refusal(422, body, "the subscription token is missing or wrong")
+        return True
+
+    def invalid(self, name: str, why: str) -> Refusal:
+        """Return the refusal of a parameter, as the validation of the API writes it."""
+        problem = {"type": "value_error", "loc": ["query", name], "msg": why, "input": None}
+        body = self.error_body(422, "VALIDATION", "Unable to validate request parameter(s)", {"errors": [problem]})
+        return Refusal(422, body, f"{name}: {why}")
+
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Return the web search with its start."""
+        query, count, _ = super().look(received)
+        if len(str(received.values().get("goggles", ""))) > 50_000:
+            raise self.invalid("goggles", "the goggle is too long")
+        return query, count, count * int(received.values().get("offset", 0))
+
+    def _look_context(self, received: Received) -> tuple[str, int, int]:
+        values = self.checked(received, self.CONTEXT)
+        if "api-version" in received.headers:
+            raise self.invalid("Api-Version", "the header is not accepted here")
+        return str(values["q"]), min(int(values.get(name, 20)) for name in ("count", "maximum_number_of_urls")), 0
+
+    def _look_rich(self, received: Received) -> Answer:
+        self.has_key(received)
+        key = received.params.get("callback_key", "")
+        if key not in self.rich:
+            raise Refusal(404, self.error_body(404, detail="No results for this callback key."), f"no callback key {key!r}")
+        return Answer(body=self.rich[key])
+
+    def _shape_web(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        results = [_brave_result(entry, bool(values.get("extra_snippets"))) for entry in hits]
+        query = {"original": values["q"], "more_results_available": bool(results), "spellcheck_off": False, "country": "us"}
+        mixed = {"type": "mixed", "main": [{"type": "web", "index": n, "all": False} for n in range(len(results))]}
+        body: JSON = {"type": "search", "query": query, "mixed": mixed | {"top": [], "side": []}}
+        return body | ({"web": {"type": "search", "results": results, "family_friendly": True}} if results else {})
+
+    def _shape_context(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        generic = [
+            {"url": entry["url"], "title": entry["title"], "snippets": [entry["description"], *entry["extra"]]}
+            for entry in hits
+        ]
+        sources = {
+            entry["url"]: {
+                "title": entry["title"],
+                "hostname": entry["url"].split("/")[2],
+                "age": ["a day", entry["date"][:10], "some days ago"] if entry["date"] else None,
+            }
+            for entry in hits
+        }
+        return {"grounding": {"generic": generic, "map": []}, "sources": sources}
+
+
+def _brave_result(entry: Hit, snippets: bool) -> JSON:
+    """Return one web result; a date is both absolute (without a zone) and in words, or both are absent."""
+    host = entry["url"].split("/")[2]
+    result = {
+        "title": entry["title"],
+        "url": entry["url"],
+        "is_source_local": False,
+        "is_source_both": False,
+        "description": entry["description"],
+        "language": "en",
+        "family_friendly": True,
+        "type": "search_result",
+        "subtype": "generic",
+        "is_live": False,
+        "meta_url": {"scheme": "https", "netloc": host, "hostname": host, "path": ""},
+    }
+    if entry["date"]:
+        result |= {"page_age": entry["date"] if "T" in entry["date"] else f"{entry['date']}T00:00:00", "age": "4 days ago"}
+    return result | ({"extra_snippets": entry["extra"][:5]} if snippets and entry["extra"] else {})
+
+
+# --- Wikipedia -------------------------------------------------------------------------------------------------------
+
+
+FIRST_PAGE_ID = 1000
+
+
+class Wikipedia(Engine):
+    """The MediaWiki search of Wikipedia (`action=query&list=search`), and page extracts; errors come with HTTP 200."""
+
+    url_name = "WIKIPEDIA_BASE_URL"
+
+    query, count = "srsearch", ("srlimit", 10)
+    fields = parameters(
+        "list formatversion srsearch sroffset srnamespace srprop srinfo srsort srwhat srinterwiki srenablerewrites redirects "
+        "utf8 maxlag origin errorformat uselang prop titles pageids exintro explaintext exchars exlimit exsentences inprop",
+        action="query",
+        format="json",
+        srlimit=range(1, 501),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.articles: list[Hit] = []
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """Serve /w/api.php."""
+        handler = self.serve(self._look, self._shape)
+        return [("GET", "/w/api.php", handler), ("POST", "/w/api.php", handler)]
+
+    def invalid(self, name: str, why: str) -> Refusal:
+        """Return the refusal of a parameter: an error with status 200."""
+        return Refusal(200, {"error": {"code": f"bad_{name}", "info": why}}, f"{name}: {why}")
+
+    def _look(self, received: Received) -> tuple[str, int, int] | Answer:
+        agent = received.headers.get("user-agent", "")
+        if not re.search(r"\(.*(@|https?://|\+|contact).*\)", agent):
+            raise Refusal(403, "Please set a user-agent and respect our robot policy", f"user agent {agent!r}")
+        if received.values().get("list") == "search":
+            return self.look(received)
+        return Answer(body=self._pages(self.checked(received, self.fields, "action")))
+
+    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        search = [
+            {
+                "ns": 0,
+                "title": entry["title"],
+                "pageid": self._number(entry),
+                "size": 1234,
+                "wordcount": 200,
+                "snippet": entry["description"],
+                "timestamp": f"{(entry['date'] or '2026-10-01')[:10]}T12:00:00Z",
+            }
+            for entry in hits
+        ]
+        complete: Any = True if values.get("formatversion") == "2" else ""
+        return {"batchcomplete": complete, "query": {"searchinfo": {"totalhits": len(search)}, "search": search}}
+
+    def _number(self, entry: Hit) -> int:
+        """Return an article's page id: its place among all articles that were found so far."""
+        if entry not in self.articles:
+            self.articles.append(entry)
+        return FIRST_PAGE_ID + self.articles.index(entry)
+
+    def _pages(self, values: JSON) -> JSON:
+        """Return articles by page id or title, with their introductions."""
+        ids = str(values.get("pageids", "")).split("|")
+        titles = str(values.get("titles", "")).split("|")
+        pages = []
+        for number, entry in enumerate(self.articles, FIRST_PAGE_ID):
+            if str(number) in ids or entry["title"] in titles:
+                path = entry["title"].replace(" ", "_")
+                page = {"pageid": number, "ns": 0, "title": entry["title"], "extract": entry["description"]}
+                pages.append(page | {"fullurl": f"https://en.wikipedia.org/wiki/{path}", "contentmodel": "wikitext"})
+        listed: Any = pages if str(values.get("formatversion")) == "2" else {str(page["pageid"]): page for page in pages}
+        return {"batchcomplete": True, "query": {"pages": listed}}
+
+
+# --- the others ------------------------------------------------------------------------------------------------------
+
+
 DAY = r"\d{4}-\d\d-\d\d"
+ID = "00000000-0000-4000-8000-000000000000"
 
 
 class Google(Engine):
@@ -42,14 +519,6 @@ class Google(Engine):
         """Return the variables that send the package here, the engine's id among them."""
         return super().environment() | {"GOOGLE_SEARCH_ENGINE_ID": self.engine_id}
 
-    def error_body(self, status: int, message: str = "", reason: str = "") -> JSON:
-        """Return an error as Google's APIs write it."""
-        names = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED"}
-        reasons = {400: "badRequest", 403: "forbidden", 429: "rateLimitExceeded"}
-        text = message or ("Quota exceeded for quota metric 'Queries'." if status == 429 else "Request failed.")
-        detail = {"message": text, "domain": "global", "reason": reason or reasons.get(status, "backendError")}
-        return {"error": {"code": status, "message": text, "errors": [detail], "status": names.get(status, "INTERNAL")}}
-
     def has_key(self, received: Received) -> bool:
         """Return True when key and engine id are right; a wrong key is answered with 400, as a wrong id is."""
         if received.params.get("key") != self.key:
@@ -64,71 +533,12 @@ class Google(Engine):
         return query, count, int(received.params.get("start", 1)) - 1
 
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        total = str(len(hits))
-        request = {"totalResults": total, "searchTerms": values["q"], "count": len(hits), "cx": values["cx"]}
-        body: JSON = {
-            "kind": "customsearch#search",
-            "queries": {"request": [request | {"startIndex": int(values.get("start", 1))}]},
-            "searchInformation": {"searchTime": 0.2, "totalResults": total},
-        }
-        return body | ({"items": [_google_item(entry) for entry in hits]} if hits else {})
+        return {"items": [_google_item(entry) for entry in hits]} if hits else {}
 
 
 def _google_item(entry: Hit) -> JSON:
-    item: JSON = {
-        "kind": "customsearch#result",
-        "title": entry["title"],
-        "htmlTitle": f"<b>{entry['title']}</b>",
-        "link": entry["url"],
-        "displayLink": entry["url"].split("/")[2],
-        "snippet": entry["description"],
-    }
     tags = [{"article:published_time": f"{entry['date'][:10]}T00:00:00+00:00"}] if entry["date"] else []
-    return item | ({"pagemap": {"metatags": tags}} if tags else {})
-
-
-class SearXNG(Engine):
-    """A SearXNG instance, whose settings have the JSON format."""
-
-    url_name = "SEARXNG_BASE_URL"
-    query = "q"
-    fields = parameters(
-        "q categories engines language theme enabled_engines disabled_engines",
-        format="json",
-        pageno=range(1, 1000),
-        time_range="day|week|month|year",
-        safesearch="[012]",
-    )
-
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve /search, to GET and POST."""
-        handler = self.serve(self.look, self._shape)
-        return [("GET", "/search", handler), ("POST", "/search", handler)]
-
-    def error_body(self, status: int, message: str = "") -> Any:
-        """Return an error: JSON for 400, a page otherwise."""
-        return {"error": message or "No query"} if status == 400 else f"<!doctype html><title>{status}</title>"
-
-    def look(self, received: Received) -> tuple[str, int, int]:
-        """Return the search: ten results a page."""
-        if received.values().get("format") != "json":
-            raise Refusal(403, self.error_body(403), "format=json was not asked for")
-        query, count, _ = super().look(received)
-        return query, count, 10 * (int(received.values().get("pageno", 1)) - 1)
-
-    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        results = [
-            {
-                "url": entry["url"],
-                "title": entry["title"],
-                "content": entry["description"],
-                "engine": "brave",
-                "score": entry["score"] if entry["score"] is not None else round(4.0 / number, 3),
-                "publishedDate": entry["date"],
-            }
-            for number, entry in enumerate(hits, 1)
-        ]
-        return {"query": values["q"], "results": results, "answers": [], "unresponsive_engines": []}
+    return {"title": entry["title"], "link": entry["url"], "snippet": entry["description"], "pagemap": {"metatags": tags}}
 
 
 class Firecrawl(Engine):
@@ -175,15 +585,7 @@ class Firecrawl(Engine):
 
     def error_body(self, status: int, message: str = "") -> JSON:
         """Return an error as Firecrawl writes it."""
-        usual = {
-            401: "Unauthorized: Invalid token",
-            402: "Insufficient credits to perform this request.",
-            408: "Scrape timed out",
-            429: "Rate limit exceeded.",
-        }
-        codes = {400: "BAD_REQUEST", 408: "SCRAPE_TIMEOUT"}
-        body = {"success": False, "error": message or usual.get(status, "Internal server error")}
-        return body | ({"code": codes[status]} if status in codes else {})
+        return {"success": False, "error": message or f"Error {status}"}
 
     def look(self, received: Received) -> tuple[str, int, int]:
         """Return the search; only one list of domains may be given."""
@@ -219,7 +621,59 @@ class Firecrawl(Engine):
         return self.pages.get(url, f"# {url}\n\nThis is the text of the page.\n")
 
 
-class Tavily(Engine):
+class PlainEngine(Engine):
+    """An engine with one path and flat results, which have the names of all such engines at once."""
+
+    path, method = "/search", "POST"
+
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """Serve one path."""
+        return [(self.method, self.path, self.serve(self.look, self._shape))]
+
+    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        results = [
+            {
+                "url": entry["url"],
+                "title": entry["title"],
+                **dict.fromkeys(("content", "snippet", "text"), entry["description"]),
+                "highlights": [entry["description"], *entry["extra"]],
+                "date": entry["date"] and entry["date"][:10],
+                **dict.fromkeys(("publishedDate", "published_date"), entry["date"]),
+                "score": entry["score"],
+            }
+            for entry in hits
+        ]
+        credits = 2 if values.get("search_depth") == "advanced" else 1
+        cost = 0.007 + 0.001 * max(0, len(results) - 10)
+        return {"results": results, "usage": {"credits": credits}, "costDollars": {"total": cost}}
+
+
+class SearXNG(PlainEngine):
+    """A SearXNG instance, whose settings have the JSON format."""
+
+    url_name = "SEARXNG_BASE_URL"
+    query, method = "q", "GET"
+    fields = parameters(
+        "q categories engines language theme enabled_engines disabled_engines",
+        format="json",
+        pageno=range(1, 1000),
+        time_range="day|week|month|year",
+        safesearch="[012]",
+    )
+
+    def error_body(self, status: int, message: str = "") -> Any:
+        """Return an error: JSON for 400, a page otherwise."""
+        return {"error": message or "No query"} if status == 400 else f"<!doctype html><title>{status}</title>"
+
+    def look(self, received: Received) -> tuple[str, int, int]:
+        """Return the search: ten results a page."""
+        if received.values().get("format") != "json":
+            raise Refusal(403, self.error_body(403), "format=json was not asked for")
+        query, count, _ = super().look(received)
+        return query, count, 10 * (int(received.values().get("pageno", 1)) - 1)
+
+
+class Tavily(PlainEngine):
     """Tavily's search."""
 
     key_name, url_name = "TAVILY_API_KEY", "TAVILY_BASE_URL"
@@ -238,20 +692,6 @@ class Tavily(Engine):
         country="[a-z][a-z ]{3,}",
     )
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve /search."""
-        return [("POST", "/search", self.serve(self.look, self._shape))]
-
-    def error_body(self, status: int, message: str = "") -> JSON:
-        """Return an error as Tavily writes it."""
-        usual = {
-            401: "Unauthorized: missing or invalid API key.",
-            429: "Your request has been blocked due to excessive requests.",
-            432: "This request exceeds your plan's set usage limit.",
-            433: "This request exceeds the pay-as-you-go limit.",
-        }
-        return {"detail": {"error": message or usual.get(status, "Internal server error")}}
-
     def look(self, received: Received) -> tuple[str, int, int]:
         """Return the search; the lists of domains have a length each."""
         for name, most in (("include_domains", 300), ("exclude_domains", 150)):
@@ -259,29 +699,8 @@ class Tavily(Engine):
                 raise self.invalid(name, f"more than {most} domains")
         return super().look(received)
 
-    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        news = values.get("topic") == "news"
-        results = [
-            {
-                "url": entry["url"],
-                "title": entry["title"],
-                "content": entry["description"],
-                "score": entry["score"] if entry["score"] is not None else round(0.9 - 0.05 * number, 2),
-                "raw_content": None,
-            }
-            | ({"published_date": _rfc1123(entry["date"])} if news and entry["date"] else {})
-            for number, entry in enumerate(hits)
-        ]
-        usage = {"usage": {"credits": 2 if values.get("search_depth") == "advanced" else 1}}
-        body = {"query": values["query"], "answer": None, "results": results, "response_time": 0.5, "request_id": ID}
-        return body | (usage if values.get("include_usage") else {})
 
-
-def _rfc1123(date: str) -> str:
-    return datetime.fromisoformat(date).strftime("%a, %d %b %Y %H:%M:%S GMT")
-
-
-class Perplexity(Engine):
+class Perplexity(PlainEngine):
     """Perplexity's search API."""
 
     key_name, url_name = "PERPLEXITY_API_KEY", "PERPLEXITY_BASE_URL"
@@ -303,42 +722,8 @@ class Perplexity(Engine):
         ),
     )
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve /search."""
-        return [("POST", "/search", self.serve(self.look, self._shape))]
 
-    def error_body(self, status: int, message: str = "") -> JSON:
-        """Return an error as Perplexity writes it."""
-        kinds = {400: "bad_request", 401: "invalid_api_key", 429: "rate_limit_exceeded"}
-        return {"error": {"message": message or "Error", "type": kinds.get(status, "api_error"), "code": status}}
-
-    def invalid(self, name: str, why: str) -> Refusal:
-        """Return the refusal of a parameter, as the validation of the API writes it."""
-        body = {"detail": [{"loc": ["body", name], "msg": why, "type": "value_error"}]}
-        return Refusal(422, body, f"{name}: {why}")
-
-    def look(self, received: Received) -> tuple[str, int, int]:
-        """Return the search; domains are all allowed or all denied."""
-        domains = received.values().get("search_domain_filter") or []
-        if len(domains) > 20 or len({domain.startswith("-") for domain in domains}) > 1:
-            raise self.invalid("search_domain_filter", "at most 20 domains, all allowed or all denied")
-        return super().look(received)
-
-    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        results = [
-            {
-                "title": entry["title"],
-                "url": entry["url"],
-                "snippet": entry["description"],
-                "date": entry["date"][:10] if entry["date"] else None,
-                "last_updated": None,
-            }
-            for entry in hits
-        ]
-        return {"id": ID, "results": results}
-
-
-class Exa(Engine):
+class Exa(PlainEngine):
     """Exa's search API."""
 
     key_name, url_name = "EXA_API_KEY", "EXA_BASE_URL"
@@ -353,30 +738,9 @@ class Exa(Engine):
         userLocation="[A-Za-z]{2}",
     )
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
-        """Serve /search."""
-        return [("POST", "/search", self.serve(self.look, self._shape))]
-
     def has_key(self, received: Received) -> bool:
         """Return True when the key is there, in Exa's own header or as a bearer token."""
         return received.headers.get("x-api-key") == self.key or super().has_key(received)
-
-    def error_body(self, status: int, message: str = "") -> JSON:
-        """Return an error as Exa writes it."""
-        tags = {400: "INVALID_REQUEST_BODY", 401: "INVALID_API_KEY", 402: "NO_MORE_CREDITS", 429: "RATE_LIMIT_EXCEEDED"}
-        return {"requestId": "0" * 32, "error": message or "Error", "tag": tags.get(status, "INTERNAL_ERROR")}
-
-    def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
-        contents = values.get("contents") or {}
-        results = [
-            {"id": entry["url"], "title": entry["title"], "url": entry["url"], "author": ""}
-            | ({"publishedDate": f"{entry['date'][:10]}T00:00:00.000Z"} if entry["date"] else {})
-            | ({"text": entry["description"]} if contents.get("text") else {})
-            | ({"highlights": [entry["description"], *entry["extra"]]} if contents.get("highlights") else {})
-            for entry in hits
-        ]
-        cost = 0.007 + 0.001 * max(0, len(results) - 10)
-        return {"requestId": "0" * 32, "results": results, "costDollars": {"total": cost, "search": {"neural": cost}}}
 
 
 ENGINES: dict[str, type[Engine]] = {
@@ -389,5 +753,3 @@ ENGINES: dict[str, type[Engine]] = {
     "searxng": SearXNG,
     "wikipedia": Wikipedia,
 }
-
-__all__ = ["Brave", "ENGINES", "Firecrawl", "Wikipedia", "hit", "made_up"]

@@ -13,7 +13,7 @@ from ipy_websearch import api
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from ipy_websearch.interception import WebSearchInterceptor, intercept, web_search_tool
 from tests.fakes.clouds import Clouds
-from tests.fakes.engine import hit
+from tests.fakes.engines import hit
 from tests.fakes.replies import error, search_results, server_search, stop, text, thinking, tool_use, usage
 from tests.interception.conftest import (
     FETCH,

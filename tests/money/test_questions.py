@@ -374,7 +374,7 @@ def test_a_paid_search_whose_answer_is_lost_is_billed(brave_api: Any, session: A
 
 def brave_answer(**settings: Any) -> Any:
     """Return what the fake is to answer."""
-    from tests.fakes.engine import Answer
+    from tests.fakes.engines import Answer
 
     return Answer(**{"results": []} | settings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -12,29 +13,26 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import Keys
 from ipy_websearch.tools.base import ToolContext, ToolOutput
-from ipy_websearch.tools.research import MAX_BYTES, ReadResearchInput, read_research_tool
-from tests.fakes.github import TOKEN, GitHub
+from ipy_websearch.tools.research import MAX_BYTES, read_research_tool
 from tests.fakes.replies import tool_use
+from tests.fakes.wire import SERVED, Service, context
 from tests.tools.helpers import ask, offered, results_of, words_of
 
 TOO_LARGE = "File exceeds 50KB limit. Try a more specific path or request a summary."
-
+CONTENTS = "/repos/acme/research/contents/"
+TOKEN = "ghp_fakeTokenOfTheTests0123456789"
 
 Read = Callable[[str], tuple[ToolOutput, dict[str, Any]]]
 
 
 def reader(root: str, base: Path) -> Read:
     """Return a function that gives the output and the payload for a path below `root`."""
-    tool = read_research_tool(root, HttpClient(user_agent="test"), Keys(base), base=base)
+    made = context(base)
+    tool = read_research_tool(root, made.http, made.keys, base=base)
 
     def read(path: str) -> tuple[ToolOutput, dict[str, Any]]:
-        async def call() -> ToolOutput:
-            return await tool.call(ReadResearchInput(path=path), ToolContext())
-
-        output = asyncio.run(call())
+        output: ToolOutput = asyncio.run(tool.call(tool.parsed({"path": path}), ToolContext()))  # type: ignore[arg-type]
         found = json.loads(output.text)
         assert output.is_error is not found["ok"] and output.passages == ()
         return output, found
@@ -42,40 +40,51 @@ def reader(root: str, base: Path) -> Read:
     return read
 
 
+def on_github(data: bytes, **changed: Any) -> dict[str, Any]:
+    """Return the object that stands for a file; a value of None takes a field out."""
+    text = base64.encodebytes(data).decode()
+    found = {"type": "file", "size": len(data), "encoding": "base64", "content": text, **changed}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 @pytest.fixture
-def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
-    """The fake, with GITHUB_BASE_URL leading to it."""
-    with GitHub() as fake:
-        monkeypatch.setenv("GITHUB_BASE_URL", fake.url + "/")
-        yield fake
-    fake.check()
+def github() -> Iterator[Service]:
+    """The Contents API, which knows no file."""
+    service = SERVED["api.github.com"] = Service()
+    service.answer({"message": "Not Found"}, status=404)
+    yield service
+    SERVED.clear()
 
 
 @pytest.fixture(params=["folder", "github"])
-def place(request: pytest.FixtureRequest, github: GitHub, tmp_path: Path) -> tuple[Read, Callable[[str, bytes], Any]]:
+def place(request: pytest.FixtureRequest, github: Service, tmp_path: Path) -> tuple[Read, Callable[[str, bytes], Any]]:
     """Both kinds of root: a function that reads in it, and one that puts a document there."""
     ideas = tmp_path / "ideas"
     (ideas / "market").mkdir(parents=True)
-    github.files["docs/ideas/market"] = [{"type": "file"}]
+    github.answer([{"type": "file"}], path=f"{CONTENTS}docs/ideas/market")
     if request.param == "folder":
         return reader(str(ideas), tmp_path), lambda path, data: (ideas / path).write_bytes(data)
     read = reader("github:acme/research/docs/ideas@main", tmp_path)
-    return read, lambda path, data: github.files.update({f"docs/ideas/{path}": GitHub.file(data)})
-
-
-# --- the cases of seed 001 --------------------------------------------------------------------------------------------
+    return read, lambda path, data: github.answer(on_github(data), path=f"{CONTENTS}docs/ideas/{path}")
 
 
 @pytest.mark.parametrize(
-    ("data", "content"), [("# Märkte".encode(), "# Märkte"), (b"", ""), (b"x" * MAX_BYTES, "x" * MAX_BYTES)]
+    ("data", "content"),
+    [
+        ("# Märkte".encode(), "# Märkte"),
+        (b"", ""),
+        (b"x" * MAX_BYTES, "x" * MAX_BYTES),
+        ("See\u200b https://example.org/x\U000e0041".encode(), "See https://example.org/x"),
+    ],
 )
 def test_a_file_gives_its_content_and_its_bytes(place: Any, data: bytes, content: str) -> None:
+    """Without characters that nobody can see; addresses in it may be fetched."""
     read, put = place
     put("market/2024-06.md", data)
     output, found = read(" market/2024-06.md\n")
     assert found == {"ok": True, "content": content, "bytes": len(data)}
     assert output.log["bytes"] == len(data) and output.log["path"].strip() == "market/2024-06.md"
-    assert output.panel_data == content and "market/2024-06.md" in output.summary
+    assert output.panel_data == content and output.urls == (("https://example.org/x",) if "https" in content else ())
 
 
 @pytest.mark.parametrize(
@@ -99,44 +108,26 @@ def test_a_file_gives_its_content_and_its_bytes(place: Any, data: bytes, content
     ],
 )
 def test_a_failure_has_one_of_four_types_and_says_what_to_do(
-    place: Any, github: GitHub, path: str, error_type: str, message: str
+    place: Any, github: Service, path: str, error_type: str, message: str
 ) -> None:
-    """The log names the path and the type; for a path that breaks a rule nothing is looked for."""
+    """The cases of seed 001. The log names the type; for a path that breaks a rule nothing is looked for."""
     read, put = place
     put("large.md", b"x" * (MAX_BYTES + 1))
     put("latin.md", b"\xff\xfe")
     output, found = read(path)
     assert (found["ok"], found["error_type"]) == (False, error_type) and message in found["message"]
-    assert output.log["error_type"] == error_type
-    if error_type == "path_validation":
-        assert github.asked == []
+    assert output.log["error_type"] == error_type and (error_type != "path_validation" or github.requests == [])
 
 
-def test_characters_that_nobody_can_see_do_not_reach_the_model(place: Any) -> None:
-    read, put = place
-    put("a.md", "See\u200b https://example.org/x and notes.md\U000e0041".encode())
-    output, found = read("a.md")
-    assert found["content"] == "See https://example.org/x and notes.md" and output.urls == ("https://example.org/x",)
-
-
-# --- folders ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A folder with a document, and a secret beside it."""
-    (tmp_path / "root" / "inside").mkdir(parents=True)
-    (tmp_path / "root" / "inside" / "a.md").write_text("a")
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "secret.md").write_text("the secret")
-    return tmp_path / "root"
-
-
-def test_links_pipes_and_devices_in_a_folder_are_refused(root: Path, tmp_path: Path) -> None:
+def test_links_pipes_and_devices_in_a_folder_are_refused(tmp_path: Path) -> None:
     """Links neither as the file nor on the way; a pipe would keep its reader waiting for ever."""
-    (root / "out.md").symlink_to("../outside/secret.md")
-    (root / "away").symlink_to(tmp_path / "outside")
-    (root / "within.md").symlink_to("inside/a.md")
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "inside").mkdir(parents=True)
+    outside.mkdir()
+    for file in (root / "inside" / "a.md", outside / "secret.md"):
+        file.write_text("text")
+    for link, target in (("out.md", outside / "secret.md"), ("away", outside), ("within.md", root / "inside" / "a.md")):
+        (root / link).symlink_to(target)
     os.mkfifo(root / "pipe")
     read = reader("root", tmp_path)
     for path in ("out.md", "away/secret.md", "within.md", "away", "pipe"):
@@ -145,50 +136,39 @@ def test_links_pipes_and_devices_in_a_folder_are_refused(root: Path, tmp_path: P
     assert not reader("/dev", tmp_path)("zero")[1]["ok"]
 
 
-# --- GitHub -----------------------------------------------------------------------------------------------------------
-
-
 def test_github_is_asked_for_the_path_at_the_ref_with_a_token_that_is_never_shown(
-    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    github: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
-    github.files["docs/a b.md"] = GitHub.file(b"x")
-    read = reader("github:acme/research/docs@release/2", tmp_path)
-    github.status = 403
-    output, found = read("a.md")
+    github.answer({"message": f"no, {TOKEN}"}, status=403, path=f"{CONTENTS}docs/a.md")
+    output, found = reader("github:acme/research/docs@release/2", tmp_path)("a.md")
     assert found["error_type"] == "api_error" and "403" in found["message"] and TOKEN not in output.text
-    (request,) = github.asked
-    assert request.match_info["path"] == "docs/a.md" and request.query["ref"] == "release/2"
-    assert request.headers["Authorization"] == f"Bearer {TOKEN}"
+    (request,) = github.requests
+    assert request.params["ref"] == "release/2" and request.headers["authorization"] == f"Bearer {TOKEN}"
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
         ({"size": None}, "did not send its size"),
-        ({"size": True}, "did not send its size"),
         ({"type": "symlink", "target": "x"}, "not a file"),
         ({"submodule_git_url": "git://x"}, "not a file"),
         ({"size": 2_000_000, "content": "", "encoding": "none"}, TOO_LARGE),
         ({"encoding": "rot13"}, "content in base64"),
     ],
 )
-def test_what_is_no_plain_file_on_github_is_refused(github: GitHub, tmp_path: Path, changed: Any, told: str) -> None:
-    github.files["a.md"] = GitHub.file(b"x", **changed)
+def test_what_is_no_plain_file_on_github_is_refused(github: Service, tmp_path: Path, changed: Any, told: str) -> None:
+    github.answer(on_github(b"x", **changed), path=f"{CONTENTS}a.md")
     _, found = reader("github:acme/research", tmp_path)("a.md")
     assert not found["ok"] and told in found["message"]
-
-
-# --- in a question ----------------------------------------------------------------------------------------------------
 
 
 def test_it_is_offered_whenever_a_root_is_set_and_its_calls_are_logged(
     messages_api: Any, brave_api: Any, session: Any, tmp_path: Path
 ) -> None:
     """Seed 001's log: path, bytes, error type and milliseconds of each call are in `answer.steps`."""
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "market.md").write_text("The market grew by 7 %.")
-    session.settings.research_root = str(tmp_path / "notes")
+    (tmp_path / "market.md").write_text("The market grew by 7 %.")
+    session.settings.research_root = str(tmp_path)
     calls = [tool_use("read_research", {"path": path}) for path in ("market.md", "../a.md")]
     answer = ask(session, messages_api, *calls)
     assert list(offered(messages_api)) == ["web_search", "web_fetch", "read_research"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import ipy_websearch as web
 from tests.contract.helpers import boss, keeps_searching, run, start
-from tests.fakes.engine import Answer, hit
+from tests.fakes.engines import Answer, hit
 from tests.fakes.replies import delay, usage
 
 ASKS = """
