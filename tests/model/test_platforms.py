@@ -10,26 +10,25 @@ from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, platform_at
 from ipy_websearch.model.requests import build_request, tool_result
 from ipy_websearch.tools.base import Passage, ToolOutput
+from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds
+from tests.fakes.replies import text
 from tests.test_ask import ask, search
 
 HITS = ToolOutput("2 results", tuple(Passage(f"https://{n}.example/", f"Title {n}", (f"Text {n}. " * 40,)) for n in range(7)))
 
 
-def test_a_platform_with_search_results_gets_citable_paragraphs() -> None:
-    """Blocks with source, title and citations switched on; no citations array (the API refuses one)."""
-    block = tool_result("toolu_1", HITS, ANTHROPIC)["content"][0]
-    assert block["citations"] == {"enabled": True} and "citations" not in block["content"][0]
-
-
-@pytest.mark.parametrize("name", ["ollama", "lmstudio", "llamacpp", "vllm"])
-def test_other_platforms_get_all_results_short_and_numbered(name: str) -> None:
-    """Seed 000's form, about 200 characters each, as one text; as many as were asked for."""
-    (block,) = tool_result("toolu_1", HITS, PLATFORMS[name])["content"]
-    assert block["type"] == "text" and block["text"].startswith(
-        "Search Results:\n\n1. Title 0\n   https://0.example/\n   Text 0."
-    )
-    assert "5. Title 4" in block["text"] and f"{len(HITS.passages)}. " in block["text"]
-    assert max(len(line) for line in block["text"].splitlines()) <= 203
+@pytest.mark.parametrize("name", ["ollama", "lmstudio", "llamacpp", "vllm", "anthropic"])
+def test_results_are_citable_blocks_or_all_of_them_short_and_numbered(name: str) -> None:
+    """Seed 000's form, about 200 characters each, as one text; no citations array in a block (the API refuses one)."""
+    content = tool_result("toolu_1", HITS, PLATFORMS[name])["content"]
+    if name == "anthropic":
+        assert (
+            len(content) == 7 and content[0]["citations"] == {"enabled": True} and "citations" not in content[0]["content"][0]
+        )
+        return
+    (block,) = content
+    assert block["text"].startswith("Search Results:\n\n1. Title 0\n   https://0.example/\n   Text 0.")
+    assert "7. Title 6" in block["text"] and max(len(line) for line in block["text"].splitlines()) <= 203
 
 
 def test_flags_that_a_platform_drops_are_not_sent() -> None:
@@ -48,22 +47,16 @@ def test_flags_that_a_platform_drops_are_not_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "name"),
+    ("name", "addresses"),
     [
-        (None, "anthropic"),
-        ("https://api.anthropic.com", "anthropic"),
-        ("http://localhost:11434", "ollama"),
-        ("http://127.0.0.1:1234/", "lmstudio"),
-        ("http://gpu.lan:11434/v1", "ollama"),
-        ("http://host.docker.internal:1234", "lmstudio"),
-        ("http://127.0.0.1:8999", "anthropic"),
-        ("http://127.0.0.1:99999", "anthropic"),
-        ("not an address", "anthropic"),
+        ("anthropic", (None, "https://api.anthropic.com", "http://127.0.0.1:8999", "http://127.0.0.1:99999", "no address")),
+        ("ollama", ("http://localhost:11434", "http://gpu.lan:11434/v1")),
+        ("lmstudio", ("http://127.0.0.1:1234/", "http://host.docker.internal:1234")),
     ],
 )
-def test_the_platform_is_known_by_its_address(address: str | None, name: str) -> None:
+def test_the_platform_is_known_by_its_address(name: str, addresses: tuple[str | None, ...]) -> None:
     """Servers of open models by their usual ports, on any machine; anything else is taken to speak the whole API."""
-    assert platform_at(address).name == name
+    assert {platform_at(address).name for address in addresses} == {name}
 
 
 def test_a_local_server_is_asked_without_a_key(
@@ -83,8 +76,27 @@ def test_a_local_server_is_asked_without_a_key(
 
 @pytest.mark.parametrize("platform", ["bedrock", "vertex", "foundry"])
 def test_a_cloud_that_is_not_set_up_is_one_clear_line(session: Any, platform: str) -> None:
-    """Missing packages, regions or credentials are named; nothing was sent."""
     session.settings.platform = platform
     with pytest.raises(ConfigError) as caught:
         ask(session, model="claude-sonnet-5-5")
     assert platform in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("platform", ["bedrock", "foundry"])
+def test_a_question_is_answered_on_a_cloud(session: Any, brave_api: Any, monkeypatch: Any, platform: str) -> None:
+    """Over real HTTP: one search, results that can be cited, text as it is written; the cost is booked."""
+    with Clouds() as clouds:
+        aws = {"AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+        variables = {
+            "bedrock": {"ANTHROPIC_BEDROCK_BASE_URL": clouds.url, **aws},
+            "foundry": {"ANTHROPIC_FOUNDRY_BASE_URL": f"{clouds.url}/anthropic/", "ANTHROPIC_FOUNDRY_API_KEY": "k"},
+        }
+        for name, value in variables[platform].items():
+            monkeypatch.setenv(name, value)
+        session.settings.platform = platform
+        clouds.reply("Let me look.", search("ruby author"))
+        clouds.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
+        answer = ask(session)
+        assert "Matz wrote Ruby.[1]" in answer.text and brave_api.queries == ["ruby author"]
+        assert len(answer.sources) == 1 and len(session.cost()) == 3
+        clouds.check()
