@@ -65,11 +65,9 @@ class Matcher:
         what = "page" if kind == "page" else f"request to {to}"
         said = [f"{name} has no recording of this {what} (“{gist}”)", f"{len(alike)} recorded"]
         if alike:
-            nearest = max(alike, key=lambda other: _likeness(gist, to, other))
-            words = f"the nearest is “{_gist(kind, nearest.to, nearest.request)}”"
-            words += f" to {nearest.to}" if nearest.to != to and kind != "page" else ""
-            fields = sorted(_different(nearest.request or {}, request or {}))
-            said.append(f"{words}, which differs in {', '.join(fields)}" if fields else words)
+            gists = [(_gist(kind, other.to, other.request), other.to) for other in alike]
+            words, whom = max(gists, key=lambda near: (SequenceMatcher(None, gist, near[0]).ratio(), near[1] == to))
+            said.append(f"the nearest is “{words}”" + (f" to {whom}" if whom != to and kind != "page" else ""))
         return "; ".join([*said, "ask as the recording did, or record it anew"])
 
     def _keys(self, kind: str, to: str, request: Any, days: Sequence[date]) -> Iterator[str]:
@@ -117,19 +115,6 @@ def _same_path(recorded: Any, asked: Any) -> bool:
     """Say whether two addresses have the same path, but for a prefix that one engine's address may have."""
     short, long = sorted((urlsplit(str((r or {}).get("url", ""))).path.rstrip("/") for r in (recorded, asked)), key=len)
     return long.endswith(short)
-
-
-def _likeness(gist: str, to: str, other: Exchange) -> tuple[float, bool]:
-    return SequenceMatcher(None, gist, _gist(other.kind, other.to, other.request)).ratio(), other.to == to
-
-
-def _different(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> set[str]:
-    names = {*recorded, *asked} - {*_FREE, "url"}
-    return {name for name in names if _plain(recorded.get(name)) != _plain(asked.get(name))}
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(without_marks(value), default=str))
 
 
 def _gist(kind: str, to: str, request: Any) -> str:

@@ -14,10 +14,9 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from ipy_websearch.cassette.format import (
@@ -44,21 +43,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Events = list[dict[str, Any]]
+Ask = Callable[[], Awaitable[T]]
+Pack = Callable[[T], dict[str, Any]]
+Unpack = Callable[[Mapping[str, Any]], T]
 Send = Callable[[Mapping[str, Any]], AsyncIterator[Events]]
 """Sends a request to a model and gives its stream events as they arrive, together what came together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """A request to an engine or for a page: `send` sends it, `pack` gives the fields of its answer for the file, and `unpack`
-    makes the answer of the fields."""
-
-    kind: Kind
-    to: str
-    request: Any
-    send: Callable[[], Awaitable[T]]
-    pack: Callable[[T], dict[str, Any]]
-    unpack: Callable[[Mapping[str, Any]], T]
 
 
 class Recorder:
@@ -122,16 +111,16 @@ class Recorder:
             if ending is not None:
                 self._end(exchange, start, {"stream": self.redactor.stream(events), **ending})
 
-    async def call(self, call: Call[T]) -> T:
-        """Return the answer of an engine or a page."""
-        exchange, start = self._begin(call.kind, call.to, call.request), time.monotonic()
+    async def call(self, kind: Kind, to: str, request: Any, send: Ask[T], pack: Pack[T], unpack: Unpack[T]) -> T:
+        """Return the answer of an engine or a page; `pack` gives its fields for the file, and `unpack` makes it of them."""
+        exchange, start = self._begin(kind, to, request), time.monotonic()
         try:
-            answer = await call.send()
+            answer = await send()
         except BaseException as exc:
             if (failure := _failure(exc)) is not None:
                 self._end(exchange, start, failure)
             raise
-        self._end(exchange, start, call.pack(answer))
+        self._end(exchange, start, pack(answer))
         return answer
 
     def _begin(self, kind: Kind, to: str, request: Any) -> Exchange:
@@ -203,12 +192,12 @@ class Player:
             yield [event]
         await self._ended(exchange, again, start)
 
-    async def call(self, call: Call[T]) -> T:
+    async def call(self, kind: Kind, to: str, request: Any, send: Ask[T], pack: Pack[T], unpack: Unpack[T]) -> T:
         """Return the recorded answer of an engine or a page."""
-        start, (exchange, again) = time.monotonic(), self._find(call.kind, call.to, call.request)
+        start, (exchange, again) = time.monotonic(), self._find(kind, to, request)
         await self._ended(exchange, again, start)
         try:
-            return call.unpack(exchange.outcome)
+            return unpack(exchange.outcome)
         except (ValueError, TypeError) as exc:
             raise ReplayError(f"the body at line {exchange.line} of {self.path} cannot be read ({exc})") from None
 
@@ -334,7 +323,7 @@ class RecordedHttp(HttpClient):
         async def send() -> HttpResponse:
             return await self._real.request(method, url, params=params, headers=headers, json=json, **options)
 
-        return await self._cassette.call(Call("engine", options["provider"], asked, send, pack, unpack))
+        return await self._cassette.call("engine", options["provider"], asked, send, pack, unpack)
 
     async def aclose(self) -> None:
         """Close the real client's connections."""
@@ -356,7 +345,7 @@ def recorded_download(cassette: Cassette) -> Any:
             final_url, content_type, charset = (str(fields.get(name, "")) for name in ("final_url", "content_type", "charset"))
             return Download(url, final_url, fields["status"], content_type, charset, body_of(fields), fields["headers"])
 
-        return await cassette.call(Call("page", url, None, lambda: real(url, **options), pack, unpack))
+        return await cassette.call("page", url, None, lambda: real(url, **options), pack, unpack)
 
     return download
 

@@ -8,19 +8,14 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, WebSearchError
 from ipy_websearch.model.client import CLOUDS
 from ipy_websearch.model.platforms import PLATFORMS
 
-if TYPE_CHECKING:
-    from ipy_websearch.session import Session
-
 PORT = 8787
-_LAST_PORT = 65_535
-_ADDRESS = ("http://", "https://")
 # No access log: what people ask is theirs. `date` and `server` are the upstream's own. One reader of HTTP, whatever else is
 # installed: the strict one.
 SERVER: dict[str, Any] = {
@@ -40,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         serve(options)
-    except (WebSearchError, OSError) as exc:
+    except (WebSearchError, OSError, OverflowError) as exc:  # the last one: no port has that number
         print(f"ipy_websearch.proxy: {exc}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -62,6 +57,7 @@ def serve(options: argparse.Namespace) -> None:
     except ImportError as exc:
         raise ConfigError(f"the proxy needs {exc.name}: pip install 'ipy_websearch[proxy]'") from exc
     from ipy_websearch.interception import WebSearchInterceptor
+    from ipy_websearch.providers.router import provider_to_ask
 
     for name in ("anthropic", "httpx2"):  # ANTHROPIC_LOG would have the SDK write down requests with their keys
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -73,7 +69,13 @@ def serve(options: argparse.Namespace) -> None:
     interceptor = WebSearchInterceptor(
         provider=options.provider, search_tool_name=options.search_tool, max_uses=options.max_uses
     )
-    _check(interceptor.session, platform, named=bool(options.provider or options.search_tool))
+    settings = interceptor.session.settings
+    settings.platform = platform or settings.platform
+    if not (options.provider or options.search_tool):  # a wrong setting is told here, and not to whoever asks first
+        engine, notes = provider_to_ask(None, settings.provider, settings.search_tools)
+        interceptor.session.router.check(engine)
+        for note in notes:
+            print(f"ipy_websearch.proxy: {note}", file=sys.stderr)
     proxy = Proxy(upstream, interceptor, local_only=local)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     with socket.create_server((options.host, options.port), family=family) as listener:
@@ -92,11 +94,14 @@ def _upstream(options: argparse.Namespace) -> tuple[str, str]:
         ConfigError: nothing says where, or a cloud and an address do.
     """
     platform, address = options.platform or "", options.upstream
-    if platform.startswith(_ADDRESS):
-        platform, address = "", address or platform
+    if platform.startswith(("http://", "https://")):
+        return address or platform, ""
+    known = [name for name in PLATFORMS if name != "offline"]
+    if platform and platform not in known:
+        raise ConfigError(f"--platform is {platform!r}, which is neither an address nor one of: {', '.join(known)}")
+    if address and platform in CLOUDS:
+        raise ConfigError(f"--platform {platform} has its own address; leave --upstream out")
     if platform in CLOUDS:
-        if address:
-            raise ConfigError(f"--platform {platform} has its own address; leave --upstream out")
         return platform, ""
     if not address and platform != "anthropic":
         raise ConfigError("say where the model is: --platform anthropic, bedrock, vertex, foundry, or the address of a server")
@@ -110,45 +115,15 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Then: ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude",
     )
     where = "where the model is: anthropic, bedrock, vertex, foundry, or an address; with --upstream, what the server there is"
-    parser.add_argument("--platform", type=_platform, metavar="NAME|URL", help=where)
+    parser.add_argument("--platform", metavar="NAME|URL", help=where)
     parser.add_argument("--upstream", metavar="URL", help="address of a server that speaks the Messages API")
     parser.add_argument("--provider", help="search engine (default: those with a key, then Wikipedia, then local)")
     parser.add_argument("--search-tool", help="a named engine of the setting search_tools")
     parser.add_argument("--max-uses", type=int, help="most searches in one request (default: the request's, or 10)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    parser.add_argument("--port", type=_port, default=PORT, help=f"port (default: {PORT}; 0: any free one)")
+    parser.add_argument("--port", type=int, default=PORT, help=f"port (default: {PORT}; 0: any free one)")
     parser.add_argument("--allow-remote", action="store_true", help="let --host be an address that others can reach")
     return parser
-
-
-def _port(text: str) -> int:
-    if not (text.isdecimal() and int(text) <= _LAST_PORT):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; it must be from 0 (any free one) to {_LAST_PORT}")
-    return int(text)
-
-
-def _platform(text: str) -> str:
-    known = [name for name in PLATFORMS if name != "offline"]
-    if text not in known and not text.startswith(_ADDRESS):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither an address nor one of: {', '.join(known)}")
-    return text
-
-
-def _check(session: Session, platform: str, *, named: bool) -> None:
-    """Look at the settings now: what is wrong with them shall be told here, and not to whoever asks first.
-
-    Raises:
-        ConfigError: a setting is wrong, or the engine that it names cannot be asked.
-    """
-    from ipy_websearch.providers.router import provider_to_ask
-
-    settings = session.settings
-    settings.platform = platform or settings.platform
-    if not named:
-        engine, notes = provider_to_ask(None, settings.provider, settings.search_tools)
-        session.router.check(engine)
-        for note in notes:
-            print(f"ipy_websearch.proxy: {note}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -83,10 +83,10 @@ class Proxy:
         try:
             target = self._checked(request)
             body, content = await _read(request)
-            answering = stack.enter_async_context(
-                self.server.answer(request.method, target, _joined(request.headers), body, content)
-            )
-            answered = await _while_here(request, answering)
+            # One header that came several times (`anthropic-beta`) is one with all values.
+            headers = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
+            answering = self.server.answer(request.method, target, headers, body, content)
+            answered = await _while_here(request, stack.enter_async_context(answering))
             return StreamingResponse(answered.body, answered.status, answered.headers)
         except (Exception, asyncio.CancelledError) as exc:
             return _told(exc)
@@ -116,26 +116,17 @@ async def _read(request: Request) -> tuple[Any, bytes]:
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise _Refused(415, "invalid_request_error", "the proxy reads bodies without a Content-Encoding only; send it plain")
-    pieces, size = [], int(request.headers.get("content-length") or 0)
-    async for piece in request.stream() if size <= MAX_BYTES else _nothing():
-        pieces.append(piece)
-        size = max(size, sum(map(len, pieces)))
-        if size > MAX_BYTES:
-            break
-    if size > MAX_BYTES:
-        raise _Refused(413, "request_too_large", f"the proxy takes requests of at most {MAX_BYTES // 2**20} MB")
-    content = b"".join(pieces)
+    content, declared = bytearray(), int(request.headers.get("content-length") or 0)
+    async for piece in request.stream():
+        content += piece
+        if max(declared, len(content)) > MAX_BYTES:
+            raise _Refused(413, "request_too_large", f"the proxy takes requests of at most {MAX_BYTES // 2**20} MB")
     if not request.scope["path"].startswith("/v1/messages") or not content:
-        return None, content
+        return None, bytes(content)
     try:
         return json.loads(content), b""
     except (ValueError, RecursionError):
         raise _Refused(400, "invalid_request_error", "the request's body is not valid JSON") from None
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield
 
 
 async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]) -> Answered:
@@ -159,11 +150,6 @@ async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]
         for task in (answer, left):
             task.cancel()
         await asyncio.gather(answer, left, return_exceptions=True)
-
-
-def _joined(headers: Headers) -> dict[str, str]:
-    """Return headers by name; one that came several times (`anthropic-beta`) is one with all values."""
-    return {name: ", ".join(headers.getlist(name)) for name in headers}
 
 
 def may_ask(headers: Headers, *, local_only: bool) -> bool:

@@ -49,17 +49,6 @@ def test_every_search_that_is_allowed_can_be_made_one_by_one(client: Any, messag
     assert len(brave_api.requests) == most and codes == ["max_uses_exceeded"] and message.stop_reason == "end_turn"
 
 
-def test_max_uses_is_each_tools_own_and_the_smaller_of_two_holds(messages_api: Any, brave_api: Any) -> None:
-    client = intercept(anthropic.Anthropic(), provider="brave", max_uses=1)
-    messages_api.reply(search("one thing"), search("two things"))
-    messages_api.reply(fetch(), fetch(MARS.replace("mars", "venus")))
-    messages_api.reply("So.")
-    asked = [{"role": "user", "content": f"Read {MARS} and corpus://planets/venus"}]
-    message = ask(client, tools=[{**SEARCH, "max_uses": 5}, FETCH], messages=asked)
-    used = message.usage.server_tool_use
-    assert (used.web_search_requests, used.web_fetch_requests) == (1, 1) and brave_api.queries == ["one thing"]
-
-
 def test_after_the_limit_other_tools_may_still_be_called(client: Any, messages_api: Any) -> None:
     messages_api.reply(search("one thing"), search("two things"))
     messages_api.reply(tool_use("get_weather", {"city": "Rome"}))

@@ -12,7 +12,7 @@ import pytest
 from ipy_websearch import api
 from ipy_websearch.interception import intercept
 from ipy_websearch.model import sdk_hook
-from tests.fakes.replies import broken_stream, error, error_event, slow, text, thinking, truncated, usage
+from tests.fakes.replies import broken_stream, error_event, slow, text, thinking, truncated, usage
 from tests.interception.conftest import ASKED, MODEL, PAIR, ask, kinds, search
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve"
@@ -96,16 +96,6 @@ def test_a_reply_that_breaks_in_its_words_ends_in_an_error(client: Any, messages
     with pytest.raises(anthropic.APIStatusError):
         list(client.messages.create(**ASKED, stream=True))
     assert len(messages_api.requests) == 1
-
-
-def test_a_later_request_that_keeps_failing_ends_the_stream_with_the_apis_error(client: Any, messages_api: Any) -> None:
-    messages_api.reply("Let me look.", search())
-    for _ in range(3):
-        messages_api.reply(error(529))
-    seen = []
-    with pytest.raises(anthropic.APIStatusError, match="overloaded"):
-        seen += [event.type for event in client.messages.create(**ASKED, stream=True)]
-    assert len(messages_api.requests) == 4
 
 
 def test_leaving_the_stream_stops_everything_and_books_it(client: Any, messages_api: Any, brave_api: Any) -> None:

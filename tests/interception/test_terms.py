@@ -16,8 +16,7 @@ from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.money.prices import worst_case
 from tests.fakes.clouds import Clouds
 from tests.fakes.money import Limited as limited
-from tests.fakes.money import spent
-from tests.fakes.replies import Manner, usage
+from tests.fakes.replies import usage
 
 OPUS, SONNET = "claude-opus-5", "claude-sonnet-5-5"
 ASKED: dict[str, Any] = {
@@ -79,14 +78,6 @@ def test_a_budget_reserves_at_the_terms_asked_for(
     assert session.spent == api.session().spent_usd != 0 and session.reserved == 0
 
 
-def test_a_fast_mode_without_a_price_is_not_sent_under_a_budget(client: Any, messages_api: Any) -> None:
-    """The line says what is unknown."""
-    limited(5)
-    with pytest.raises(BudgetExceededError, match="the price of claude-haiku-4-5 in fast mode is unknown"):
-        client.messages.create(**{**ASKED, "model": "claude-haiku-4-5"}, extra_body={"speed": "fast"})
-    assert not messages_api.requests
-
-
 def test_a_budget_reserves_for_the_searches_that_the_platform_makes_itself(brave_api: Any) -> None:
     """Where only one of the tools is run here, the other's uses are billed by the API."""
     session, held = limited(5), []
@@ -105,21 +96,6 @@ def test_a_budget_reserves_for_the_searches_that_the_platform_makes_itself(brave
     reserved, tokens = held[0]
     request, answer = (worst_case(SONNET, tokens, most, caching=True) for most in (500, 256))
     assert request is not None and answer is not None and reserved >= request + answer + Decimal("0.03")
-
-
-@pytest.mark.parametrize("budget", [None, 5.0])
-def test_a_reply_whose_name_has_no_price_is_booked_as_what_was_asked_for(
-    client: Any, messages_api: Any, budget: float | None
-) -> None:
-    """A gateway may call a model as it likes; and a fallback is billed as the model that it is, by the ceiling too."""
-    api.session().settings.session_budget_usd = budget
-    counts = usage(input_tokens=100_000, output_tokens=0)
-    for name in ("house-blend", "claude-fable-5"):
-        messages_api.reply("Matz.", counts, Manner(extra={"model": name}))
-        client.messages.create(**ASKED)
-    assert list(booked()["name"]) == [OPUS, "claude-fable-5"]
-    assert api.session().spent_usd == Decimal("1.5")
-    assert budget is None or spent() == Decimal("1.5")
 
 
 @pytest.mark.parametrize(
