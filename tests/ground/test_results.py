@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import tracemalloc
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,7 +15,6 @@ import yaml
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, Citation, Panel, Panels, SearchResult, SearchResults, Step
 from ipy_websearch.usage import Usage
-from tests.fakes.replies import text, tool_use
 
 DAY = datetime(2026, 10, 2, 8, tzinfo=UTC)
 BODY = json.dumps({"web": {"results": [{"title": f"Result {n} ❤️", "url": f"https://a.example/{n}"} for n in range(40)]}})
@@ -105,28 +103,8 @@ def test_panels_are_numbered_and_come_back_as_they_were() -> None:
 
 
 def test_the_panels_of_a_long_session_take_bounded_memory() -> None:
-    """200 questions with 3 × 3 searches; then the oldest leave, and the numbers go on."""
-    hits = [{"title": f"Result {n}", "description": f"words {n * 7919 % 1000} " * 60} for n in range(40)]
-    body = json.dumps({"web": {"results": hits}}).encode()
-    tracemalloc.start()
-    panels = Panels()
-    for n in range(200 * 9):
-        panels.add(f"search {n}", "yaml", body + b" " * n)
-    used = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert used < 20_000_000 < len(body) * 1800
+    """The oldest leave, and the numbers go on."""
     few = Panels(max_bytes=5_000)
     for n in range(100):
-        few.add(f"search {n}", "yaml", body + str(n).encode().join([b" "] * 2))
+        few.add(f"search {n}", "yaml", BODY.encode() + b" " * n)
     assert few.get("P1") is None and few.get("P100") is not None and 1 <= len(few) < 50
-
-
-def test_an_answer_keeps_what_its_searches_gave(messages_api: Any, brave_api: Any, shell: Any) -> None:
-    """The panel has the provider's whole answer; the trace has the blocks of the history, not copies."""
-    messages_api.reply(tool_use("web_search", {"query": "who wrote Ruby"}))
-    messages_api.reply(text("Matz."))
-    assert shell.run("a = %ask --provider brave who wrote Ruby?").ok
-    made = shell.ns["a"]
-    assert made.panels[0].data["web"]["results"] and str(made) == "Matz."
-    block = made.messages[2]["content"][0]
-    assert block["type"] == "tool_result" and made.trace[1].response is block

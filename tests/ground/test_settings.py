@@ -89,11 +89,6 @@ def test_a_project_file_that_does_not_name_us_is_left_alone(tmp_path: Path, cont
     assert load_settings(tmp_path).count == 5
 
 
-def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
-    project(tmp_path, (TABLE + "count = 3").encode("utf-8-sig"))
-    assert load_settings(tmp_path).count == 3
-
-
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -158,15 +153,6 @@ def test_what_a_project_may_not_set_is_left_out_with_a_line_and_the_extension_lo
     assert "0 is not a value for count" in lines[2]
     values = [bare_shell.run(f"%config WebSearch.{name}").value for name in ("model", "max_rows", "count")]
     assert values == ["claude-sonnet-5-5", 7, 5]
-
-
-def test_a_wrong_value_in_ipython_config_fails_the_load_in_one_line(tmp_path: Path) -> None:
-    shell = Shell(tmp_path, load=False, config=Config({"WebSearch": {"count": 0}}))
-    try:
-        ran = shell.run("%load_ext ipy_websearch")
-        assert isinstance(ran.error, ConfigError) and "ipython_config.py" in str(ran.error) and "'count'" in str(ran.error)
-    finally:
-        shell.close()
 
 
 def test_config_lists_every_setting_and_suggests_a_name(shell: Any, caplog: pytest.LogCaptureFixture) -> None:

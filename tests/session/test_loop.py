@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import ipy_websearch
-from ipy_websearch import Session, api, background
-from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.events import Finished, TextDelta
+from ipy_websearch import Session, background
+from ipy_websearch.errors import ModelError
+from ipy_websearch.events import TextDelta
 from tests.fakes.replies import error, slow, tool_use
 
 LOCAL: dict[str, Any] = {"model": "offline", "provider": "local"}
@@ -38,23 +34,9 @@ def asyncio_run(function: Callable[[], Any]) -> Any:
 LOOPS = pytest.mark.parametrize("run", [asyncio_run, trio_run], ids=["asyncio", "trio"])
 
 
-def ask_threads(session: Session) -> list[str]:
-    """Return the names of the threads that send the session's searches, which are filled in as it works."""
-    names: list[str] = []
-    search = session.router.search
-
-    async def noted(*args: Any, **options: Any) -> Any:
-        names.append(threading.current_thread().name)
-        return await search(*args, **options)
-
-    session.router.search = noted  # type: ignore[method-assign]
-    return names
-
-
 @LOOPS
 def test_every_coroutine_of_a_session_works_on_any_event_loop(run: Any) -> None:
     session = Session()
-    names = ask_threads(session)
 
     async def everything() -> tuple[Any, ...]:
         results = await session.search("moons of Mars", provider="local")
@@ -66,14 +48,6 @@ def test_every_coroutine_of_a_session_works_on_any_event_loop(run: Any) -> None:
         return results[0].title, page.title, answer.sources.url[0], filled.moons.tolist()
 
     assert run(everything) == ("Mars", "Mars", "corpus://planets/mars", [2])
-    assert set(names) == {"ipy_websearch"}
-
-
-def test_blocking_functions_work_under_a_running_event_loop() -> None:
-    async def cell() -> str:
-        return ipy_websearch.search("moons of Mars", provider="local")[0].title
-
-    assert asyncio.run(cell()) == "Mars"
 
 
 def test_a_blocking_call_by_work_in_the_background_is_an_error_and_hangs_nothing() -> None:
@@ -84,26 +58,6 @@ def test_a_blocking_call_by_work_in_the_background_is_an_error_and_hangs_nothing
         background.run(work)
 
 
-@LOOPS
-def test_a_run_is_an_iterator_of_events_with_the_answer_afterwards(run: Any) -> None:
-    session = Session()
-
-    async def watch() -> tuple[Any, Any]:
-        started = session.start(MOONS, **LOCAL)
-        events = [event async for event in started]
-        assert [event async for event in started] == []
-        return events, started.answer
-
-    events, answer = run(watch)
-    assert isinstance(events[-1], Finished) and events[-1].answer is answer is session.answers[-1]
-    assert "".join(event.text for event in events if isinstance(event, TextDelta)).strip() in answer.text
-
-
-def test_a_run_can_be_watched_by_a_plain_loop() -> None:
-    run = Session().start(MOONS, **LOCAL)
-    assert isinstance(list(run)[-1], Finished) and run.answer is not None and run.answer.text
-
-
 async def leave_by_break(session: Session, left: list[Any]) -> None:
     async for event in session.start("why?"):
         if isinstance(event, TextDelta):
@@ -112,30 +66,14 @@ async def leave_by_break(session: Session, left: list[Any]) -> None:
     left += session.answers
 
 
-async def leave_by_error(session: Session, left: list[Any]) -> None:
-    with pytest.raises(ZeroDivisionError):
-        async for event in session.start("why?"):
-            if isinstance(event, TextDelta):
-                raise ZeroDivisionError
-    left += session.answers
-
-
-async def leave_by_closing(session: Session, left: list[Any]) -> None:
-    async with aclosing(session.start("why?")) as run:
-        while not isinstance(await anext(run), TextDelta):
-            pass
-    left += session.answers
-
-
 @LOOPS
-@pytest.mark.parametrize("leave", [leave_by_break, leave_by_error, leave_by_closing])
 def test_leaving_early_keeps_the_answer_so_far_and_books_its_cost(
-    messages_api: Any, session: Session, run: Any, leave: Any, capsys: pytest.CaptureFixture[str]
+    messages_api: Any, session: Session, run: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At once, without a word about generators, and the conversation can be continued."""
     messages_api.reply("Because it is so. And " + "so on and " * 400, slow(0.05))
     left: list[Any] = []
-    run(lambda: leave(session, left))
+    run(lambda: leave_by_break(session, left))
     (answer,) = left
     assert answer.text.startswith("Because") and answer.limit == "interrupted"
     assert answer.cost_usd and session.cost().usd.sum() == pytest.approx(float(answer.cost_usd))
@@ -154,42 +92,6 @@ def test_a_failed_run_raises_where_it_is_watched(messages_api: Any, session: Ses
     assert run.answer is None and session.answers == []
 
 
-def test_cancelling_the_awaiting_task_stops_the_work(messages_api: Any, session: Session) -> None:
-    messages_api.reply("Because " * 400, slow(0.05))
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(session.ask("why?"))
-        await asyncio.to_thread(messages_api.wait, lambda fake: fake.active, 60)
-        await asyncio.sleep(0.2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert session.answers[-1].limit == "interrupted"
-
-    asyncio.run(cancelled())
-    messages_api.wait(lambda fake: not fake.active, 60)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a process")
-def test_an_interrupt_stops_a_question_and_keeps_its_text(messages_api: Any, session: Session) -> None:
-    messages_api.reply("Because it is so. " * 200, slow(0.05))
-
-    def interrupt() -> None:
-        messages_api.wait(lambda fake: fake.active, 60)
-        time.sleep(0.3)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    before = api.use_session(session)
-    try:
-        threading.Thread(target=interrupt).start()
-        with pytest.raises(KeyboardInterrupt):
-            ipy_websearch.ask("why?")
-    finally:
-        api.use_session(before)
-    assert session.answers[-1].limit == "interrupted" and session.answers[-1].cost_usd
-    messages_api.wait(lambda fake: not fake.active, 60)
-
-
 def test_tools_of_a_run_that_is_left_are_cancelled(messages_api: Any, brave_api: Any, session: Session) -> None:
     messages_api.reply(tool_use("web_search", {"query": "ruby author"}))
     brave_api.reply(delay_s=30)
@@ -205,42 +107,6 @@ def script(code: str, *, timeout_s: float = 180, **variables: str) -> subprocess
     """Run a script with this process's paths and the test's own home."""
     environment = {**os.environ, **variables}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout_s, env=environment)
-
-
-WRONG: list[tuple[dict[str, str], str]] = [
-    ({"IPY_WEBSEARCH_COUNT": "0"}, ""),
-    ({"IPY_WEBSEARCH_COUNT": "many"}, ""),
-    ({"IPY_WEBSEARCH_TIMEOUT_S": "-1"}, ""),
-    ({"IPY_WEBSEARCH_COUTN": "3"}, ""),
-    ({"IPY_WEBSEARCH_SEARCH_TOOLS": "[1"}, ""),
-    ({}, "[tool.ipy_websearch]\nmax_steps = 'abc'\n"),
-    ({}, "[tool.ipy_websearch]\nmodel = 'x'\n"),
-    ({}, "[tool.ipy_websearch]\ncoutn = 3\n"),
-    ({}, "[tool.ipy_websearch\n"),
-]
-
-
-@pytest.mark.parametrize(("variables", "pyproject"), WRONG)
-@pytest.mark.parametrize("call", ["search('moons of Mars', provider='local')", "ask('why', model='offline')", "cost()"])
-def test_a_wrong_setting_is_an_error_at_once_and_hangs_nothing(
-    variables: dict[str, str], pyproject: str, call: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    if pyproject:
-        (tmp_path / "pyproject.toml").write_text(pyproject)
-    outcome: list[Any] = []
-
-    def work() -> None:
-        try:
-            outcome.append(eval(f"ipy_websearch.{call}"))
-        except ConfigError as exc:
-            outcome.append(exc)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert outcome and isinstance(outcome[0], ConfigError)
 
 
 def test_closing_a_session_closes_its_files_and_it_can_be_used_again(tmp_path: Any) -> None:
@@ -318,20 +184,6 @@ except KeyboardInterrupt:
     print("interrupted", background.run(work))
 """
     assert script(code.replace("SECONDS", str(seconds))).stdout.strip() == "interrupted 1"
-
-
-def test_many_threads_share_one_loop() -> None:
-    loops: list[Any] = []
-
-    async def note() -> None:
-        loops.append(asyncio.get_running_loop())
-
-    threads = [threading.Thread(target=background.run, args=(note,)) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert len(loops) == 20 and len(set(map(id, loops))) == 1
 
 
 def test_importing_the_sdk_is_not_charged_to_the_first_step(messages_api: Any) -> None:

@@ -37,6 +37,7 @@ WRONG = [
     ("enrich(df, {'a': 'Who leads {c}?'}, sample='4')", "sample is '4'; it must be a whole number"),
     ("ask('why', max_serches=3)", "there is no option 'max_serches'; did you mean 'max_searches'?"),
     ("ask('why', max_steps=0)", "max_steps is 0; it must be 1 or more"),
+    ("ask('why', effort='most')", "effort is 'most'; it must be one of low, medium, high"),
     ("ask('  ')", "there is no question"),
     ("await Session().ask('why', serch=3)", "there is no option 'serch'"),
     ("await Session().search('why', freshnes='pd')", "there is no option 'freshnes'; did you mean 'freshness'?"),

@@ -1,0 +1,156 @@
+"""What a session sends: `%ask --context` shows it and sends nothing; efforts, model names, long conversations, recordings."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipy_websearch import Session, background
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.model.requests import closed, ended_by, is_question, trimmed, user_message
+from tests.fakes.replies import text, thinking, tool_use
+
+
+def test_the_context_is_the_request_that_goes_out_afterwards(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    """What is shown as JSON equals the body that the same question then sends; a key in it is masked, markup stays text."""
+    shown = shell.run("c = %ask --context who wrote Ruby?")
+    assert shown.ok and messages_api.bodies == []
+    messages_api.reply(text("Matz."))
+    shell.run("%ask who wrote Ruby?")
+    hidden = {"stream": None, "max_tokens": None}  # the first says nothing, the second is a matter of the budget
+    assert {**shell.ns["c"].request, **hidden} == {**messages_api.bodies[0], **hidden}
+    ran = shell.run(f"%ask --context <script>alert(1)</script> {messages_api.key}")
+    html = ran.value.to_html()
+    assert "<script" not in html and "&lt;script&gt;" in html
+    shown = html + ran.value.to_string() + ran.stdout + repr(ran.value.request)
+    assert messages_api.key not in shown and "[key]" in shown
+
+
+def test_the_context_of_a_follow_up_has_the_conversation(messages_api: Any, brave_api: Any, shell: Any) -> None:
+    """Questions, calls, results and answers are rows in the order of the request, each with its tokens."""
+    refused = shell.run("%ask --context")
+    assert not refused.ok and "there is no conversation yet" in str(refused.error)
+    messages_api.reply(tool_use("web_search", {"query": "ruby author"}))
+    messages_api.reply(text("Matz wrote Ruby."))
+    shell.run("%ask who wrote Ruby?")
+    shell.run("c = %ask --context --follow and when?")
+    frame = shell.ns["c"]
+    roles = ["user", "assistant", "user", "assistant", "user", "api"]
+    assert list(frame.role)[-6:] == roles and "call of web_search" in list(frame.what)
+    assert (frame.tokens > 0).all() and frame.tokens.sum() == frame.input_tokens < frame.most_input_tokens
+    assert "user" in list(shell.run("%ask --context").value.role) and len(messages_api.bodies) == 2
+
+
+def test_the_context_of_native_search_is_what_is_sent(messages_api: Any, shell: Any) -> None:
+    """What the API's own tools may find is no part of it: it is said to come on top."""
+    ran = shell.run("c = %ask --context --tools native who wrote Ruby?")
+    assert shell.ns["c"].tokens.sum() == shell.ns["c"].input_tokens < 4_000
+    assert "under 1 % of the 1,000,000" in ran.stdout and "the API's own tools find comes on top" in ran.stdout
+
+
+def test_a_named_model_needs_a_key_to_answer_and_none_to_be_shown(brave_api: Any, shell: Any, offline: list[str]) -> None:
+    assert shell.run("c = %ask --context --model sonnet who wrote Ruby?").ok
+    assert shell.ns["c"].request["model"] == "claude-sonnet-5-5" and (shell.ns["c"].role == "tools").any()
+    refused = shell.run("%ask --model sonnet who wrote Ruby?")
+    assert not refused.ok and "ANTHROPIC_API_KEY" in str(refused.error) and offline == []
+
+
+def test_an_unknown_model_name_is_passed_on_with_a_note(messages_api: Any, shell: Any) -> None:
+    messages_api.models["my-own-model"] = 200_000
+    messages_api.reply(text("Hello."))
+    assert shell.run("a = %ask --model my-own-model hi there").ok and messages_api.bodies[0]["model"] == "my-own-model"
+    assert any("'my-own-model' is not a model that is known here" in notice for notice in shell.ns["a"].notices)
+
+
+@pytest.mark.anyio
+async def test_an_effort_is_sent_with_adaptive_thinking_and_is_in_the_steps(
+    messages_api: Any, brave_api: Any, session: Any
+) -> None:
+    """Without one, the requests are as they were."""
+    messages_api.reply(thinking("Search."), tool_use("web_search", {"query": "ruby author"}))
+    messages_api.reply(thinking("Found."), text("Matz."))
+    answer = await session.ask("Who wrote Ruby?", effort="low", read_pages=0)
+    for body in messages_api.bodies:
+        assert body["output_config"] == {"effort": "low"} and body["thinking"] == {"type": "adaptive"}
+    assert answer.text == "Matz." and list(answer.steps.effort) == ["low", "", "low"]
+    messages_api.reply("Matz.")
+    await session.ask("Who wrote Ruby?")
+    assert not {"output_config", "thinking"} & set(messages_api.bodies[-1])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("model", "fields"), [("claude-opus-4-5", {"output_config"}), ("claude-haiku-4-5", set())])
+async def test_a_model_gets_what_it_takes(messages_api: Any, session: Any, model: str, fields: set[str]) -> None:
+    messages_api.models.setdefault(model, 64_000)
+    messages_api.reply("Matz.")
+    answer = await session.ask("Who wrote Ruby?", model=model, effort="high", budget_usd=0.08, tools="none")
+    assert {"output_config", "thinking"} & set(messages_api.bodies[-1]) == fields and answer.cost_usd <= 0.08
+    assert fields or answer.notices == ("claude-haiku-4-5 takes no effort; it answers as usual",)
+
+
+# --- conversations --------------------------------------------------------------------------------------------------------
+
+
+def turn(n: int, searches: int = 1) -> list[dict[str, Any]]:
+    """Return a whole turn: a question, calls with their results, an answer."""
+    messages: list[dict[str, Any]] = [user_message(f"question {n}")]
+    for s in range(searches):
+        call = f"toolu_{n}_{s}"
+        messages.append({"role": "assistant", "content": [{"type": "tool_use", "id": call, "name": "web_search", "input": {}}]})
+        messages.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": "x" * 100}]})
+    return [*messages, {"role": "assistant", "content": [{"type": "text", "text": f"answer {n}"}]}]
+
+
+def size(messages: Any) -> int:
+    return sum(len(str(m)) for m in messages)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(0, 5_000))
+def test_trimming_drops_whole_turns_from_the_oldest(searches: list[int], most: int) -> None:
+    """What is left begins with a question, holds every result with its call, and fits unless it is one turn."""
+    history = [m for n, s in enumerate(searches) for m in turn(n, s)]
+    kept, dropped = trimmed(history, most, size)
+    questions = sum(map(is_question, kept))
+    assert kept == history[len(history) - len(kept) :] and is_question(kept[0])
+    assert questions == len(searches) - dropped >= 1 and (size(kept) <= most or questions == 1)
+
+
+def test_calls_without_a_result_are_taken_out() -> None:
+    """A turn that was cut off in its calls keeps its text; one of calls alone goes."""
+    use = {"type": "tool_use", "id": "a", "name": "web_search", "input": {}}
+    said = {"type": "text", "text": "Let me look."}
+    question = user_message("q")
+    assert closed([question, {"role": "assistant", "content": [said, use]}])[-1]["content"] == [said]
+    assert closed([question, {"role": "assistant", "content": [use]}]) == [question]
+    assert ended_by([question, {"role": "assistant", "content": [use]}], "stopped")[-1]["content"][0]["text"] == "stopped"
+
+
+# --- recordings -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_replay_gives_engines_their_addresses_without_touching_the_environment(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One recording runs at a time; its end puts everything back."""
+    server, session = engine("searxng"), Session()
+    parts = (session.http, session.claude, session.router, session.cache, session.keys)
+
+    def found() -> list[str]:
+        return [hit.url for hit in background.run(lambda: session.search("ruby author", provider="searxng"))]
+
+    with session.record("t.cassette"):
+        recorded = found()
+        with pytest.raises(ConfigError, match="recording t.cassette"):
+            session.replay("t.cassette")
+    monkeypatch.delenv("SEARXNG_BASE_URL")
+    before, asked = dict(os.environ), len(server.requests)
+    with session.replay("t.cassette", instant=True) as replaying:
+        assert session.recording is replaying and found() == recorded and dict(os.environ) == before
+    assert session.stop_recording() is None and len(server.requests) == asked
+    assert parts == (session.http, session.claude, session.router, session.cache, session.keys)
+    with pytest.raises(ConfigError, match="SEARXNG_BASE_URL"):
+        found()
