@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 import ipy_websearch as web
 from tests.contract.helpers import run, search, start
 from tests.fakes.engines import hit
-from tests.fakes.notebook import subprocess_environment
 from tests.fakes.replies import text
 
 NAMES = (
@@ -170,25 +167,3 @@ def test_the_public_fakes_serve_a_users_own_tests() -> None:
         fake.reply("It is Jo Doe.")
         assert web.ask("Who leads Acme?").text.endswith("It is Jo Doe.") and fake.queries == ["Acme CEO"]
         assert [hit.url for hit in web.search("acme")] == ["https://acme.example/"]
-
-
-def test_the_proxy_searches_for_a_client_that_knows_nothing_of_it(messages_api: Any, brave_api: Any) -> None:
-    import anthropic
-
-    command = [sys.executable, "-m", "ipy_websearch.proxy", "--port", "0", "--upstream", messages_api.url]
-    messages_api.behave(lambda body: ["Matz."] if len(body["messages"]) > 1 else [search("ruby author")])
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    child = subprocess.Popen(command, env=subprocess_environment(), **pipes)
-    try:
-        url = child.stdout.readline().split()[0]  # type: ignore[union-attr]
-        with anthropic.Anthropic(base_url=url, max_retries=0) as client:
-            message = client.messages.create(
-                model="claude-sonnet-5-5",
-                max_tokens=500,
-                messages=[{"role": "user", "content": "Who wrote Ruby?"}],
-                tools=[{"type": "web_search_20250305", "name": "web_search"}],
-            )
-    finally:
-        child.kill()
-        child.communicate()
-    assert [block.type for block in message.content] == ["server_tool_use", "web_search_tool_result", "text"]

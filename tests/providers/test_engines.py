@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
+from ipy_websearch.providers import parsing
+from ipy_websearch.providers.base import Place, SearchRequest, create
+from ipy_websearch.providers.brave import BraveProvider
+from ipy_websearch.providers.goggles import catalogue, resolve
+from ipy_websearch.providers.wikipedia import search_words
+from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
 from tests.fakes.wire import (
+    EVERY_FILTER,
     Service,
     check_every_filter,
     check_sound,
     check_survives,
+    context,
     damaged,
     key_of,
     odd_json,
     recorded,
+    run,
     search,
 )
 
@@ -279,24 +289,6 @@ def test_a_cost_that_cannot_be_believed_is_left_to_the_price_table(served: Calla
     assert search("exa").charges == (Charge("exa", usd=None),)
 
 
-def test_half_an_emoji_is_mended_everywhere(served: Callable[[str], Service]) -> None:
-    """In the fields, and in the raw answer that goes into panels and files."""
-    item = b'{"title": "x \\ud83d y", "url": "https://a.example/", "content": "\\uD83D\\uDE00"}'
-    served("searxng").answer(b'{"results": [' + item + b"]}")
-    results = search("searxng")
-    assert (results[0].title, results[0].description) == ("x ? y", "\U0001f600")
-    assert str(results.raw).encode()
-
-
-@pytest.mark.parametrize("deep", [b"[" * 400 + b"]" * 400, b"[" * 100_000 + b"]" * 100_000])
-def test_an_answer_nested_too_deeply_is_one_line(served: Callable[[str], Service], deep: bytes) -> None:
-    """And counts as paid and lost."""
-    served("brave").answer(b'{"web": ' + deep + b"}", headers={"content-type": "application/json"})
-    with pytest.raises(ProviderError) as caught:
-        search("brave")
-    assert caught.value.lost and "\n" not in str(caught.value)
-
-
 BODIES = {name: body for name, body, *_ in READ}
 
 
@@ -311,3 +303,258 @@ def test_whatever_an_engine_sends_nothing_but_our_errors_comes_out(
     service.forget()
     service.answer(data.draw(odd_json | damaged(BODIES[name])))
     check_survives(name)
+
+
+WEB, RICH = "/res/v1/web/search", "/res/v1/web/rich"
+Served = Callable[[str], Service]
+
+
+def brave(method: str, *args: Any, **options: Any) -> Any:
+    """Return the result of one of Brave's calls."""
+    made = context()
+    return run(getattr(cast(BraveProvider, create("brave", made)), method)(*args, **options), made)
+
+
+def llm_context(fields: dict[str, Any] | None = None, **options: Any) -> SearchResults:
+    """Return the result of an LLM Context call."""
+    found: SearchResults = brave("llm_context", SearchRequest("a b", **{"count": 20, **(fields or {})}), **options)
+    return found
+
+
+# --- Brave ------------------------------------------------------------------------------------------------------------
+
+
+def test_rich_data_are_fetched_along(served: Served) -> None:
+    """The callback key is followed; the data are in `extra` and beside the raw answer, and cost nothing more."""
+    server = served("brave")
+    rich = {"type": "rich", "results": [{"type": "rich", "subtype": "weather"}]}
+    server.answer({"web": {}, "rich": {"hint": {"callback_key": "86d06a"}}, "query": {"altered": "oslo"}}, path=WEB)
+    server.answer(rich, path=RICH)
+    results = search("brave", "weather in Oslo")
+    assert server.requests[1].params == {"callback_key": "86d06a"}
+    assert results.extra["rich"] == rich and results.raw["rich_results"] == rich
+    assert results.charges == (Charge("brave"),) and results.notices == ("brave searched for 'oslo'",)
+
+
+def test_a_rich_call_that_fails_does_not_fail_the_search(served: Served) -> None:
+    """It is said, and not repeated."""
+    server = served("brave")
+    server.answer({"web": {"results": [{"url": "https://a.example/"}]}, "rich": {"hint": {"callback_key": "old"}}}, path=WEB)
+    server.answer({}, status=500, path=RICH)
+    results = search("brave", "weather in Oslo")
+    assert len(results) == 1 and "rich" not in results.extra and "could not be had" in results.notices[0]
+    assert len(server.requests) == 2
+
+
+def test_long_goggles_are_posted_and_a_place_goes_into_headers(served: Served) -> None:
+    """Hundreds of domains go as a JSON body; header values are ASCII."""
+    server = served("brave")
+    server.answer({}, path=WEB)
+    place = Place("São Paulo", "SP", "America/Sao_Paulo")
+    search("brave", country="br", place=place, blocked_domains=tuple(f"spam{n}.example" for n in range(300)))
+    sent = server.requests[0]
+    assert (sent.method, sent.params, sent.body["goggles"][0].count("\n")) == ("POST", {}, 299)
+    assert (sent.headers["x-loc-city"], sent.headers["x-loc-state"], sent.headers["x-loc-country"]) == ("Sao Paulo", "SP", "BR")
+
+
+def test_an_llm_context_call_takes_every_filter(engine: Callable[[str], Any]) -> None:
+    """What the design fixes is fixed, the rest is the caller's."""
+    fake = engine("brave")
+    for fields in EVERY_FILTER:
+        llm_context(fields, tokens=2048, mode="strict")
+    fixed = {"maximum_number_of_urls": "20", "maximum_number_of_tokens_per_url": "4096", "maximum_number_of_tokens": "2048"}
+    assert fixed.items() <= fake.requests[0].params.items()
+
+
+def test_passages_come_whole(served: Served) -> None:
+    """Lines stay, the dates are the ISO ones, places are pages too, and one context call is booked."""
+    server = served("brave")
+    server.answer(recorded("brave/docs_llm_context_standard"))
+    results = llm_context()
+    assert results[0].extra_snippets == ("Another relevant passage from the same page...",)
+    assert results[0].published_date == datetime(2025, 1, 15, tzinfo=UTC)
+    assert results.charges == (Charge("brave", "context"),)
+    server.forget()
+    server.answer(recorded("brave/docs_llm_context_local"))
+    assert [result.url for result in llm_context()] == ["https://business.com", "https://place.com"]
+    server.forget()
+    table = '{"@type": "Table",\n "rows": [1, 2]}'
+    page = {"url": "https://a.example/", "snippets": ["x" * 5_000, f"{table}\x1b[31m", {"text": "object"}, None]}
+    server.answer({"grounding": {"generic": [page]}})
+    assert (len(llm_context()[0].description), llm_context()[0].extra_snippets) == (5_000, (table, "object"))
+
+
+# --- Wikipedia --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("Who is the CEO of OpenAI?", "CEO OpenAI"),
+        ("What's the boiling point of water at 3,000 m?", "boiling point water 3 000 m"),
+        ("how many moons does jupiter have", "moons jupiter"),
+        ("Who is in The Who?", "The Who"),
+        ("What is IT?", "IT"),
+        ("What was the US population in 2020?", "US population 2020"),
+        ("US population 2020", "US population 2020"),
+        ("The Who band", "The Who band"),
+        ("IT companies in India", "IT companies in India"),
+        ("us population 2020", "us population 2020"),
+        ("Will Smith movies", "Will Smith movies"),
+        ("Who Framed Roger Rabbit", "Who Framed Roger Rabbit"),
+        ("WHO IS THE CEO OF OPENAI?", "CEO OPENAI"),
+        ("AT&T, C++ and C#", "AT&T C++ and C#"),
+        ('"exact phrase" of mine?', '"exact phrase" of mine?'),
+        ("jaguar -car", "jaguar -car"),
+        ("???", "???"),
+    ],
+)
+def test_a_question_is_searched_by_its_words_of_meaning(question: str, words: str) -> None:
+    """Names that look like filler stay, and so does all of a query that is no question."""
+    assert search_words(question, "en") == words
+    assert search_words("Wer ist der Präsident?", "de") == "Wer ist der Präsident"
+
+
+def test_introductions_come_in_one_more_request(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another MediaWiki says where its pages are."""
+    server = served("wikipedia")
+    found = {"query": {"search": [{"title": "Größe & Maß", "pageid": 7, "snippet": "<span>words</span>"}]}}
+    server.answer(found)
+    server.answer({"query": {"pages": [{"pageid": 7, "extract": "One.\nTwo.", "fullurl": "https://wiki.example/x"}]}})
+    monkeypatch.setenv("WIKIPEDIA_BASE_URL", "https://en.wikipedia.org/other")
+    results = search("wikipedia", "Größe")
+    assert results[0].extra_snippets == ("One.", "Two.") and results[0].url == "https://wiki.example/x"
+    assert server.requests[1].params["pageids"] == "7"
+    server.forget()
+    server.answer(found)
+    server.answer(b"", status=404)
+    results = search("wikipedia", "Größe")
+    assert len(results) == 1 and "introductions could not be had" in results.notices[0]
+
+
+def test_at_most_three_requests_are_under_way_at_once(served: Served) -> None:
+    """Wikipedia's etiquette, kept over all searches."""
+    server = served("wikipedia")
+    server.answer({"query": {"search": [{"title": "A", "pageid": 1}]}}, delay_s=0.03)
+    made = context()
+
+    async def many() -> None:
+        engine = create("wikipedia", made)
+        await asyncio.gather(*(engine.search(SearchRequest(f"query {n}")) for n in range(8)))
+
+    run(many(), made)
+    assert server.most_active == 3 and len(server.requests) == 16
+
+
+@pytest.mark.parametrize(
+    ("value", "moment"),
+    [
+        ("2024-12-27T15:49:55", datetime(2024, 12, 27, 15, 49, 55, tzinfo=UTC)),
+        ("2025-12-29T00:00:00.000Z", datetime(2025, 12, 29, tzinfo=UTC)),
+        ("2022-01-04T17:33:05-0500", datetime(2022, 1, 4, 22, 33, 5, tzinfo=UTC)),
+        (" 2026-01-02 ", datetime(2026, 1, 2, tzinfo=UTC)),
+        ("Tue, 11 Mar 2025 10:00:00 +0200", datetime(2025, 3, 11, 8, tzinfo=UTC)),
+        ("Jun 24, 2024 ... In this article", datetime(2024, 6, 24, tzinfo=UTC)),
+    ],
+)
+def test_dates_become_aware_utc(value: str, moment: datetime) -> None:
+    """With any offset or none; the first of several values that is a date counts."""
+    found = parsing.moment(None, "yesterday", value, "2001-01-01")
+    assert found == moment and found is not None and found.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("3 days ago", "yesterday", "September 6, 2019", "2025", "2025-W01", "20250101", "07/11/2023", "2024-06-24 10:09 PM"),
+        *("2026-13-45", "2026-01-01T99:00:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "In Jun 24, 2024"),
+        *("Tue, 11 Mar 2025", "Tue, 99 Mar 2025 10:00:00 GMT", "Jum 24, 2024", "Feb 30, 2024", "24 Jun 2024"),
+        *("", None, True, 1735689600, 1.5, [], {}),
+    ],
+)
+def test_what_is_no_date_is_none(value: Any) -> None:
+    """Words, other orders, days that do not exist, null dates, and other types."""
+    assert parsing.moment(value) is None
+
+
+@given(value=st.text(max_size=40) | st.text(max_size=20).map(lambda tail: f"https://{tail}") | odd_json)
+def test_any_address_is_one_or_empty(value: Any) -> None:
+    """What comes out begins with a scheme of the web, has a host, and holds nothing that ends an attribute or a link."""
+    url = parsing.address(value)
+    assert url == "" or (url.lower().startswith(("http://", "https://")) and not set(' <>"\\\n\t\r`') & set(url))
+
+
+def test_a_domain_takes_in_its_subdomains_and_nothing_that_ends_alike() -> None:
+    """The host counts, not the text of the address."""
+    assert parsing.host_matches("https://docs.a.com./x", ["a.com"]) and parsing.host_matches("https://A.com:8080/", ["a.com"])
+    for url in ("https://nota.com/", "https://b.org/a.com", "https://a.com@b.org/", "https://a.com.b.org/", "http://[", ""):
+        assert not parsing.host_matches(url, ["a.com"]), url
+
+
+def test_the_catalogue_holds_hosted_goggles_and_three_of_ours() -> None:
+    """Addresses are where Brave accepts them; our rules keep to the form and fit into a request."""
+    hosted = [goggle for goggle in catalogue().values() if goggle.url]
+    ours = [goggle for goggle in catalogue().values() if goggle.rules]
+    assert 10 <= len(hosted) <= 15 and [goggle.name for goggle in ours] == ["tech", "academic", "news"]
+    hosts = ("https://raw.githubusercontent.com/", "https://github.com/", "https://gist.github.com/", "https://gitlab.com/")
+    assert all(goggle.url.startswith(hosts) and goggle.title and goggle.about for goggle in hosted)
+    for goggle in ours:
+        assert resolve(goggle.rules) == goggle.rules
+        assert len(set(goggle.rules.splitlines())) == len(goggle.rules.splitlines()) >= 20 and len(goggle.rules) < 4_000
+
+
+@pytest.mark.parametrize("name", ["tech-blogs", "Tech Blogs", "TECH_BLOGS", " tech-blogs "])
+def test_a_name_is_found_however_it_is_written(name: str) -> None:
+    assert resolve(name) == "https://raw.githubusercontent.com/brave/goggles-quickstart/main/goggles/tech_blogs.goggle"
+
+
+@pytest.mark.parametrize(
+    "goggle",
+    [
+        "https://gist.github.com/me/1",
+        "! name: mine\n\n/docs/$boost=5\n/blog/$downrank=2\n$discard,site=x.com\n$discard",
+        "|https://en.\n.html|\nfoo^bar*baz$inurl",
+        "*rust*$boost=1,site=rs\n$site=community.brave.app,boost=2",
+    ],
+)
+def test_addresses_and_good_rules_stay_as_they_are(goggle: str) -> None:
+    """The forms that published goggles use are all understood."""
+    assert resolve(goggle) == goggle
+
+
+@pytest.mark.parametrize(
+    ("goggle", "told"),
+    [
+        ("acadmic", "no goggle 'acadmic'; did you mean 'academic'.*there are tech, academic, news"),
+        ("$boost=3,site=a.example\n\n$boost=11,site=b.example", r"line 3, .*boost=11.*is no rule.*boost=1…10"),
+        ("! mine\n$boots=3,site=b.com", "line 2, .*did you mean 'boost'"),
+        ("$site=", "is no rule"),
+        ("=3,site=docs.python.org", "swallowed by a shell"),
+        ("two words$boost", "is no rule"),
+        ("/" + "x" * 500, "is no rule"),
+    ],
+)
+def test_what_is_neither_is_refused_with_its_line(goggle: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        resolve(goggle)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_an_address_rules_or_refused(text: str) -> None:
+    """Whatever is typed, only our own error comes out, in one line."""
+    try:
+        value = resolve(text)
+    except ConfigError as exc:
+        assert "\n" not in str(exc)
+    else:
+        assert value == text.strip() or value in {goggle.value for goggle in catalogue().values()}
+
+
+def test_a_search_takes_goggles_by_name_address_and_rule(brave_api: Any, shell: Any) -> None:
+    """Addresses go out as they are, everything inline as one text; a misspelt name costs no search."""
+    ran = shell.run("%search --provider brave --goggle no-crap --goggle academic --goggle $discard,site=x.example sleep")
+    assert ran.ok, ran.error
+    address, rules = brave_api.requests[0].params["goggles"]
+    assert address == resolve("no-crap") and "goggles_id" not in brave_api.requests[0].params
+    assert rules.splitlines() == [*resolve("academic").splitlines(), "$discard,site=x.example"]
+    assert isinstance(shell.run("%search --goggle techh sleep").error, ConfigError) and len(brave_api.requests) == 1

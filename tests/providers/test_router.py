@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, RateLimitedError
+from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError
 from ipy_websearch.http.cache import Cache
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SearchRequest
@@ -92,18 +92,6 @@ def test_without_a_key_and_a_network_the_local_index_answers(tmp_path: Path, off
         use.search("Which laptop under $500 has the best keyboard?")
 
 
-@pytest.mark.parametrize("status", [429, 401, 403, 422])
-def test_a_failing_engine_hands_on_to_the_next_engine_of_the_web(brave: Service, tmp_path: Path, status: int) -> None:
-    """The results say which engine failed, and how."""
-    brave.answer({"error": {"detail": "no more"}}, status=status)
-    results = Use(tmp_path).search()
-    assert results.provider == "wikipedia" and len(brave.requests) == 1
-    assert [(attempt.provider, attempt.status) for attempt in results.attempts] == [("brave", status)]
-    assert results.notices[0].startswith(f"brave answered {status}") and results.notices[0].endswith(
-        "wikipedia was asked instead"
-    )
-
-
 @pytest.mark.parametrize(
     ("status", "wiki", "reason", "permanent"),
     [(401, NOTHING, "key", False), (401, None, "key", False), (503, NOTHING, "server", False)],
@@ -178,13 +166,6 @@ def test_a_short_429_is_forgotten_at_once(brave: Service, tmp_path: Path) -> Non
 # --- by name ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_engine_asked_by_name_has_no_stand_in(brave: Service, wikipedia: Service, tmp_path: Path) -> None:
-    brave.answer({}, status=429, headers={"X-RateLimit-Reset": "1, 5"})
-    with pytest.raises(RateLimitedError) as caught:
-        Use(tmp_path).search(provider="Brave")
-    assert caught.value.retry_after == 1 and wikipedia.requests == []
-
-
 def test_an_engine_that_cannot_be_asked_is_a_setting_to_correct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use = Use(tmp_path)
     with pytest.raises(MissingKeyError, match="BRAVE_API_KEY is not set: run `%websearch key brave`"):
@@ -219,16 +200,6 @@ def test_a_typed_name_goes_before_the_setting_and_the_setting_before_the_first_t
     assert provider_to_ask("", "", tools) == ("my-tavily", ()) and provider_to_ask(None, "", {}) == (None, ())
     asked, notices = provider_to_ask(None, "my-tavly", {"my-tavly": {"provider": "tavly"}})
     assert asked is None and notices[0].startswith("WebSearch.provider is 'my-tavly', but there is no search engine 'tavly'")
-
-
-def test_named_tools_reach_the_magic(engine: Callable[[str], Any], shell: Any) -> None:
-    """`--provider` takes the name, and without one the first tool is asked; the dearer depth is booked."""
-    tavily = engine("tavily")
-    assert shell.run("%config WebSearch.search_tools = {'mine': {'provider': 'tavily', 'depth': 'advanced'}}").ok
-    for line in ("%search --provider mine window functions", "%search window frames"):
-        ran = shell.run(line)
-        assert ran.ok and ran.value.search.provider == "tavily" and float(ran.value.search.cost_usd) == 0.016
-    assert [request.body["search_depth"] for request in tavily.requests] == ["advanced"] * 2
 
 
 # --- plans, costs, cache ----------------------------------------------------------------------------------------------
@@ -298,24 +269,6 @@ def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Service, t
     results = use.run(four())
     assert len(brave.requests) == 1 and [r.cached for r in results].count(False) == 1
     assert sum(r.cost_usd for r in results) == Decimal("0.005")
-
-
-def test_when_all_have_left_the_search_is_stopped(brave: Service, tmp_path: Path) -> None:
-    """Nothing goes on behind the back of an interrupt, and the next search begins anew."""
-    brave.answer(page(), delay_s=30)
-    brave.answer(page("new"))
-    use = Use(tmp_path)
-
-    async def leave() -> SearchResults:
-        tasks = [asyncio.create_task(use.router.search(SearchRequest("a b"))) for _ in range(2)]
-        while not brave.requests:
-            await asyncio.sleep(0.01)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return await use.router.search(SearchRequest("a b"))
-
-    assert use.run(leave())[0].title == "new"
 
 
 # --- engines of other packages ------------------------------------------------------------------------------------------

