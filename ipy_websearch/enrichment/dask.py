@@ -17,8 +17,8 @@ import pickle
 import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -33,17 +33,12 @@ from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.prompt import max_tokens, record_tool, request_body, row_text
 from ipy_websearch.enrichment.row import Row, RowConfig, RowResult, Searches
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError
-from ipy_websearch.http.cache import Cache
-from ipy_websearch.http.client import HttpClient
-from ipy_websearch.keys import KEYS, Keys
-from ipy_websearch.model.client import ModelClient
+from ipy_websearch.keys import KEYS
 from ipy_websearch.model.requests import estimate_tokens, user_message
 from ipy_websearch.money.budget import GROWTH_TOKENS, Booking, RunBudget
-from ipy_websearch.money.ledger import Ledger, LedgerRow, Reservation
+from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, charges_cost, worst_case
-from ipy_websearch.providers.base import ProviderContext, SearchRequest
-from ipy_websearch.providers.router import SearchRouter
-from ipy_websearch.settings import data_dir, settings_dir
+from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
@@ -67,89 +62,57 @@ _ADDRESSES = ("_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "
 RowInput = tuple[int, tuple[int, ...], dict[str, str | None]]
 """A row's number, the columns to ask for, and its values."""
 
+SearchTerms = tuple[str | None, int, tuple[Charge, ...]]
+"""The provider to ask (None: the chain), how many searches run at once, and what one costs."""
+
 
 # --- on the workers ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What the tasks of a run have in common; everything in it may be seen."""
-
-    id: str
-    model: str
-    offline: bool
-    platform: str
-    system: str
-    columns: tuple[Column, ...]
-    defaults: SearchRequest
-    provider: str | None
-    concurrency: int
-    max_searches: int
-    charges: tuple[Charge, ...]
-    search_tools: Mapping[str, Any]
-    cache_ttl_s: int
-    user_agent: str
-    timeout_s: float
-    retrieve_first: str
-
-
-class RowLedger:
-    """Takes ledger rows in place of the ledger, which the driver has."""
-
-    def __init__(self) -> None:
-        self.rows: list[LedgerRow] = []
-
-    def book(self, rows: Sequence[LedgerRow]) -> None:
-        """Keep rows until they are sent."""
-        self.rows += rows
-
-
 class Equipment(WorkerPlugin):
-    """What a worker process has once for a run: keys, addresses, model client, search router, limiter."""
+    """What a worker process has once for a run: keys and addresses, model client, searches, limiter.
+
+    `new_session` makes the session that has them: sessions are above this room, so it cannot import them. All that tasks need
+    beside is in `config`, without clients, and `columns`.
+    """
 
     config: RowConfig
     deadline: Any = None
 
-    def __init__(self, job: Job, keys: Mapping[str, str], variables: Mapping[str, str]) -> None:
-        self.name = job.id
-        self._job = job
-        self._keys = dict(keys)
-        self._variables = dict(variables)
+    def __init__(
+        self, run: str, new_session: Callable[[], Session], config: RowConfig, columns: Sequence[Column], searches: SearchTerms
+    ) -> None:
+        self.name = run
+        self.keys: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        self._new_session = new_session
+        self._config = config
+        self._columns = columns
+        self._searches = searches
         self._asking: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
-        return f"Equipment({self.name!r}, {len(self._keys)} keys)"
+        return f"Equipment({self.name!r}, {len(self.keys)} keys)"
 
     def setup(self, worker: Any) -> None:
         """Set the addresses that the driver has, and make what all rows share."""
-        job, self._before = self._job, {name: os.environ.get(name) for name in self._variables}
-        os.environ.update(self._variables)
-        keys = Keys(settings_dir(), None, dict(self._keys))
-        http = HttpClient(user_agent=job.user_agent, secrets=keys.secrets)
-        client = ModelClient(
-            api_key=lambda: None if job.offline else keys.get("ANTHROPIC_API_KEY"),
-            platform=lambda: job.platform,
-            offline=job.offline,
-            redact=lambda text: _redacted(text, keys.secrets()),
-        )
-        searches = None
-        if job.max_searches:
-            context, tools = ProviderContext(http, keys, data_dir()), dict(job.search_tools)
-            router = SearchRouter(context, cache=Cache(None), cache_ttl_s=job.cache_ttl_s, search_tools=lambda: tools)
-            searches = Searches(router, job.provider, job.concurrency, job.charges)
-        limiter = ConcurrencyLimiter(job.concurrency, on_hold=self._tell)
-        shared = (client, job.model, job.system, limiter, job.timeout_s, job.defaults, searches, job.max_searches)
-        self.config = RowConfig(*shared, retrieve_first=job.retrieve_first)
+        self._before = {name: os.environ.get(name) for name in self.variables}
+        os.environ.update(self.variables)
+        session, config, (provider, concurrency, charges) = self._new_session(), self._config, self._searches
+        for name, key in self.keys.items():
+            session.keys.set(name, key)
+        client = session.offline_model if config.model == OFFLINE_MODEL else session.claude
+        searches = Searches(session.router, provider, concurrency, charges) if config.max_searches else None
+        limiter = ConcurrencyLimiter(concurrency, on_hold=self._tell)
+        self.config = replace(config, client=client, limiter=limiter, searches=searches)
 
     def teardown(self, worker: Any) -> None:
         """Forget keys and addresses, and cut off what is under way; rows that were cut off are sent too."""
-        self._keys = {}
+        self.keys = {}
         background.loop().call_soon_threadsafe(lambda: [task.cancel() for task in self._asking])
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in self.variables:
+            os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in self._before.items() if value is not None})
 
     def _tell(self, seconds: float) -> None:
         """Tell all workers for how long the API wants to be left alone."""
@@ -166,19 +129,14 @@ class Equipment(WorkerPlugin):
         self._asking.difference_update(tasks)
 
     async def _row(self, worker: Any, task: str, n: int, numbers: tuple[int, ...], values: dict[str, str | None]) -> None:
-        columns = [self._job.columns[c] for c in numbers]
-        ledger, result = RowLedger(), RowResult(numbers)
-        booking = Booking(cast(Ledger, ledger), "", "", "", traces=False, budget=RunBudget(self._job.model))
+        columns = [self._columns[c] for c in numbers]
+        spent, result = list[LedgerRow](), RowResult(numbers)
+        budget = RunBudget(self.config.model)
+        booking = Booking(cast(Any, None), "", "", "", traces=False, budget=budget, write=spent.extend)
         try:
             await Row(self.config, columns, record_tool(columns), values, booking, result).ask()
         finally:
-            worker.log_event(self.name, pickle.dumps((task, n, result, ledger.rows)))
-
-
-def _redacted(text: str, secrets: Sequence[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "[key]")
-    return text
+            worker.log_event(self.name, pickle.dumps((task, n, result, spent)))
 
 
 def ask_rows(id: str, task: str, share: int, rows: Sequence[RowInput]) -> None:
@@ -196,18 +154,18 @@ def ask_rows(id: str, task: str, share: int, rows: Sequence[RowInput]) -> None:
 
 @dataclass(slots=True)
 class Task:
-    """Rows under way on one worker, with what is held for them."""
+    """Rows under way on one worker, with what is held for each of them."""
 
     future: Any
     worker: str
     rows: dict[int, RowInput]
-    held: Reservation | None = None
+    held: Reservation
+    row_usd: Decimal
     ended_at: float = 0.0
 
-    def settle(self, rows: Sequence[LedgerRow], ended: int) -> None:
-        """Insert the ledger rows of `ended` rows, and give back their part of what is held."""
-        if self.held is not None:
-            self.held.settle(rows, keep=self.held.usd * (1 - Decimal(ended) / len(self.rows)))
+    def settle(self, rows: Sequence[LedgerRow] = ()) -> None:
+        """Insert ledger rows, and give back what is held beyond the rows that are left."""
+        self.held.settle(rows, keep=self.row_usd * len(self.rows))
 
 
 class DaskWorkers:
@@ -215,15 +173,15 @@ class DaskWorkers:
 
     def __init__(self, session: Session, cluster: Any, provider: str | None, *, searches: bool) -> None:
         self._client, self._own_client = connect(cluster)
-        self._provider = provider
-        self._searches_wikipedia = searches and (provider or session.router.first()) == "wikipedia"
         self._session = session
+        self._provider = provider
+        wikipedia = searches and (provider or session.router.first()) == "wikipedia"
+        self._most_workers = 1 if wikipedia else None  # it takes three requests at once
         self._id = f"ipy_websearch-{uuid.uuid4().hex[:12]}"
         self._tasks: dict[str, Task] = {}
         self._queue: deque[int] = deque()
-        self._begun: set[int] = set()
         self._workers: list[str] = []
-        self._checked_at = 0.0
+        self._check_at = 0.0
         self._cancelled = False
         self._changed = asyncio.Event()
 
@@ -237,7 +195,7 @@ class DaskWorkers:
         loop = asyncio.get_running_loop()
         self._queue.extend(rows)
         run.progress.note = "waiting for the cluster's workers"
-        await asyncio.to_thread(self._equip, self._job(run), lambda e: loop.call_soon_threadsafe(self._take, run, e[1]))
+        await asyncio.to_thread(self._equip, run, lambda e: loop.call_soon_threadsafe(self._take, run, e[1]))
         try:
             while (self._tasks or (self._queue and run.stopped is None)) and not self._cancelled:
                 await self._check()
@@ -250,47 +208,31 @@ class DaskWorkers:
             self._cancelled = True
             await asyncio.to_thread(self._take_back)
             until = time.monotonic() + CUT_OFF_S
-            while any(task.rows for task in self._tasks.values()) and time.monotonic() < until:
+            while self._tasks and time.monotonic() < until:
                 await asyncio.sleep(0.02)
-            for task in self._tasks.values():
-                for n in task.rows:
+            for name, task in list(self._tasks.items()):
+                for n in self._lose(name):
                     run.finish(n, RowResult(run.numbers(n)))
-                task.settle([], len(task.rows))
+                task.settle()
             await asyncio.to_thread(self._release)
 
     # --- the cluster ------------------------------------------------------------------------------------------------
 
-    def _job(self, run: Enrichment) -> Job:
-        config, settings = run.config, self._session.settings
-        return Job(
-            id=self._id,
-            model=config.model,
-            offline=config.client.offline,
-            platform=settings.platform,
-            system=config.system,
-            columns=run.plan.columns,
-            defaults=config.defaults,
-            provider=self._provider,
-            concurrency=run.options.concurrency,
-            max_searches=config.max_searches,
-            charges=config.searches.charges if config.searches is not None else (),
-            search_tools=dict(settings.search_tools),
-            cache_ttl_s=settings.cache_ttl_s,
-            user_agent=self._session.http.user_agent,
-            timeout_s=config.timeout_s,
-            retrieve_first=settings.retrieve_first,
-        )
-
-    def _equip(self, job: Job, handler: Any) -> None:
+    def _equip(self, run: Enrichment, handler: Callable[[Any], object]) -> None:
         """Give the workers what they need, those that come later too; events of rows go to `handler`."""
-        keys = {name: key for name in KEYS if (key := self._session.keys.usable(name))}
-        variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
+        session, config, nothing = self._session, run.config, cast(Any, None)
+        charges = config.searches.charges if config.searches is not None else ()
+        searches = (self._provider, run.options.concurrency, charges)
+        config = replace(config, client=nothing, limiter=nothing, searches=None)
+        equipment = Equipment(self._id, partial(type(session), session.settings), config, run.plan.columns, searches)
+        equipment.keys = {name: key for name in KEYS if (key := session.keys.usable(name))}
+        equipment.variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
         with suppress(TimeoutError):
             self._client.wait_for_workers(1, timeout=WAIT_S)
         Variable(self._id, client=self._client).set(0.0)
         self._client.subscribe_topic(self._id, handler)
         try:
-            self._client.register_plugin(Equipment(job, keys, variables))
+            self._client.register_plugin(equipment)
         except (ImportError, AttributeError, pickle.PickleError) as exc:
             why = f"{type(exc).__name__}: {exc}"
             raise ConfigError(f"the cluster's workers cannot load ipy_websearch ({why}); install it there too") from exc
@@ -311,26 +253,30 @@ class DaskWorkers:
     async def _check(self) -> None:
         """Look which workers are there, and put rows of lost ones back into the queue."""
         now = time.monotonic()
-        if now - self._checked_at < CHECK_S and self._workers:
+        if now < self._check_at and self._workers:
             return
-        self._checked_at = now
-        workers = sorted(await asyncio.to_thread(self._client.nthreads))
-        self._workers = workers[:1] if self._searches_wikipedia else workers  # it takes three requests at once
+        self._check_at = now + CHECK_S
+        self._workers = sorted(await asyncio.to_thread(self._client.nthreads))[: self._most_workers]
         for name, task in list(self._tasks.items()):
             if task.future.status == "error":
                 raise EnrichmentError(f"a task failed on the cluster: {await asyncio.to_thread(task.future.exception)}")
-            ended = task.future.status in ("finished", "cancelled", "lost")
+            ended = task.future.done()
             task.ended_at = task.ended_at or now if ended else 0.0
             if task.worker not in self._workers or (ended and now - task.ended_at > LATE_S):
-                self._tasks.pop(name)
-                self._queue.extendleft(task.rows)
+                self._queue.extendleft(self._lose(name))
                 task.future.cancel()
                 if ended:  # what a lost worker has spent is not known: it stays reserved until the lease ends
-                    task.settle([], len(task.rows))
+                    task.settle()
         if not self._workers and not self._tasks:
             raise EnrichmentError(f"the Dask cluster at {self._client.scheduler.address} has no workers; start some")
 
     # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def _lose(self, name: str) -> list[int]:
+        """Forget a task, and return its rows that have not ended."""
+        task = self._tasks.pop(name)
+        left, task.rows = list(task.rows), {}
+        return left
 
     def _submit(self, run: Enrichment) -> bool:
         """Give out a task if there is room for it, and return whether another one may follow.
@@ -341,14 +287,13 @@ class DaskWorkers:
 
         if not self._queue or not self._workers or run.stopped is not None:
             return False
-        loads = dict.fromkeys(self._workers, 0)
-        for task in self._tasks.values():
-            loads[task.worker] = loads.get(task.worker, 0) + len(task.rows)
-        concurrency, under_way = run.options.concurrency, sum(loads.values())
-        room, size = concurrency + concurrency // 2 - under_way, min(-(-concurrency // len(self._workers)), TASK_ROWS)
+        loads = Counter(task.worker for task in self._tasks.values() for _ in task.rows)
+        concurrency, under_way = run.options.concurrency, loads.total()
+        share = max(concurrency // len(self._workers), 1)
+        size, room = min(share, TASK_ROWS, len(self._queue)), concurrency + concurrency // 2 - under_way
         if not run.progress.done:  # see `run.PROBES`
-            room, size = min(room, PROBES - (len(self._begun) if under_way else 0)), min(size, PROBES)
-        if room < (size := min(size, len(self._queue))):
+            room, size = min(room, PROBES - (under_way and under_way + run.progress.failed)), min(size, PROBES)
+        if room < size:
             return False
         inputs = {n: (n, run.numbers(n), run.plan.values(run.plan.inputs[n])) for n in list(self._queue)[:size]}
         try:
@@ -358,30 +303,30 @@ class DaskWorkers:
                 run.halt("budget", str(exc), None)
             return False
         rows = {n: inputs[self._queue.popleft()] for n in fitting}
-        name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(self._workers, key=loads.__getitem__)
-        arguments = (self._id, name, max(concurrency // len(self._workers), 1), list(rows.values()))
+        name, worker = f"{self._id}-{uuid.uuid4().hex[:8]}", min(self._workers, key=lambda worker: loads[worker])
+        arguments = (self._id, name, share, list(rows.values()))
         future = self._client.submit(ask_rows, *arguments, workers=[worker], pure=False, key=name)
-        loop = asyncio.get_running_loop()
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._changed.set))
-        self._begun.update(rows)
-        self._tasks[name] = Task(future, worker, rows, held)
+        held = held or Reservation(run.ledger, "")
+        self._tasks[name] = Task(future, worker, rows, held, held.usd / len(rows))
         return True
 
     def _take(self, run: Enrichment, event: bytes) -> None:
         """Take a row that has ended: into ledger and store, and out of its task."""
-        name, n, result, rows = pickle.loads(event)
-        self._changed.set()
+        name, n, result, spent = pickle.loads(event)
+        booked = [replace(row, **run.names()) for row in spent]
         task = self._tasks.get(name)
-        booked = [replace(row, **run.names()) for row in rows]
-        if task is None or task.held is None:
-            run.book(booked)
         if task is None or n not in task.rows:  # the worker was taken for lost
+            run.book(booked)
             return
-        task.settle(booked, 1)
         del task.rows[n]
-        run.finish(n, result)
         if not task.rows:
-            self._tasks.pop(name)
+            del self._tasks[name]
+        if task.row_usd:
+            task.settle(booked)
+        else:
+            run.book(booked)
+        run.finish(n, result)
+        self._changed.set()
 
 
 def _worst_of(run: Enrichment, row: RowInput) -> Decimal | None:
