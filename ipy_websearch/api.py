@@ -263,7 +263,7 @@ def look_up(
     Raises:
         ConfigError: the query names no column or one that is not there; nothing was sent.
     """
-    from ipy_websearch.enrichment.dask_frame import is_dask, look_up_on_dask
+    from ipy_websearch.enrichment.frames import is_dask, look_up_on_dask
     from ipy_websearch.enrichment.lookup import Lookup
 
     asked = session()

@@ -38,7 +38,7 @@ from ipy_websearch.model.requests import estimate_tokens, user_message
 from ipy_websearch.money.budget import GROWTH_TOKENS, Booking, RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, charges_cost, worst_case
-from ipy_websearch.settings import OFFLINE_MODEL
+from ipy_websearch.settings import OFFLINE_MODEL, WebSearch
 from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
@@ -72,20 +72,19 @@ SearchTerms = tuple[str | None, int, tuple[Charge, ...]]
 class Equipment(WorkerPlugin):
     """What a worker process has once for a run: keys and addresses, model client, searches, limiter.
 
-    `new_session` makes the session that has them: sessions are above this room, so it cannot import them. All that tasks need
-    beside is in `config`, without clients, and `columns`.
+    `kind` is the class of sessions, which are above this room, so it cannot import them. All that tasks need beside is in
+    `config`, without clients, and `columns`.
     """
 
     config: RowConfig
     deadline: Any = None
 
-    def __init__(
-        self, run: str, new_session: Callable[[], Session], config: RowConfig, columns: Sequence[Column], searches: SearchTerms
-    ) -> None:
+    def __init__(self, session: Session, run: str, config: RowConfig, columns: Sequence[Column], searches: SearchTerms) -> None:
         self.name = run
-        self.keys: dict[str, str] = {}
-        self.variables: dict[str, str] = {}
-        self._new_session = new_session
+        self.keys = {name: key for name in KEYS if (key := session.keys.usable(name))}
+        self.variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
+        self._kind = type(session)
+        self._settings = {name: getattr(session.settings, name) for name in session.settings.trait_names(config=True)}
         self._config = config
         self._columns = columns
         self._searches = searches
@@ -98,7 +97,8 @@ class Equipment(WorkerPlugin):
         """Set the addresses that the driver has, and make what all rows share."""
         self._before = {name: os.environ.get(name) for name in self.variables}
         os.environ.update(self.variables)
-        session, config, (provider, concurrency, charges) = self._new_session(), self._config, self._searches
+        session, config = self._kind(WebSearch(**self._settings)), self._config
+        provider, concurrency, charges = self._searches
         for name, key in self.keys.items():
             session.keys.set(name, key)
         client = session.offline_model if config.model == OFFLINE_MODEL else session.claude
@@ -220,13 +220,11 @@ class DaskWorkers:
 
     def _equip(self, run: Enrichment, handler: Callable[[Any], object]) -> None:
         """Give the workers what they need, those that come later too; events of rows go to `handler`."""
-        session, config, nothing = self._session, run.config, cast(Any, None)
+        config, nothing = run.config, cast(Any, None)
         charges = config.searches.charges if config.searches is not None else ()
         searches = (self._provider, run.options.concurrency, charges)
         config = replace(config, client=nothing, limiter=nothing, searches=None)
-        equipment = Equipment(self._id, partial(type(session), session.settings), config, run.plan.columns, searches)
-        equipment.keys = {name: key for name in KEYS if (key := session.keys.usable(name))}
-        equipment.variables = {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES) and value}
+        equipment = Equipment(self._session, self._id, config, run.plan.columns, searches)
         with suppress(TimeoutError):
             self._client.wait_for_workers(1, timeout=WAIT_S)
         Variable(self._id, client=self._client).set(0.0)

@@ -1,15 +1,20 @@
 """Puts values into a frame: the caller's rows, order and index, with the new columns behind the others.
 
-Rows are asked about as a pandas DataFrame. Of a Polars or PyArrow frame, or a DuckDB relation, only the columns that the
-questions name are turned into one; the new columns go back into the frame that was given, through narwhals (`dask_frame` does
-the same with partitions).
+Rows are asked about as a pandas DataFrame. Of a frame of another kind only the columns that the questions name are turned into
+one; the new columns go back into the frame that was given: through narwhals into Polars, PyArrow and DuckDB, and partition by
+partition into a Dask DataFrame, whose own columns stay lazy. There, equal rows of all partitions are asked once, and a
+partition that has other rows when it is computed than when it was asked about is an error, never a mix-up.
 """
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.columns import (
@@ -20,11 +25,12 @@ from ipy_websearch.enrichment.columns import (
     added_names,
     check_names,
     earlier_names,
+    inputs_of,
     names_of,
     parse_columns,
 )
 from ipy_websearch.enrichment.report import Outcome
-from ipy_websearch.errors import ConfigError
+from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.options import EnrichOptions
 
 if TYPE_CHECKING:
@@ -63,19 +69,12 @@ def assemble(
                 data[f"{column.name}_{part}"] = pd.array([cell[position] for cell in cells], dtype=_DTYPES[part])
     data["enrich_status"] = pd.array([row.status if row is not None else None for row in rows], dtype="string")
     data["enrich_error"] = pd.array([(row.error or None) if row is not None else None for row in rows], dtype="string")
-    data["enrich_cost_usd"] = pd.array(_costs(place, outcomes), dtype="Float64")
+    first = {n: position for position, n in reversed(list(enumerate(place)))}
+    numbered = enumerate(zip(place, rows, strict=True))
+    costs = [row and (row.cost_usd if first[n] == position else 0.0) for position, (n, row) in numbered]
+    data["enrich_cost_usd"] = pd.array(costs, dtype="Float64")
     added = pd.DataFrame({name: data[name] for name in added_names(columns, sources)}, index=frame.index)
     return joined(frame, added)
-
-
-def _costs(place: array[int], outcomes: Sequence[Outcome | None]) -> list[float | None]:
-    seen: set[int] = set()
-    costs: list[float | None] = []
-    for n in place:
-        outcome = outcomes[n] if n >= 0 else None
-        costs.append(None if outcome is None else 0.0 if n in seen else outcome.cost_usd)
-        seen.add(n)
-    return costs
 
 
 def joined(frame: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
@@ -105,7 +104,7 @@ def _replaced(names: Sequence[str], new: Sequence[str]) -> set[str]:
     return {*new, *(about_values & earlier_names(names, ()))}
 
 
-# --- frames of other kinds --------------------------------------------------------------------------------------------------
+# --- frames of other kinds --------------------------------------------------------------------------------------------
 
 
 class FrameWork:
@@ -129,6 +128,11 @@ def is_pandas(frame: Any) -> bool:
     return isinstance(frame, pd.DataFrame)
 
 
+def is_dask(frame: Any) -> bool:
+    """Return whether something is a Dask DataFrame; Dask is not imported for it."""
+    return type(frame).__module__.startswith("dask.")
+
+
 def is_frame(value: Any) -> bool:
     """Return whether something is a frame that can be enriched; no library is imported for it but narwhals."""
     from narwhals import dependencies as known
@@ -137,33 +141,35 @@ def is_frame(value: Any) -> bool:
     return any(test(value) for test in tests)
 
 
-def wanted_columns(options: EnrichOptions, names: Sequence[str], noted: Any = ()) -> tuple[list[str], list[str]]:
+def start_on_other(start: Callable[[EnrichOptions], Enrichment], options: EnrichOptions) -> Any:
+    """Return an enrichment of a frame that is not pandas; `start` makes one of a pandas frame.
+
+    Raises:
+        ConfigError: it is no frame, the columns are faulty, or the cluster cannot be used.
+    """
+    import pandas as pd
+
+    from ipy_websearch.frames import columns_for
+
+    if is_dask(options.frame):
+        return _start_on_dask(start, options)
+    frame, native = _eager(options.frame)
+    new, fields = _wanted(options, frame.columns)
+
+    def put_back(filled: pd.DataFrame) -> Any:
+        kept = frame.drop(list(_replaced(frame.columns, new)), strict=False)
+        return native(kept.with_columns(*columns_for(filled[new], frame.implementation)).to_native())
+
+    rows = pd.DataFrame({name: pd.Series(frame[name].to_list(), dtype=object) for name in fields})
+    return FrameWork(start(replace(options, frame=rows)), put_back)
+
+
+def _wanted(options: EnrichOptions, names: Sequence[str], noted: Any = ()) -> tuple[list[str], list[str]]:
     """Return the names of the columns to add, and of those that the questions name; see `make_plan` for the errors."""
     wanted = parse_columns(options.columns, names)
     check_names(wanted, names, noted, options.sources)
     fields = dict.fromkeys(field for column in wanted for field in column.fields)
     return added_names(wanted, options.sources), list(fields)
-
-
-def start_on_other(start: Callable[[EnrichOptions], Enrichment], options: EnrichOptions) -> Any:
-    """Return an enrichment of a Polars or PyArrow frame or a DuckDB relation; `start` makes one of a pandas frame.
-
-    Raises:
-        ConfigError: it is none of these, or the columns are faulty.
-    """
-    import pandas as pd
-
-    frame, native = _eager(options.frame)
-    new, fields = wanted_columns(options, frame.columns)
-    rows = pd.DataFrame({name: pd.Series(frame[name].to_list(), dtype=object) for name in fields})
-
-    def put_back(filled: pd.DataFrame) -> Any:
-        from ipy_websearch.frames import columns_for
-
-        kept = frame.drop(list(_replaced(frame.columns, new)), strict=False)
-        return native(kept.with_columns(*columns_for(filled[new], frame.implementation)).to_native())
-
-    return FrameWork(start(replace(options, frame=rows)), put_back)
 
 
 def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:
@@ -179,18 +185,97 @@ def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:
         raise ConfigError(f"enrich needs {KINDS}, not {type(given).__name__}") from exc
     if isinstance(frame, nw.DataFrame):
         return frame, lambda made: made
-    match frame.implementation:
-        case nw.Implementation.POLARS:
-            return frame.collect(), lambda made: made.lazy()
-        case nw.Implementation.DUCKDB:
-            return _collected(frame), lambda enriched: given.query("enriched_rows", "SELECT * FROM enriched")
-        case _:
-            raise ConfigError(f"enrich needs {KINDS}, not {type(given).__module__}.{type(given).__name__}")
-
-
-def _collected(relation: Any) -> nw.DataFrame[Any]:
+    if frame.implementation.is_polars():
+        return frame.collect(), lambda made: made.lazy()
+    if not frame.implementation.is_duckdb():
+        raise ConfigError(f"enrich needs {KINDS}, not {type(given).__module__}.{type(given).__name__}")
     try:
-        collected: nw.DataFrame[Any] = relation.collect("pyarrow")
+        return frame.collect("pyarrow"), lambda enriched: given.query("enriched_rows", "SELECT * FROM enriched")
     except ImportError as exc:
         raise ConfigError("a DuckDB relation needs a package more: pip install pyarrow") from exc
-    return collected
+
+
+# --- Dask ---------------------------------------------------------------------------------------------------------------
+
+
+def _start_on_dask(start: Callable[[EnrichOptions], Enrichment], options: EnrichOptions) -> Any:
+    """Return an enrichment of a Dask frame by the cluster that is named, else by the one that Dask uses."""
+    from ipy_websearch.enrichment.dask import connect
+
+    frame, default = options.frame, _default_client()
+    new, fields = _wanted(options, [str(name) for name in frame.columns], frame._meta.attrs.get(NOTED))
+    client, is_own = (default, False) if options.cluster is None else connect(options.cluster)
+    with client if is_own else nullcontext():
+        parts, rows = _computed(frame, fields, client)
+    cluster = None if options.mode == "batch" else options.cluster or default
+    work = start(replace(options, frame=rows, cluster=cluster))
+    return FrameWork(work, partial(_into_partitions, frame, parts, fields, new, default))
+
+
+def look_up_on_dask(start: Callable[[pd.DataFrame], Lookup], frame: Any, query: str) -> Any:
+    """Return the searches for a Dask frame, made by this process; `start` makes those of a pandas frame.
+
+    Raises:
+        ConfigError: the query names no column or one that is not there.
+    """
+    from ipy_websearch.enrichment.lookup import COLUMNS, query_fields
+
+    fields, client = query_fields(query, [str(name) for name in frame.columns], frame._meta.attrs.get(NOTED)), _default_client()
+    parts, rows = _computed(frame, fields, client)
+    return FrameWork(start(rows), partial(_into_partitions, frame, parts, fields, COLUMNS, client))
+
+
+def _default_client() -> Any:
+    """Return the client that Dask uses by itself, None when it computes in this process."""
+    try:
+        from distributed import default_client
+
+        return default_client()
+    except (ImportError, ValueError):
+        return None
+
+
+def _computed(frame: Any, fields: Sequence[str], client: Any) -> tuple[Sequence[pd.DataFrame], pd.DataFrame]:
+    """Return the partitions of a Dask frame with these columns, and their rows together."""
+    import dask
+    import pandas as pd
+
+    wanted = frame[[name for name in frame.columns if str(name) in fields]]
+    parts: Sequence[pd.DataFrame] = dask.compute(*wanted.to_delayed(), scheduler=client)
+    return parts, pd.concat(parts, ignore_index=True)
+
+
+def _into_partitions(
+    frame: Any, parts: Sequence[pd.DataFrame], fields: Sequence[str], new: Sequence[str], client: Any, filled: pd.DataFrame
+) -> Any:
+    """Return a Dask frame with its `new` columns; `parts` were asked about, `client` holds the answers (None: the graph)."""
+    from dask import config, delayed
+    from dask.dataframe import from_delayed
+
+    added, ends = filled[list(new)], accumulate((len(part) for part in parts), initial=0)
+    answers = [delayed(added.iloc[a:b].reset_index(drop=True)) for a, b in pairwise(ends)]
+    if client is not None:  # they are sent there once
+        with config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            answers = client.persist(answers)
+    pieces = [
+        delayed(put_together)(own, answer, fields, _digest(part, fields))
+        for own, answer, part in zip(frame.to_delayed(), answers, parts, strict=True)
+    ]
+    meta = put_together(frame._meta, added.iloc[:0], (), "")
+    with config.set({"dataframe.convert-string": False}):  # it makes texts of lists
+        return from_delayed(pieces, meta=meta, divisions=frame.divisions, verify_meta=False)
+
+
+def put_together(own: pd.DataFrame, added: pd.DataFrame, fields: Sequence[str], digest: str) -> pd.DataFrame:
+    """Return a partition with its new columns (`digest` "": whatever its rows are).
+
+    Raises:
+        EnrichmentError: these are not the rows that were asked about.
+    """
+    if digest and _digest(own, fields) != digest:
+        raise EnrichmentError("a partition has other rows now than when it was enriched; persist the Dask DataFrame before")
+    return joined(own, added.set_axis(own.index))
+
+
+def _digest(part: pd.DataFrame, fields: Sequence[str]) -> str:
+    return hashlib.sha256(repr(inputs_of(part, fields)).encode("utf-8", "replace")).hexdigest()

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ipy_websearch.enrichment.batch import Batches, native_search
 from ipy_websearch.enrichment.columns import NOT_ASKED, Cell, Column, Inputs, Plan, make_plan
-from ipy_websearch.enrichment.dask_frame import is_dask, start_on_dask
 from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.progress import Progress
@@ -86,8 +85,7 @@ def start(session: Session, options: EnrichOptions) -> Any:
     if batch and options.cluster is not None:
         raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
     if not is_pandas(options.frame):
-        start_on = start_on_dask if is_dask(options.frame) else start_on_other
-        return start_on(partial(start, session), options)
+        return start_on_other(partial(start, session), options)
     if batch and options.provider:
         raise ConfigError(
             f"mode='batch' searches with the API's own web search, not with {options.provider!r}; leave provider out"

@@ -204,7 +204,7 @@ def test_a_dask_frame_keeps_its_partitions_and_index(
 
 def test_a_partition_that_changed_is_an_error() -> None:
     """Answers are never put beside other rows than those that were asked about."""
-    from ipy_websearch.enrichment.dask_frame import _digest, put_together
+    from ipy_websearch.enrichment.frames import _digest, put_together
 
     own, other = companies(2), companies(2).iloc[::-1]
     added = pd.DataFrame({"ceo": ["a", "b"]})
