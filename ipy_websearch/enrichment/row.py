@@ -26,6 +26,7 @@ from ipy_websearch.enrichment.prompt import (
     RowError,
     cells_of,
     check_stop_reason,
+    max_tokens,
     reading_text,
     request_body,
     row_text,
@@ -178,6 +179,11 @@ class Row:
         runner = CallRunner(self._tools, context, Panels(), booking.budget, meter, self._rendered)
         self.loop = Loop(self, self._send, runner, final=not tools)
 
+    @staticmethod
+    def most_tokens(columns: int) -> int:
+        """Return how many tokens an answer for so many columns may have."""
+        return max_tokens(columns)
+
     async def ask(self) -> None:
         """Ask for the row's values; what goes wrong is in the result."""
         result = self.result
@@ -232,9 +238,7 @@ class Row:
             async for event in self.loop.runner.run([call]):
                 self._booking.take(event)
             output = self.loop.runner.outputs[call.id]
-            self._searched([call])
-            if output.is_error:
-                raise RowError(f"the search failed: {output.summary}")
+            self._searched([call], needed=True)
             text = f"{text}\n\n{plain_results(output.passages, most=READ_CHARACTERS) if output.passages else output.text}"
         self._messages = [user_message(text)]
 
@@ -260,13 +264,14 @@ class Row:
             self.result.cells = cells_of(record, self._columns, self._evidence)
         return record is not None
 
-    def _searched(self, calls: Sequence[Call]) -> None:
-        """Remember what was found. A row whose search failed has failed."""
-        if self._failure is not None:
-            raise RowError(f"the search failed: {self._failure}")
-        for call in calls:
-            for passage in self.loop.runner.outputs[call.id].passages:
-                self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
+    def _searched(self, calls: Sequence[Call], *, needed: bool = False) -> None:
+        """Remember what was found. A row whose search failed has failed; without a search that is `needed` it has too."""
+        outputs = [self.loop.runner.outputs[call.id] for call in calls]
+        lacking = [output.summary for output in outputs if output.is_error and needed]
+        if self._failure is not None or lacking:
+            raise RowError(f"the search failed: {self._failure or lacking[0]}")
+        for passage in (passage for output in outputs for passage in output.passages):
+            self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 
     # --- what the loop asks (see `loop.core.Face`) -------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from ipy_websearch.enrichment.columns import NOT_ASKED, Cell, Column, Inputs, Pl
 from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.progress import Progress
-from ipy_websearch.enrichment.prompt import max_tokens, record_tool, system_text
+from ipy_websearch.enrichment.prompt import record_tool, system_text
 from ipy_websearch.enrichment.report import (
     Estimate,
     Outcome,
@@ -495,7 +495,8 @@ def _float(usd: Money) -> float | None:
 class Rows:
     """Asks for rows in this process, `concurrency` at a time. A row that does not fit into the budget waits for others."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Row] = Row) -> None:
+        self._kind = kind
         self._tasks: list[asyncio.Task[None]] = []
         self._asking = self._begun = 0
         self._ended = asyncio.Event()
@@ -558,7 +559,8 @@ class Rows:
         if numbers not in self._tools:
             self._tools[numbers] = record_tool(columns)
         planned = config.searches.charges * config.max_searches if config.searches is not None else ()
-        least = max_tokens(len(columns))
+        least = self._kind.most_tokens(len(columns))
         budget = RunBudget(config.model, run.budget, least=least, timeout_s=config.timeout_s, planned=planned)
         budget.result_tokens += ALL_TOKENS if config.pages is not None else 0
-        return Row(config, columns, self._tools[numbers], run.plan.values(run.plan.inputs[n]), run.booking(budget), result)
+        values = run.plan.values(run.plan.inputs[n])
+        return self._kind(config, columns, self._tools[numbers], values, run.booking(budget), result)

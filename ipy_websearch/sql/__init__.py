@@ -22,7 +22,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from ipy_websearch.sql.functions import Functions
+    from ipy_websearch.sql.functions import Functions, SqlOptions
 
 __all__ = ["register"]
 
@@ -55,9 +55,9 @@ def register(
       `%websearch key anthropic`.
 
     `prefix="stps_"` gives them names such as stps_ask_ai. Equal rows are asked once, and **answers are kept for the day** (UTC,
-    in the cache: `%websearch cache clear` forgets them). For what changes by the hour, a last argument, `fresh := true`, takes
-    no answer older than a minute: `ask_ai(ticker, 'Price?', fresh := true)`; `resume=False` does so for every row. Of a chunk
-    (2,048 rows), `concurrency` run at once.
+    in the enrichment store: `%websearch store clear ask_ai` forgets them). For what changes by the hour, a last argument,
+    `fresh := true`, takes no answer older than a minute: `ask_ai(ticker, 'Price?', fresh := true)`; `resume=False` does so for
+    every row. Of a chunk (2,048 rows), `concurrency` run at once.
 
     NULL in gives NULL, and nothing is asked. A row that fails gives NULL and a warning with its inputs; `on_error="raise"`
     makes it the query's error. A search that fails, or that another engine answered, is a warning too, and an answer with a
@@ -87,12 +87,12 @@ def register(
         import pyarrow as pyarrow
     except ImportError as exc:
         raise ConfigError('the SQL functions need duckdb and pyarrow: pip install "ipy_websearch[sql]"') from exc
-    from ipy_websearch.sql.answers import SqlOptions
-    from ipy_websearch.sql.functions import listen_for_interrupts
+    from ipy_websearch.sql.functions import SqlOptions, listen_for_interrupts
 
     most, budget = at_least(1, "concurrency", concurrency, 16), money("budget_usd", budget_usd)
-    functions = _known(con, prefix) or _create(con, prefix)
-    functions.options = SqlOptions(model, provider, most, budget, bool(resume), on_error)
+    options = SqlOptions(uuid.uuid4().hex[:12], model, provider, most, budget, bool(resume), on_error)
+    functions = _known(con, prefix) or _create(con, prefix, options)
+    functions.options = options
     listen_for_interrupts()
 
 
@@ -107,13 +107,13 @@ def _known(con: Any, prefix: str) -> Functions | None:
     return _registered[found[0][0]][0] if found[0][0] in _registered else None
 
 
-def _create(con: Any, prefix: str) -> Functions:
+def _create(con: Any, prefix: str, options: SqlOptions) -> Functions:
     import duckdb
 
     from ipy_websearch.errors import ConfigError
     from ipy_websearch.sql.functions import Functions
 
-    functions, number = Functions(prefix), uuid.uuid4().hex
+    functions, number = Functions(prefix, options), uuid.uuid4().hex
     own = {"name": _ID, "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
     definitions, made = [*functions.definitions(), own], list[str]()
     for definition in definitions:
