@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 
 import ipy_websearch as web
-from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError
+from ipy_websearch.errors import ConfigError, MissingKeyError
 from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, run, search
 from tests.fakes.engines import hit
 from tests.fakes.replies import delay, error, refusal, usage
@@ -120,40 +120,6 @@ def test_a_stored_value_is_used_for_the_same_search_alone(
         monkeypatch.setenv("IPY_WEBSEARCH_COUNTRY", country)
         asyncio.run(enrich())
     assert len(messages_api.requests) == 2
-
-
-def test_a_refused_search_key_is_an_error_and_after_the_repair_the_row_is_asked(
-    messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch, offline: list[str]
-) -> None:
-    good, brave_api.allow_refusals = brave_api.key, True
-    monkeypatch.setenv("BRAVE_API_KEY", "BSA-wrong-and-secret")
-    messages_api.behave(lambda body: record(ceo=None) if len(body["messages"]) > 1 else search("CEO of Acme"))
-    try:
-        out = web.enrich(companies("Acme"), CEO, progress=False)
-    except EnrichmentError as exc:
-        assert "brave" in str(exc).lower() and "secret" not in str(exc)
-    else:
-        assert out.enrich_status[0] == "error" and "brave" in out.enrich_error[0].lower()
-    monkeypatch.setenv("BRAVE_API_KEY", good)
-    brave_api.reply(FOUND)
-    messages_api.behave(lambda body: record(ceo="Jo Doe") if len(body["messages"]) > 1 else search("CEO of Acme"))
-    assert web.enrich(companies("Acme"), CEO, progress=False).ceo[0] == "Jo Doe"
-
-
-def test_a_search_that_failed_is_not_stored_as_not_found(messages_api: Any, brave_api: Any) -> None:
-    brave_api.fail(403)
-    messages_api.behave(lambda body: record(ceo=None) if len(body["messages"]) > 1 else search("CEO of Acme"))
-    out = web.enrich(companies("Acme"), CEO, provider="brave", progress=False)
-    assert out.enrich_status[0] == "error" and out.enrich_error[0]
-    assert web.enrich(companies("Acme"), CEO, provider="brave", progress=False).enrich_status[0] == "ok"
-
-
-@pytest.mark.parametrize("status", [401, 402])
-def test_equal_failures_at_the_start_stop_the_run(messages_api: Any, status: int) -> None:
-    messages_api.behave(lambda body: error(status, message="invalid or empty account"))
-    with pytest.raises(EnrichmentError, match="account") as caught:
-        web.enrich(companies(*(f"C{n}" for n in range(200))), CEO, **ROW)
-    assert len(messages_api.requests) <= 40 and "\n" not in str(caught.value)
 
 
 def test_overloads_and_rate_limits_lose_no_row(messages_api: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ipy_websearch import sql
 from tests.contract.helpers import results_of, search
 from tests.fakes.engines import hit
-from tests.fakes.replies import error, text
+from tests.fakes.replies import text
 
 PRICE = "What is the current price?"
 
@@ -65,23 +65,3 @@ def test_a_failed_search_is_told_to_the_model_and_the_user(messages_api: Any, br
         assert con.sql("SELECT ask_ai('Bitcoin', 'Price?')").fetchall() == [("From memory.",)]
     (result,) = results_of(messages_api.bodies[1])
     assert result["is_error"] and "Search unavailable. Please answer from your knowledge." in str(result["content"])
-
-
-def test_a_failed_row_is_null_with_a_warning(messages_api: Any, con: Any) -> None:
-    messages_api.behave(lambda body: error(400, message="too odd") if context_of(body) == "b" else "fine")
-    sql.register(con)
-    with pytest.warns(UserWarning, match="too odd"):
-        rows = con.sql("SELECT ask_ai(v, 'q?') FROM (VALUES ('a'), ('b')) t(v)").fetchall()
-    assert sorted(rows, key=str) == [("fine",), (None,)]
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_web_search_gives_no_stand_in_for_a_failed_engine(brave_api: Any, con: Any, offline: list[str]) -> None:
-    brave_api.fail(403)
-    sql.register(con)
-    try:
-        found = con.sql("SELECT web_search('Current stock price AAPL')").fetchall()
-    except duckdb.Error as exc:
-        assert "brave" in str(exc).lower()
-    else:
-        assert found == [(None,)] or "Sweden" not in str(found) and "corpus://" not in str(found)

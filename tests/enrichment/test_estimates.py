@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ipy_websearch.enrichment.report import Outcome, why_no_estimate
 from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.testing import FakeWeb
 
@@ -31,14 +30,6 @@ def test_an_estimate_says_what_the_whole_will_take(companies: list[Any], text: s
         assert pd.Series([str(estimate)]).str.fullmatch(text)[0], str(estimate)
 
 
-def test_an_estimate_of_rows_some_of_which_fail_says_so() -> None:
-    """One of two rows tried got no value: half of what the figures rest on failed."""
-    with FakeWeb() as web:
-        web.behave(lambda request: "no record" if "company: A" in str(request) else web.record(ceo="Jo"))
-        estimate = pd.DataFrame({"company": ["A", "B", "C"]}).web.estimate(CEO, sample=2, max_searches=0)
-        assert estimate.failed == 1 and "1 of the 2 rows tried failed" in str(estimate) and estimate.stored == 1
-
-
 @pytest.mark.parametrize(("sample", "told"), [(1, "since the only row tried failed: "), (2, "since all 2 rows tried failed: ")])
 def test_an_estimate_of_rows_that_all_fail_is_none(sample: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What failed was not billed, so that the whole would look free; a sample says so under its report."""
@@ -51,13 +42,6 @@ def test_an_estimate_of_rows_that_all_fail_is_none(sample: int, told: str, capsy
         frame.web.enrich(CEO, sample=sample)
         said = capsys.readouterr().out
         assert f"there is no estimate, {told}" in said and "looks like" not in said
-
-
-def test_an_estimate_names_the_commonest_of_several_reasons() -> None:
-    """Numbers and ids do not make reasons differ."""
-    reasons = ["refused (req_1)", "no record", "refused (req_2)"]
-    why = why_no_estimate([None, *(Outcome("error", error=reason) for reason in reasons), Outcome("skipped")])
-    assert why == "there is no estimate, since all 3 rows tried failed: refused (req_1) (and 1 other reason)"
 
 
 def test_an_estimate_under_a_budget_that_lets_no_row_be_tried_is_none() -> None:

@@ -101,13 +101,6 @@ def test_a_dead_engine_is_no_data_in_sql_and_search_either(
     assert not ran.ok and MODES[mode][0] in str(ran.error) and ran.value is None
 
 
-def test_a_storm_of_429_is_waited_out_for_all_rows_together(messages_api: Any, brave_api: Any, offline: list[str]) -> None:
-    messages_api.behave(searches)
-    brave_api.fail(429, times=8, headers={"Retry-After": "1"})
-    out = web.enrich(many(12), CEO, progress=False)
-    assert set(out.enrich_status) == {"ok"} and set(out.ceo) == {"Jo Doe"} and out.enrich_error.isna().all()
-
-
 def test_searched_but_empty_and_not_found_by_the_model_are_told_apart(messages_api: Any, brave_api: Any) -> None:
     brave_api.behave(lambda values: [] if "C0" in values["q"] else [hit("https://a.example/", "A", "About A")])
     messages_api.behave(lambda body: searches(body) if len(body["messages"]) == 1 else record(ceo=None))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import ipy_websearch
 from ipy_websearch.errors import ConfigError
 from tests.contract.helpers import CEO, companies, record
 from tests.contract.helpers import boss as echo
-from tests.fakes.replies import delay, error, usage
+from tests.fakes.replies import error, usage
 
 QUIET: dict[str, Any] = {"progress": False, "max_searches": 0}
 
@@ -32,23 +30,7 @@ def test_a_multi_index_and_empty_frames_pass_through(messages_api: Any) -> None:
     assert len(empty) == 0 and "ceo" in empty
 
 
-def test_sources_false_adds_values_only(messages_api: Any) -> None:
-    """Without sources there is one column for each question."""
-    messages_api.behave(echo)
-    out = ipy_websearch.enrich(companies("A"), CEO, sources=False, **QUIET)
-    assert list(out.columns) == ["company", "ceo", "enrich_status", "enrich_error", "enrich_cost_usd"]
-
-
 # --- which rows are asked -----------------------------------------------------------------------------------------------
-
-
-def test_equal_inputs_are_asked_once(messages_api: Any) -> None:
-    """1,000 rows with 10 distinct inputs are 10 requests; blanks around a value make no difference."""
-    messages_api.behave(echo)
-    frame = companies(*(f"{' ' * (n % 2)}C{n % 10}" for n in range(1000)))
-    out = ipy_websearch.enrich(frame, CEO, **QUIET)
-    assert len(messages_api.requests) == 10 and out.ceo.notna().all()
-    assert out.attrs["report"]["cost_usd"] == pytest.approx(out.enrich_cost_usd.sum())
 
 
 def test_a_column_whose_inputs_are_there_is_asked_although_others_are_not(messages_api: Any) -> None:
@@ -97,13 +79,6 @@ def test_resume_false_and_another_question_ask_again(messages_api: Any) -> None:
     assert len(messages_api.requests) == 3
 
 
-def test_a_value_that_was_not_found_is_kept_as_not_found(messages_api: Any) -> None:
-    """null is an answer: it is stored, and not asked for again."""
-    messages_api.reply(record(ceo=None))
-    for _ in range(2):
-        assert pd.isna(ipy_websearch.enrich(companies("A"), CEO, **QUIET).ceo[0])
-
-
 def test_the_store_is_listed_and_cleared(messages_api: Any, shell: Any) -> None:
     """`%websearch store` lists each question with its cells; `clear` forgets them."""
     messages_api.behave(echo)
@@ -128,15 +103,6 @@ def test_values_of_version_0_1_0_are_set_aside_with_a_line(messages_api: Any, tm
     with sqlite3.connect(tmp_path / "websearch/enrich.sqlite") as now:
         assert now.execute("SELECT cell FROM old_cells").fetchall() == [("kept",)]
     now.close()
-
-
-def test_a_broken_store_is_set_aside_and_the_run_goes_on(messages_api: Any, tmp_path: Path) -> None:
-    """A file that is no database costs nothing but a warning in the report."""
-    messages_api.behave(echo)
-    (tmp_path / "websearch").mkdir()
-    (tmp_path / "websearch/enrich.sqlite").write_text("this is no database, and long enough to be read as one" * 100)
-    out = ipy_websearch.enrich(companies("A"), CEO, **QUIET)
-    assert out.ceo[0] == "Boss of A" and "enrichment store" in out.attrs["report"]["warnings"][0]
 
 
 # --- failures -----------------------------------------------------------------------------------------------------------
@@ -167,26 +133,6 @@ def test_a_stopped_start_returns_what_the_store_has(messages_api: Any) -> None:
 # --- limits -------------------------------------------------------------------------------------------------------------
 
 
-def test_concurrency_bounds_the_requests_under_way(messages_api: Any) -> None:
-    """Never more than `concurrency` at once."""
-    messages_api.behave(lambda body: (echo(body), delay(0.02)))
-    most = 0
-
-    def watch() -> None:
-        nonlocal most
-        while not done.is_set():
-            most = max(most, messages_api.active)
-            time.sleep(0.002)
-
-    done = threading.Event()
-    thread = threading.Thread(target=watch)
-    thread.start()
-    ipy_websearch.enrich(companies(*(f"C{n}" for n in range(40))), CEO, concurrency=5, **QUIET)
-    done.set()
-    thread.join()
-    assert 2 <= most <= 5
-
-
 def test_a_budget_is_never_passed_and_stops_cleanly(messages_api: Any) -> None:
     """Rows are filled while money lasts; the others say "budget" and are not sent."""
     messages_api.behave(lambda body: (echo(body), usage(input_tokens=900, output_tokens=100)))
@@ -195,14 +141,6 @@ def test_a_budget_is_never_passed_and_stops_cleanly(messages_api: Any) -> None:
     assert set(counts.index) == {"ok", "budget"} and 10 < counts["ok"] == len(messages_api.requests)
     assert out.enrich_cost_usd.sum() <= 0.005 and "0.005 USD" in out.enrich_error[out.enrich_status == "budget"].iloc[0]
     assert ipy_websearch.cost().usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
-
-
-def test_a_budget_of_nothing_sends_nothing(messages_api: Any) -> None:
-    """What the store has is still given."""
-    messages_api.behave(echo)
-    ipy_websearch.enrich(companies("A"), CEO, **QUIET)
-    out = ipy_websearch.enrich(companies(*"AB"), CEO, budget_usd=0, **QUIET)
-    assert list(out.enrich_status) == ["ok", "budget"] and len(messages_api.requests) == 1
 
 
 # --- wrong calls --------------------------------------------------------------------------------------------------------
@@ -279,11 +217,3 @@ def test_df_web_search_gives_each_row_its_best_result(brave_api: Any) -> None:
     out = companies("A", "B", "A", None).web.search("{company} CEO", provider="brave", progress=False)
     assert sorted(brave_api.queries) == ["A CEO", "B CEO"]
     assert out.search_url[:3].notna().all() and out.search_provider[0] == "brave" and "missing" in out.search_error[3]
-
-
-def test_the_ledger_has_a_run_as_one_question(messages_api: Any) -> None:
-    """Each request is booked; `%cost --by question` shows the run as one line."""
-    messages_api.behave(echo)
-    ipy_websearch.enrich(companies(*"ABC"), CEO, **QUIET)
-    assert len(ipy_websearch.cost()) == 3
-    assert list(ipy_websearch.cost(by="question").model_calls) == [3]

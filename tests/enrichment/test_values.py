@@ -15,7 +15,7 @@ import pytest
 import ipy_websearch
 from ipy_websearch.enrichment import batch
 from ipy_websearch.errors import ConfigError, EnrichmentError
-from ipy_websearch.text import fold, plain, visible
+from ipy_websearch.text import fold, plain
 from tests.contract.helpers import CEO, companies, company_in, record
 from tests.contract.helpers import ROW as QUIET
 from tests.contract.helpers import boss as echo
@@ -90,19 +90,6 @@ def test_words_that_are_answers_stay(messages_api: Any) -> None:
     assert answers(messages_api, str, words) == words
     assert answers(messages_api, ["Known", "Unknown", "N/A"], ["unknown", "n/a", "not found"]) == ["Unknown", "N/A", None]
     assert answers(messages_api, list[str], [["a", "N/A", None, "", "the unknown"]]) == [["a", "the unknown"]]
-
-
-@pytest.mark.parametrize("nothing", [[], ["N/A"], [None, " "]])
-def test_a_list_without_anything_in_it_is_missing(messages_api: Any, nothing: Any) -> None:
-    """It may mean "none" or "not found", so it is not read; the row counts as one without a value, now and from the store."""
-    assert answers(messages_api, list[str], [nothing, ["a"]]) == [None, ["a"]]
-    messages_api.behave(lambda body: record(value=nothing if company_in(body) == "C0" else ["a"]))
-    for _ in range(2):
-        out = ipy_websearch.enrich(companies("C0", "C1"), {"value": ("Who? {company}", list[str])}, **QUIET)
-        assert list(out.value.isna()) == [True, False] and out.value_source.isna()[0]
-        assert str(out.attrs["report"]).startswith("1 of 2 cells filled, 1 not found")
-        assert list(out.enrich_status) == ["ok", "ok"] and out.enrich_error.isna().all()
-    assert answers(messages_api, [1, 2.5], ["1", 2.5, True, "1,0"]) == [1, 2.5, None, None]
 
 
 MIXED = {"name": "{company}?", "size": ("{company}?", int), "born": ("{company}?", date), "head": "{company}?"}
@@ -208,13 +195,6 @@ def test_a_frame_is_enriched_again_and_again(messages_api: Any, tmp_path: Path) 
     assert len(messages_api.requests) == 2
 
 
-def test_old_sources_do_not_stay_beside_new_values(messages_api: Any) -> None:
-    """A value that is asked again without sources loses those of the value before."""
-    messages_api.behave(echo)
-    out = ipy_websearch.enrich(enriched(), CEO, sources=False, resume=False, **QUIET)
-    assert list(out.columns) == ["company", "n", "ceo", "enrich_status", "enrich_error", "enrich_cost_usd"]
-
-
 def test_columns_of_several_levels_are_named_by_the_first(messages_api: Any) -> None:
     """A frame with levels of columns is asked about and enriched again like any other."""
     messages_api.behave(echo)
@@ -264,16 +244,3 @@ def test_joiners_that_belong_to_the_text_stay(messages_api: Any, text: str) -> N
     messages_api.behave(lambda body: record(ceo=company_in(body)))
     assert ipy_websearch.enrich(companies(text), CEO, **QUIET).ceo[0] == text == company_in(messages_api.bodies[0])
     assert plain(f"<b>{text}</b>") == text and fold(text) == fold(text.replace("\u200c", "").replace("\u200d", ""))
-
-
-HIDING = (
-    *("pay\u200dpal", "a\u200cb\u200dc", "日\u200d本", "1\u200d2", "\u200d\u200c\u200d"),
-    *("👩\u200da", "a\u200d👩", "a\ufe0f\u200d👩", "👩\u200d\u200d👧", "👩\u200c👧", "👩\U000e0041\u200d👧", "👩\n\u200d👧"),
-    *("م\u200c\u200cخ", "م\u200dخ", "م\u200c خ", "\u200cم\u200c", "م\u200b\u200cخ", "م\u200ca", "क\u200dष", "म\u094d\u200da"),
-)
-
-
-@pytest.mark.parametrize("text", HIDING)
-def test_joiners_that_join_nothing_are_hidden_text(text: str) -> None:
-    """Alone, in runs, beside other scripts or beside what is itself hidden, they go."""
-    assert not {"\u200c", "\u200d"} & set(visible(text)) and visible(visible(text)) == visible(text)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import ipy_websearch
 from ipy_websearch.enrichment.columns import fill, normal, parse_columns, template_fields
-from ipy_websearch.enrichment.prompt import Evidence, fit
+from ipy_websearch.enrichment.prompt import fit
 from tests.benchmarks.enrich_server import ROOT, EnrichServer
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
@@ -79,14 +79,6 @@ def test_a_server_that_takes_few_at_once_loses_no_row(server: EnrichServer) -> N
     assert server.stats()["requests"] < 200
 
 
-def test_a_storm_of_refusals_is_waited_out(server: EnrichServer) -> None:
-    """For half a second everything is refused with a retry-after: no row is lost, and few requests are sent meanwhile."""
-    server.set(storm_until=time.time() + 0.5, retry_after=0.4)
-    frame = pd.DataFrame({"company": [f"C{n}" for n in range(40)]})
-    out = ipy_websearch.enrich(frame, CEO, concurrency=20, progress=False)
-    assert set(out.enrich_status) == {"ok"} and server.stats()["requests"] <= 40 + 20 + 10 + 5
-
-
 @pytest.mark.parametrize("status", [429, 500, 502, 529])
 def test_a_storm_at_the_start_that_names_no_time_loses_no_row(server: EnrichServer, status: int) -> None:
     """For a second and a half everybody is refused, with `retry-after: 0` or without: the run goes on, and does not hammer."""
@@ -94,13 +86,6 @@ def test_a_storm_at_the_start_that_names_no_time_loses_no_row(server: EnrichServ
     frame = pd.DataFrame({"company": [f"C{n}" for n in range(40)]})
     out = ipy_websearch.enrich(frame, CEO, concurrency=30, progress=False)
     assert set(out.enrich_status) == {"ok"} and server.stats()["requests"] < 40 + 30 * 4
-
-
-def test_answers_that_cannot_be_read_are_asked_for_again(server: EnrichServer) -> None:
-    """Every third body is cut off: a row is asked again, as after a broken connection."""
-    server.set(broken_every=7)
-    out = ipy_websearch.enrich(pd.DataFrame({"company": [f"C{n}" for n in range(20)]}), CEO, progress=False)
-    assert set(out.enrich_status) == {"ok"}
 
 
 def test_a_ceiling_counts_answers_that_were_lost(server: EnrichServer) -> None:
@@ -175,13 +160,3 @@ def test_any_value_fits_or_is_missing(value: Any) -> None:
     for column in parse_columns({name: ("{x}?", kind) for name, kind in kinds.items()}, ["x"]):
         fitted = fit(column, value)
         assert fitted is None or isinstance(fitted, column.kind)
-
-
-def test_evidence_is_compared_without_regard_to_blanks_and_case() -> None:
-    """Addresses without scheme, fragment and final slash; quotes by their words, pieces between dots each."""
-    evidence = Evidence()
-    evidence.add("https://example.org/a/", ["Mars has  two moons,", "Phobos and Deimos."])
-    address, quote = "https://example.org/a/", "mars has two moons … Deimos"
-    assert evidence.cited("http://EXAMPLE.org/a#x", f"“{quote}”") == (address, f"“{quote}”")
-    assert evidence.cited("http://EXAMPLE.org/a#x", "Mars has three moons") == (address, None)
-    assert evidence.cited("https://example.org/b", "") == (None, None)

@@ -84,26 +84,6 @@ def kernel(server: EnrichServer) -> Iterator[Kernel]:
     manager.cleanup_resources()
 
 
-def test_the_stop_button_returns_the_frame(kernel: Kernel, server: EnrichServer) -> None:
-    """Interrupted under way: `out` is the frame so far, the bar and one line stay, nothing more is sent, the next cell runs."""
-    assert kernel.run(SETUP)[0] == "ok"
-    cell = kernel.start(ENRICH)
-    while server.stats()["answered"] < 60:
-        time.sleep(0.02)
-    kernel.manager.interrupt_kernel()
-    status, text = kernel.wait(cell)
-    sent = server.stats()["requests"]
-    assert status == "ok", text
-    assert "Interrupted: what was filled by then is returned" in text and "interrupted" in text and "enrich:" in text
-    assert "Traceback" not in text
-    _, text = kernel.run("print(len(out), sorted(set(out.enrich_status)), (out.enrich_status == 'ok').sum() > 40)")
-    assert text.strip() == "5000 ['interrupted', 'ok'] True"
-    assert server.stats()["requests"] == sent
-    again = f"out = {ENRICH.removeprefix('out = ').replace('frame,', 'frame.head(80),')}\nprint(set(out.enrich_status))"
-    status, text = kernel.run(again)
-    assert status == "ok" and "{'ok'}" in text and server.stats()["requests"] <= 81 + 10
-
-
 MAGIC = """%%enrich frame --concurrency 10 --max-searches 0 -o filled
 ceo: Who is the CEO of {company}?"""
 

@@ -43,14 +43,6 @@ def echo(body: dict[str, Any]) -> Any:
 # --- one answer ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_the_seed_asks_each_ticker_once(messages_api: Any, con: Any) -> None:
-    messages_api.behave(echo)
-    sql.register(con, prefix="stps_")
-    con.execute("CREATE TABLE stocks AS SELECT unnest(['AAPL', 'MSFT', 'AAPL', 'NVDA', 'TSLA', 'AMD']) AS ticker")
-    rows = con.sql("SELECT ticker, stps_ask_ai(ticker, 'Current stock price?') as price FROM stocks LIMIT 5;").fetchall()
-    assert rows == [(t, f"about {t}") for t in ("AAPL", "MSFT", "AAPL", "NVDA", "TSLA")] and len(messages_api.requests) == 4
-
-
 def test_one_search_gives_the_model_five_short_results_and_then_it_answers(messages_api: Any, brave_api: Any, con: Any) -> None:
     brave_api.reply([hit(f"https://a.example/{n}", f"Page {n}", "long words " * 60) for n in range(9)])
     messages_api.reply(tool_use("web_search", {"query": "one"}))
@@ -134,26 +126,6 @@ def test_duckdb_asks_distinct_rows_and_no_more_than_it_shows(messages_api: Any, 
     assert len(messages_api.requests) == requests and len(frame) == 100
 
 
-def test_a_chunk_runs_at_once_within_the_bound(messages_api: Any, con: Any) -> None:
-    most: list[int] = []
-    messages_api.behave(lambda body: (most.append(messages_api.active), (echo(body), delay(0.1)))[1])
-    sql.register(con, concurrency=8)
-    con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(24) t(i)").fetchall()
-    assert 4 <= max(most) <= 8
-
-
-def test_a_storm_of_429_loses_no_row(messages_api: Any, con: Any) -> None:
-    seen: Counter[str] = Counter()
-
-    def behaviour(body: dict[str, Any]) -> Any:
-        seen[name := echo(body)] += 1
-        return error(429, headers={"retry-after": "0.1"}) if seen[name] <= 4 and name.endswith(("1", "5")) else name
-
-    messages_api.behave(behaviour)
-    sql.register(con)
-    assert all(answer for (answer,) in con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(30) t(i)").fetchall())
-
-
 def test_threads_and_cursors_share_what_is_under_way(messages_api: Any, con: Any) -> None:
     messages_api.behave(lambda body: (echo(body), delay(0.2)))
     sql.register(con)
@@ -232,18 +204,6 @@ def test_a_budget_is_used_up_and_never_passed(messages_api: Any, con: Any, where
     assert 10 < filled == len(messages_api.requests) < 200 and ipy_websearch.cost().usd.sum() <= 0.005
 
 
-def test_each_row_is_booked_and_equal_questions_are_one_line(messages_api: Any, brave_api: Any, con: Any) -> None:
-    messages_api.behave(
-        lambda body: tool_use("web_search", {"query": echo(body)}) if len(body["messages"]) == 1 else echo(body)
-    )
-    sql.register(con)
-    con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(3) t(i)").fetchall()
-    cost = ipy_websearch.cost()
-    assert Counter(cost.kind) == {"model": 6, "search": 3} and cost.usd.sum() > 0
-    assert list(ipy_websearch.cost(by="question").question) == ["ask_ai: q?"] and not api.session().answers
-    assert float(api.session().spent_usd or 0) == pytest.approx(cost.usd.sum())
-
-
 def test_keys_are_set_for_the_session_and_shown_nowhere(messages_api: Any, con: Any, tmp_path: Path) -> None:
     sql.register(con)
     secret, messages_api.allow_refusals = "sk-ant-very-secret-0123456789", True
@@ -318,13 +278,6 @@ def test_wrong_options_are_refused_and_nothing_is_registered(con: Any, options: 
         sql.register(**{"con": con, **options})
     with pytest.raises(duckdb.Error):
         con.sql("SELECT ask_ai('a', 'b')").fetchall()
-
-
-def test_another_function_of_that_name_stays(con: Any) -> None:
-    con.create_function("web_search", lambda x: x, ["VARCHAR"], "VARCHAR")
-    with pytest.raises(ConfigError, match="web_search cannot be registered.*another prefix"):
-        sql.register(con)
-    assert con.sql("SELECT web_search('mine')").fetchall() == [("mine",)]
 
 
 @pytest.mark.parametrize("query", ["SELECT ask_ai('x' || i, 'q?') FROM range(30) t(i)", "SELECT ask_ai('a', 'q?')"])
