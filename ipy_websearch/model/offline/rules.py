@@ -120,8 +120,7 @@ def check(request: Mapping[str, Any], *, newest: bool = True) -> None:
 def _faults(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
     """Yield faults; each rule may rely on those before it."""
     yield from _fits(request, "", _REQUEST if newest else {**_REQUEST, **_SAMPLING})
-    if request["max_tokens"] < 0:
-        yield "max_tokens: Input should be greater than or equal to 0"
+    yield from _where({"max_tokens: Input should be greater than or equal to 0": request["max_tokens"] < 0})
     yield from _thinking(request)
     yield from _messages(request)
     tools, said = request.get("tools") or (), turns(request["messages"])
@@ -135,6 +134,11 @@ def _faults(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
 
 
 # --- fields and blocks ------------------------------------------------------------------------------------------------
+
+
+def _where(faults: Mapping[str, object]) -> list[str]:
+    """Return the faults that are there: each is told in its words, with whether it was made."""
+    return [words for words, is_made in faults.items() if is_made]
 
 
 def _fits(value: Mapping[str, Any], path: str, fields: Fields) -> Iterator[str]:
@@ -193,41 +197,42 @@ def _inner(path: str, block: Block) -> Iterator[tuple[str, Block]]:
 
 
 def _thinking(request: Mapping[str, Any]) -> Iterator[str]:
-    thinking = request.get("thinking") or {"type": "disabled"}
-    if thinking.get("type") not in ("enabled", "disabled", "adaptive", "between_tools"):
-        yield f"thinking: Input tag '{thinking.get('type')}' {_UNKNOWN_TAG}"
-    if thinking["type"] == "enabled":
-        tokens = thinking.get("budget_tokens")
-        if not isinstance(tokens, int) or tokens < MIN_THINKING_TOKENS:
-            yield f"thinking.enabled.budget_tokens: Input should be greater than or equal to {MIN_THINKING_TOKENS}"
-        if tokens >= request["max_tokens"]:
-            yield "`max_tokens` must be greater than `thinking.budget_tokens`."
-        if (request.get("tool_choice") or {}).get("type") in ("any", "tool"):
-            yield "Thinking may not be enabled when tool_choice forces tool use."
+    thinking = request.get("thinking") or {}
+    kind, tokens = thinking.get("type"), thinking.get("budget_tokens")
+    if thinking and kind not in ("enabled", "disabled", "adaptive", "between_tools"):
+        yield f"thinking: Input tag '{kind}' {_UNKNOWN_TAG}"
+    if kind == "enabled":
+        most, least = request["max_tokens"], MIN_THINKING_TOKENS
+        too_few = not isinstance(tokens, int) or tokens < least
+        forced = (request.get("tool_choice") or {}).get("type") in ("any", "tool")
+        yield from _where(
+            {
+                f"thinking.enabled.budget_tokens: Input should be greater than or equal to {least}": too_few,
+                "`max_tokens` must be greater than `thinking.budget_tokens`.": isinstance(tokens, int) and tokens >= most,
+                "Thinking may not be enabled when tool_choice forces tool use.": forced,
+            }
+        )
 
 
 def _messages(request: Mapping[str, Any]) -> Iterator[str]:
     messages, system = request["messages"], request.get("system")
-    if not messages:
-        yield "messages: at least one message is required"
+    yield from _where({"messages: at least one message is required": not messages})
     for n, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
-        if role == "system":
-            yield (
-                'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, not "system" '
-                + ("as an input message role.")
-            )
-        if role not in ("user", "assistant"):
-            yield f"messages.{n}.role: Input should be 'user' or 'assistant'"
+        yield from _where(
+            {
+                'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
+                'not "system" as an input message role.': role == "system",
+                f"messages.{n}.role: Input should be 'user' or 'assistant'": role not in ("user", "assistant"),
+            }
+        )
         yield from _fits(message, f"messages.{n}.", {"role": str, "content": (str, list)})
         if not content:
             yield f"messages.{n}: all messages must have non-empty content except for the optional final assistant message"
         yield from _blocks(content, f"messages.{n}.content", role)
-    if messages[0]["role"] != "user":
-        yield 'messages: first message must use the "user" role'
+    yield from _where({'messages: first message must use the "user" role': messages[0]["role"] != "user"})
     yield from _blocks(system, "system", "system")
-    if isinstance(system, list) and not all(block["text"] for block in system):
-        yield f"system: {_EMPTY_TEXT}"
+    yield from _where({f"system: {_EMPTY_TEXT}": isinstance(system, list) and not all(block["text"] for block in system)})
 
 
 def _blocks(content: Any, path: str, place: str) -> Iterator[str]:
@@ -258,13 +263,18 @@ def _texts(said: Sequence[Turn], newest: bool) -> Iterator[str]:
                 yield from (f"{path}.search_result.{name}: should have at least 1 character or item, not 0" for name in empty)
 
 
-def _text(path: str, block: Block, *, citable: bool) -> Iterator[str]:
-    if not block["text"] and block.get("cache_control"):
-        yield f"{path}.text: cache_control cannot be set for empty text blocks"
-    if not block["text"].strip():
-        yield f"messages: {_EMPTY_TEXT}{' and contain non-whitespace text' if block['text'] else ''}"
-    if block.get("citations") and not citable:
-        yield f"{path}.text.citations: citations are not permitted on text blocks in user messages"
+def _text(path: str, block: Block, *, citable: bool) -> list[str]:
+    text = block["text"]
+    return _where(
+        {
+            f"{path}.text: cache_control cannot be set for empty text blocks": not text and block.get("cache_control"),
+            f"messages: {_EMPTY_TEXT}": not text,
+            f"messages: {_EMPTY_TEXT} and contain non-whitespace text": not text.strip(),
+            f"{path}.text.citations: citations are not permitted on text blocks in user messages": (
+                block.get("citations") and not citable
+            ),
+        }
+    )
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
@@ -275,18 +285,21 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield from _custom_tool(n, tool) if tool.get("type") in (None, "custom") else _server_tool(n, tool)
         if not _NAME.fullmatch(str(tool.get("name") or "")):
             yield f"tools.{n}.custom.name: String should match pattern '^{_NAME.pattern}$'"
-    if len({tool["name"] for tool in tools}) < len(tools):
-        yield "tools: Tool names must be unique."
     strict = [tool["input_schema"] for tool in tools if tool.get("strict") and tool.get("input_schema")]
-    if len(strict) > MAX_STRICT:
-        yield f"Too many strict tools ({len(strict)}). The maximum number of strict tools supported is {MAX_STRICT}."
     parts = [part for schema in strict for part in _schemas(schema)]
     optional = sum(len(set(part.get("properties") or ()) - set(part.get("required") or ())) for part in parts)
-    if optional > MAX_OPTIONAL:
-        yield f"Schemas contains too many optional parameters ({optional}), the limit is {MAX_OPTIONAL}"
     unions = sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts)
-    if unions > MAX_UNIONS:
-        yield f"Schemas contains too many parameters with union types ({unions}), the limit is {MAX_UNIONS}"
+    too_many = "Schemas contains too many"
+    yield from _where(
+        {
+            "tools: Tool names must be unique.": len({tool["name"] for tool in tools}) < len(tools),
+            f"Too many strict tools ({len(strict)}). The maximum number of strict tools supported is {MAX_STRICT}.": (
+                len(strict) > MAX_STRICT
+            ),
+            f"{too_many} optional parameters ({optional}), the limit is {MAX_OPTIONAL}": optional > MAX_OPTIONAL,
+            f"{too_many} parameters with union types ({unions}), the limit is {MAX_UNIONS}": unions > MAX_UNIONS,
+        }
+    )
 
 
 def _custom_tool(n: int, tool: Mapping[str, Any]) -> Iterator[str]:
@@ -304,17 +317,19 @@ def _server_tool(n: int, tool: Mapping[str, Any]) -> Iterator[str]:
     versions, fields = _SERVER_TOOLS.get(name, ("", {}))
     if _OTHER_TOOL.fullmatch(kind):
         return
-    if version not in versions.split():
-        yield f"tools.{n}: Input tag '{kind}' {_UNKNOWN_TAG}"
-    if tool.get("name") != name:
-        yield f"tools.{n}.{kind}.name: Input should be '{name}'"
-    yield from _fits(tool, f"tools.{n}.{kind}.", fields)
-    allowed, blocked = tool.get("allowed_domains"), tool.get("blocked_domains")
-    if allowed and blocked:
-        yield f"tools.{n}.{kind}: Only one of `allowed_domains` and `blocked_domains` can be specified."
-    yield from (f"tools.{n}.{kind}: domains must not include a scheme: {d}" for d in allowed or blocked or () if "://" in d)
-    if tool.get("max_uses") is not None and tool["max_uses"] < 1:
-        yield f"tools.{n}.{kind}.max_uses: Input should be greater than 0"
+    path = f"tools.{n}.{kind}"
+    yield from _where({f"tools.{n}: Input tag '{kind}' {_UNKNOWN_TAG}": version not in versions.split()})
+    yield from _fits(tool, f"{path}.", fields)
+    allowed, blocked, uses = (tool.get(name) for name in ("allowed_domains", "blocked_domains", "max_uses"))
+    schemes = [domain for domain in allowed or blocked or () if "://" in domain]
+    yield from _where(
+        {
+            f"{path}.name: Input should be '{name}'": tool["name"] != name,
+            f"{path}: Only one of `allowed_domains` and `blocked_domains` can be specified.": allowed and blocked,
+            f"{path}: domains must not include a scheme: {', '.join(schemes)}": schemes,
+            f"{path}.max_uses: Input should be greater than 0": uses is not None and uses < 1,
+        }
+    )
 
 
 def _schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -330,14 +345,17 @@ def _schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
 def _strict(schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield what strict tools and structured output do not take in a schema."""
     for part in _schemas(schema):
-        if part.get("type") == "object" and part.get("additionalProperties") is not False:
-            yield "For 'object' type, 'additionalProperties' must be explicitly set to false"
-        if wrong := sorted(_NOT_IN_STRICT & set(part)):
-            yield f"For '{part.get('type')}' type, properties {', '.join(wrong)} are not supported"
-        if part.get("minItems") not in (None, 0, 1):
-            yield "For 'array' type, 'minItems' values other than 0 or 1 are not supported"
-        if not set(part.get("required") or ()) <= set(part.get("properties") or ()):
-            yield "'required' names properties that are not defined"
+        kind, wrong = part.get("type"), sorted(_NOT_IN_STRICT & set(part))
+        is_open = kind == "object" and part.get("additionalProperties") is not False
+        unknown = set(part.get("required") or ()) - set(part.get("properties") or ())
+        yield from _where(
+            {
+                "For 'object' type, 'additionalProperties' must be explicitly set to false": is_open,
+                f"For '{kind}' type, properties {', '.join(wrong)} are not supported": wrong,
+                "For 'array' type, 'minItems' values other than 0 or 1 are not supported": (part.get("minItems") or 0) > 1,
+                "'required' names properties that are not defined": unknown,
+            }
+        )
 
 
 def _choice(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -345,15 +363,22 @@ def _choice(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> I
     if choice is None:
         return
     kind = str(choice.get("type"))
-    if not tools:
-        yield "tool_choice may only be specified while providing tools."
-    if kind not in _CHOICES:
-        yield f"tool_choice: Input tag '{kind}' {_UNKNOWN_TAG}"
+    yield from _where(
+        {
+            "tool_choice may only be specified while providing tools.": not tools,
+            f"tool_choice: Input tag '{kind}' {_UNKNOWN_TAG}": kind not in _CHOICES,
+        }
+    )
     yield from _fits(choice, f"tool_choice.{kind}.", _CHOICES[kind])
-    if kind in ("any", "tool") and _UNFORCED.search(request["model"]):
-        yield 'tool_choice: type "tool" and "any" are not supported for this model.'
-    if kind == "tool" and choice["name"] not in [tool["name"] for tool in tools]:
-        yield f"Tool '{choice['name']}' not found in provided tools"
+    forced, name = kind in ("any", "tool"), choice.get("name")
+    yield from _where(
+        {
+            'tool_choice: type "tool" and "any" are not supported for this model.': (
+                forced and _UNFORCED.search(request["model"])
+            ),
+            f"Tool '{name}' not found in provided tools": kind == "tool" and name not in [tool["name"] for tool in tools],
+        }
+    )
 
 
 # --- calls and results ------------------------------------------------------------------------------------------------
@@ -372,31 +397,37 @@ def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
                 f"{', '.join(missing)}. {_EACH_CALL}"
             )
         for path, block in turn.of(*_CALL_IDS):
-            if not re.fullmatch(_CALL_IDS[block["type"]], block["id"]):
-                yield f"{path}.{block['type']}.id: String should match pattern '^{_CALL_IDS[block['type']]}$'"
-            if block["id"] in seen:
-                yield f"messages.{turn.number}: `tool_use` ids must be unique"
-            seen.append(block["id"])
-        answered: list[str] = []
-        for path, block in turn.of("tool_result"):
-            if (id := block["tool_use_id"]) not in asked:
-                yield f"{path}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` {_EACH_RESULT}"
-            if id in answered:
-                yield f"{path}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}"
-            answered.append(id)
-            yield from _result(path, block)
+            kind, id = block["type"], block["id"]
+            pattern = _CALL_IDS[kind]
+            yield from _where(
+                {
+                    f"{path}.{kind}.id: String should match pattern '^{pattern}$'": not re.fullmatch(pattern, id),
+                    f"messages.{turn.number}: `tool_use` ids must be unique": id in seen,
+                }
+            )
+            seen.append(id)
+        yield from _results(turn.of("tool_result"), asked)
         asked = [block["id"] for _, block in turn.of("tool_use")]
 
 
-def _result(path: str, block: Block) -> Iterator[str]:
-    content, failed = block.get("content"), block.get("is_error")
-    kinds = {part["type"] for part in content} if isinstance(content, list) else set()
-    if "search_result" in kinds and len(kinds) > 1:
-        yield f"{path}.tool_result.content: if any block is of type `search_result`, all blocks must be"
-    if failed and not content:
-        yield f"{path}.tool_result: content cannot be empty if `is_error` is true"
-    if failed and kinds - {"text"}:
-        yield f'{path}.tool_result: all content must be type "text" if `is_error` is true'
+def _results(results: Sequence[tuple[str, Block]], asked: Sequence[str]) -> Iterator[str]:
+    """Each result belongs to a call of the turn before, and is of one form."""
+    answered: list[str] = []
+    for path, block in results:
+        id, content, failed = block["tool_use_id"], block.get("content"), block.get("is_error")
+        kinds = {part["type"] for part in content} if isinstance(content, list) else set()
+        mixed = "search_result" in kinds and len(kinds) > 1
+        unexpected, several = "unexpected `tool_use_id` found in `tool_result` blocks", "Found multiple `tool_result` blocks"
+        yield from _where(
+            {
+                f"{path}: {unexpected}: {id}. Each `tool_result` {_EACH_RESULT}": id not in asked,
+                f"{path}: each tool_use must have a single result. {several} with id: {id}": id in answered,
+                f"{path}.tool_result.content: if any block is of type `search_result`, all blocks must be": mixed,
+                f"{path}.tool_result: content cannot be empty if `is_error` is true": failed and not content,
+                f'{path}.tool_result: all content must be type "text" if `is_error` is true': failed and kinds - {"text"},
+            }
+        )
+        answered.append(id)
 
 
 def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
@@ -437,20 +468,23 @@ def _citations(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence
     found = [block for _, block in everywhere(said) if block["type"] in ("search_result", "document")]
     enabled = [(block["type"], bool((block.get("citations") or {}).get("enabled"))) for block in found]
     settings = {on for kind, on in enabled if kind == "search_result"}
-    if len(settings) > 1:
-        yield "citations must be enabled for all `search_result` blocks of a request, or for none of them"
-    if settings == {False} and any(str(tool.get("type")).startswith("web_search_") for tool in tools):
-        yield "citations must be enabled on `search_result` blocks when the `web_search` tool is present"
+    searches = any(str(tool.get("type")).startswith("web_search_") for tool in tools)
     config = request.get("output_config") or {}
     yield from _fits(config, "output_config.", {"effort?": str, "format?": dict})
-    if config.get("effort") not in (None, "low", "medium", "high", "xhigh", "max"):
-        yield "output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'"
-    if (form := config.get("format")) is not None:
+    form, efforts = config.get("format"), (None, "low", "medium", "high", "xhigh", "max")
+    blocks = "`search_result` blocks"
+    yield from _where(
+        {
+            f"citations must be enabled for all {blocks} of a request, or for none of them": len(settings) > 1,
+            f"citations must be enabled on {blocks} when the `web_search` tool is present": settings == {False} and searches,
+            f"output_config.effort: Input should be one of {', '.join(efforts[1:])}": config.get("effort") not in efforts,
+            "output_config.format cannot be used when citations are enabled": form and any(on for _, on in enabled),
+        }
+    )
+    if form is not None:
         if form.get("type") != "json_schema" or not isinstance(form.get("schema"), Mapping):
             yield "output_config.format: Input should be a json_schema with a `schema`"
         yield from (f"output_config.format.schema: {words}" for words in _strict(form["schema"]))
-        if any(on for _, on in enabled):
-            yield "output_config.format cannot be used when citations are enabled"
 
 
 def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -462,12 +496,20 @@ def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequen
         if not isinstance(mark, Mapping) or mark.get("type") != "ephemeral":
             yield "cache_control.type: Input should be 'ephemeral'"
         yield from _fits(mark, "cache_control.ephemeral.", _MARK)
-        if mark.get("ttl") not in (None, "5m", "1h"):
-            yield "cache_control.ephemeral.ttl: Input should be '5m' or '1h'"
-    if (count := len(marks) + bool(own)) > MAX_BREAKPOINTS:
-        yield f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}."
-    lives = [mark.get("ttl") or "5m" for mark in marks]
-    if own and said[-1].blocks[-1][1].get("cache_control") and lives[-1] != (own.get("ttl") or "5m"):
-        yield "cache_control: the last block has a cache_control with another ttl"
-    if "5m" in lives and "1h" in lives[lives.index("5m") :]:
-        yield "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+        yield from _where(
+            {"cache_control.ephemeral.ttl: Input should be '5m' or '1h'": mark.get("ttl") not in (None, "5m", "1h")}
+        )
+    lives, count = [mark.get("ttl") or "5m" for mark in marks], len(marks) + bool(own)
+    last = said[-1].blocks[-1][1].get("cache_control")
+    yield from _where(
+        {
+            f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}.": count
+            > MAX_BREAKPOINTS,
+            "cache_control: the last block has a cache_control with another ttl": (
+                own and last and (last.get("ttl") or "5m") != (own.get("ttl") or "5m")
+            ),
+            "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block": (
+                "5m" in lives and "1h" in lives[lives.index("5m") :]
+            ),
+        }
+    )
