@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -75,11 +74,13 @@ _BREAKS = frozenset({"br", "hr", "td", "th"})
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """A block element; `size` and `kept` count the characters in it and those of kept runs; -1 is no parent."""
+    """A block element; those from `number` to `end` stand in it. `size` and `kept` count its text and that of kept runs."""
 
     element: Any
-    parent: int
+    number: int
+    parent: Any  # a block; the body's stands for nothing
     flags: int = 0
+    end: int = 0
     size: int = 0
     kept: int = 0
 
@@ -90,9 +91,9 @@ class _Block:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """One run: the number of its block, its text nodes as (element, is tail), and the share of it that is link text."""
+    """One run: its block, its text nodes as (element, is tail), and the share of it that is link text."""
 
-    block: int
+    block: _Block
     nodes: list[tuple[Any, bool]]
     text: str
     linked: float
@@ -103,79 +104,71 @@ class _Run:
         return len(self.text) >= _PROSE_CHARACTERS and self.linked < _PROSE_LINKED
 
 
-@dataclass(slots=True, eq=False)
 class _Content:
     """The runs of a body in document order and the blocks they are in; a block's parent always comes before it."""
 
-    body: Any
-    blocks: list[_Block] = field(default_factory=list)
-    runs: list[_Run] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for number, nodes, linked in self._walk():
-            text = " ".join("".join((e.tail if tail else e.text) for e, tail in nodes).split())
-            if text:
-                self.runs.append(_Run(number, nodes, text, min(1.0, linked / len(text))))
-                self.blocks[number].size += len(text)
-        for block in reversed(self.blocks):
-            if block.parent >= 0:
-                self.blocks[block.parent].size += block.size
+    def __init__(self, body: Any) -> None:
+        self.body = body
+        self.blocks: list[_Block] = []
+        self.runs: list[_Run] = []
+        self._walk()
         limit = max(_BOILERPLATE_SHARE * self.blocks[0].size, _SMALL_BLOCK)
         for block in self.blocks:
             own = _hints(block.element)
             own &= ~(_BOILERPLATE | _DOUBTFUL) if block.size >= limit else ~0
-            block.flags = own | (self.blocks[block.parent].flags if block.parent >= 0 else 0)
+            block.flags = own | block.parent.flags
 
-    def _walk(self) -> Iterator[tuple[int, list[tuple[Any, bool]], int]]:
-        """Yield each run as the number of its block, its text nodes, and how many of its characters are links."""
-        open_blocks = [-1]
+    def _walk(self) -> None:
+        """Find blocks and runs."""
+        open_blocks = [_Block(None, -1, None)]
         links = linked = 0
         nodes: list[tuple[Any, bool]] = []
         for event, element in iterwalk(self.body, events=("start", "end")):
             starts = event == "start"
             if element.tag not in INLINE:
-                if nodes:
-                    yield open_blocks[-1], nodes, linked
+                self._take(open_blocks[-1], nodes, linked)
                 nodes, linked = [], 0
                 if starts:
-                    self.blocks.append(_Block(element, open_blocks[-1]))
-                    open_blocks.append(len(self.blocks) - 1)
+                    self.blocks.append(_Block(element, len(self.blocks), open_blocks[-1]))
+                    open_blocks.append(self.blocks[-1])
                 else:
-                    open_blocks.pop()
+                    block = open_blocks.pop()
+                    block.end = len(self.blocks)
+                    block.parent.size += block.size
             elif element.tag == "a" and element.get("href"):
                 links += 1 if starts else -1
-            text = element.text if starts else element.tail
-            if text and open_blocks[-1] >= 0:
+            if text := element.text if starts else element.tail:
                 nodes.append((element, not starts))
                 linked += len(text.strip()) if links else 0
 
-    def count_kept(self) -> None:
+    def _take(self, block: _Block, nodes: list[tuple[Any, bool]], linked: int) -> None:
+        text = " ".join("".join((e.tail if tail else e.text) for e, tail in nodes).split())
+        if text:
+            self.runs.append(_Run(block, nodes, text, min(1.0, linked / len(text))))
+            block.size += len(text)
+
+    def inside(self, area: _Block) -> list[_Run]:
+        """Return the runs in a block."""
+        return [run for run in self.runs if area.number <= run.block.number < area.end]
+
+    def main(self) -> _Block | None:
+        """Return the largest block marked as the main one, None when no such block holds text."""
+        marked = [b for b in self.blocks if (b.tag == "main" or b.element.get("role") == "main") and b.size > 200]
+        return max(marked, key=lambda block: block.size, default=None)
+
+    def smallest_area(self) -> _Block:
+        """Return the smallest block that holds nearly all the kept text."""
         for block in self.blocks:
             block.kept = 0
         for run in self.runs:
-            self.blocks[run.block].kept += len(run.text) if run.keep else 0
+            run.block.kept += len(run.text) if run.keep else 0
         for block in reversed(self.blocks):
-            if block.parent >= 0:
-                self.blocks[block.parent].kept += block.kept
-
-    def inside(self, number: int) -> list[_Run]:
-        """Return the runs in block `number`."""
-        within = [False] * len(self.blocks)
-        for i, block in enumerate(self.blocks):
-            within[i] = i == number or (block.parent >= 0 and within[block.parent])
-        return [run for run in self.runs if within[run.block]]
-
-    def main(self) -> int | None:
-        """Return the number of the largest block marked as the main one, None when no such block holds text."""
-        marked = [i for i, b in enumerate(self.blocks) if (b.tag == "main" or b.element.get("role") == "main") and b.size > 200]
-        return max(marked, key=lambda i: self.blocks[i].size, default=None)
-
-    def smallest_area(self) -> int:
-        """Return the number of the smallest block that holds nearly all the kept text."""
-        area, needed = 0, _AREA_SHARE * self.blocks[0].kept
-        for number, block in enumerate(self.blocks):
-            if block.parent == area and needed and block.kept >= needed:
-                area = number
+            block.parent.kept += block.kept
+        area = self.blocks[0]
+        needed = _AREA_SHARE * area.kept
+        for block in self.blocks:
+            if block.parent is area and needed and block.kept >= needed:
+                area = block
         return area
 
     def drop_unkept(self) -> None:
@@ -204,7 +197,7 @@ def keep_content(root: Any, *, url: str, kinds: frozenset[str], heavy: bool = Fa
     content = _Content(root.find("body"))
     main = content.main()
     if heavy or kinds & _FORUM_KINDS:
-        _keep_area(content, main or 0, _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL)
+        _keep_area(content, main or content.blocks[0], _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL)
     else:
         _judge(root, content.runs, url)
         _correct(content, main, kinds)
@@ -212,21 +205,21 @@ def keep_content(root: Any, *, url: str, kinds: frozenset[str], heavy: bool = Fa
         content.drop_unkept()
 
 
-def _correct(content: _Content, main: int | None, kinds: frozenset[str]) -> None:
+def _correct(content: _Content, main: _Block | None, kinds: frozenset[str]) -> None:
     """Mend trafilatura's choice: less of boilerplate, more of the area that it found."""
-    content.count_kept()
     area = content.smallest_area()
     kept = [run for run in content.runs if run.keep]
     size = sum(len(run.text) for run in kept)
     prose = sum(len(run.text) for run in kept if run.is_prose) / size if size else 0.0
     if size < _PART_CHARACTERS and _is_one_of_several(content, main):
-        area = main if main is not None else content.smallest_area()
+        area = main or content.smallest_area()
     for run in kept:
-        run.keep = not _is_chrome(run, content.blocks[run.block].flags)
+        flags = run.block.flags  # a menu, a banner or the like is none, whatever trafilatura says
+        run.keep = not (flags & (_BOILERPLATE | _PAGE_MENU) or (flags & _DOUBTFUL and run.linked > _MOSTLY_LINKED))
     barred = _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL | _COMMENTS
     if size < _WEAK_CHARACTERS or prose < _WEAK_PROSE:
-        whole = area if content.blocks[0].size > _SMALL_PAGE else 0
-        _keep_area(content, whole if main is None else main, barred)
+        whole = area if content.blocks[0].size > _SMALL_PAGE else content.blocks[0]
+        _keep_area(content, main or whole, barred)
     else:
         article = bool(kinds & _ARTICLE_KINDS) or (size > _ARTICLE_CHARACTERS and prose > _ARTICLE_PROSE)
         _keep_area(content, area, barred, strict=article)
@@ -234,32 +227,26 @@ def _correct(content: _Content, main: int | None, kinds: frozenset[str]) -> None
             _drop_dangling_headings(content)
 
 
-def _is_chrome(run: _Run, flags: int) -> bool:
-    """Return whether a run is a menu, a banner or the like, whatever trafilatura says."""
-    return bool(flags & (_BOILERPLATE | _PAGE_MENU)) or (flags & _DOUBTFUL > 0 and run.linked > _MOSTLY_LINKED)
-
-
-def _is_one_of_several(content: _Content, main: int | None) -> bool:
+def _is_one_of_several(content: _Content, main: _Block | None) -> bool:
     """Return whether trafilatura took less than half of the prose in the main part; without one, keep that prose.
 
     It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
     """
-    prose = [run for run in content.inside(main or 0) if run.is_prose and not content.blocks[run.block].flags]
+    prose = [run for run in content.inside(main or content.blocks[0]) if run.is_prose and not run.block.flags]
     if 2 * sum(len(run.text) for run in prose if run.keep) >= sum(len(run.text) for run in prose):
         return False
     if main is None:
         for run in prose:
             run.keep = True
-        content.count_kept()
     return True
 
 
-def _keep_area(content: _Content, area: int, barred: int, *, strict: bool = False) -> None:
+def _keep_area(content: _Content, area: _Block, barred: int, *, strict: bool = False) -> None:
     """Keep also the runs in block `area` that no flag in `barred` speaks against; `strict` takes marked-up text alone."""
     for run in content.inside(area):
-        block = content.blocks[run.block]
-        if not run.keep and not block.flags & barred:
-            is_text = block.tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _is_in_outline(block.element))
+        tag = run.block.tag
+        if not run.keep and not run.block.flags & barred:
+            is_text = tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _is_in_outline(run.block.element))
             run.keep = not strict or is_text
 
 
@@ -274,7 +261,7 @@ def _drop_dangling_headings(content: _Content) -> None:
     text_follows = False
     level_of_next = "h0"  # the highest heading since the last text, from the end of the page backwards
     for run in reversed([run for run in content.runs if run.keep]):
-        tag = content.blocks[run.block].tag
+        tag = run.block.tag
         if tag not in HEADINGS:
             text_follows, level_of_next = True, "h9"
         elif level_of_next <= tag and (run.linked > 0.5 or not text_follows):
@@ -320,16 +307,13 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
     import trafilatura
 
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    marked: list[tuple[Any, bool, str]] = []
+    copy = deepcopy(root)
+    twins = dict(zip(root.iter(), copy.iter(), strict=True))
     for number, run in enumerate(runs[:_MARKS]):
         element, is_tail = next((e, t) for e, t in run.nodes if (e.tail if t else e.text).strip())
         text = element.tail if is_tail else element.text
         bare = text.lstrip()
-        _set_text(element, is_tail, text[: len(text) - len(bare)] + chr(_FIRST_MARK + number) + bare)
-        marked.append((element, is_tail, text))
-    copy = deepcopy(root)
-    for element, is_tail, text in marked:
-        _set_text(element, is_tail, text)
+        _set_text(twins[element], is_tail, text[: len(text) - len(bare)] + chr(_FIRST_MARK + number) + bare)
     text = ""
     try:
         document = trafilatura.bare_extraction(copy, url=url, include_comments=False)
