@@ -46,7 +46,7 @@ _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?\s*(?:Z|[+-]\d\d:?\d\d)?)?")
 _DIGITS = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})$|^(\d{4})(\d\d)(\d\d)$")
-_FEW, _LOOK, _MAX_ENTRIES = 0.01, 4_096, 2_000
+_FEW, _LOOK = 0.01, 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,7 @@ def decode(body: bytes, content_type: str = "") -> str:
 
 
 def text_markdown(text: str, kind: str, url: str) -> Extracted:
-    """Return a text body that is not HTML as Markdown: feeds as entries, JSON, XML and code in a fence, the rest as it is."""
-    if kind.endswith("xml") and (feed := _feed(text, url)) is not None:
-        return feed
+    """Return a text body that is not HTML as Markdown: JSON, XML (feeds too) and code in a fence, the rest as it is."""
     text, title = visible(text.removeprefix("\ufeff")), ""
     links = web_links(text)
     if kind.endswith("json"):
@@ -155,47 +153,6 @@ def fenced(text: str, language: str) -> str:
     """Return `text` as a fenced code block that nothing in it can close."""
     fence = "`" * max(3, 1 + max((len(match[1]) for match in _FENCE.finditer(text)), default=2))
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"
-
-
-def _feed(text: str, url: str) -> Extracted | None:
-    """Return the entries of an RSS or Atom feed or a site map; None for other XML."""
-    from lxml import etree
-
-    # No entity is resolved and nothing is loaded: billion laughs and file:// entities stay unexpanded.
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True, huge_tree=False)
-    try:
-        root = etree.fromstring(text.encode("utf-8", "replace"), parser=parser)
-    except (etree.XMLSyntaxError, ValueError):
-        return None
-    found: Any = [] if root is None else (e for e in root.iter() if _name(e) in ("item", "entry", "url", "sitemap"))
-    entries = dict(_entry(element, url) for element in islice(found, _MAX_ENTRIES))
-    if not entries:
-        return None
-    title = _texts(next((child for child in root if _name(child) == "channel"), root)).get("title", "")
-    parts = [f"# {title}"] if title else []
-    return Extracted("\n\n".join([*parts, *entries.values()]) + "\n", title, links=tuple(filter(None, entries)))
-
-
-def _entry(element: Any, url: str) -> tuple[str, str]:
-    """Return address and Markdown of an entry."""
-    texts = _texts(element)
-    hrefs = [c.get("href") for c in element if _name(c) == "link" and c.get("rel", "alternate") == "alternate"]
-    href = next(filter(None, (*hrefs, texts.get("link"), texts.get("loc"), texts.get("guid"))), "")
-    address = (web_address(href, url) if href else None) or ""
-    title = texts.get("title") or address
-    dates = (parse_date(texts.get(name, "")) for name in ("pubdate", "published", "date", "updated", "lastmod"))
-    day = next((when.date().isoformat() for when in dates if when), "")
-    summary = next(filter(None, map(texts.get, ("encoded", "content", "description", "summary"))), "")
-    return address, "\n\n".join(filter(None, (f"## [{title}]({address})" if address else f"## {title}", day, summary)))
-
-
-def _name(element: Any) -> str:
-    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
-
-
-def _texts(element: Any) -> dict[str, str]:
-    """Return the plain text of an element's children by their names."""
-    return {_name(child): plain("".join(child.itertext())) for child in element}
 
 
 def parse_date(text: str) -> datetime | None:

@@ -92,12 +92,10 @@ def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -
     if not is_text or is_binary(text):
         raise refusal(url, f"binary data sent as {kind}" if is_text else kind, len(body))
     is_html = kind in _HTML_KINDS or (kind.endswith("xml") and _HTML_TAG.search(text[:2000]) is not None)
-    if not is_html and not kind.endswith("xml"):
+    if not is_html:
         return text_markdown(text, kind, url)
     refused, heavy = (plain, True) if plain else scan(text)
-    if refused:
-        return _words(text, refused)
-    return _html(text, url, heavy=heavy) if is_html else text_markdown(text, kind, url)
+    return _words(text, refused) if refused else _html(text, url, heavy=heavy)
 
 
 def scan(page: str) -> tuple[str, bool]:
