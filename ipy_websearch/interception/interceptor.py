@@ -10,12 +10,13 @@ import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.interception.history import Unpacked, is_sound, question, web_blocks
 from ipy_websearch.interception.native import blocks_of
-from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, native_addresses, rendering
+from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, native_addresses
 from ipy_websearch.interception.tools import (
     MAX_USES,
     WebTool,
@@ -28,7 +29,7 @@ from ipy_websearch.interception.tools import (
 )
 from ipy_websearch.loop.core import CallRunner, Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
-from ipy_websearch.model.requests import caches_for_an_hour, server_searches
+from ipy_websearch.model.requests import caches_for_an_hour, server_searches, tool_result
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.options import at_least, checked
 from ipy_websearch.providers.router import provider_to_ask
@@ -173,7 +174,7 @@ class WebSearchInterceptor:
         session = self.session
         _ = session.prices  # a mistake in the user's price file shows here, before anything is paid for
         cited = _may_cite(body)
-        history = Unpacked(rendering(platform, cited), keep_foreign)
+        history = Unpacked(partial(tool_result, platform=platform, cited=cited), keep_foreign)
         history.unpack(body["messages"])
         booking = session.booking(question(body["messages"]), model=str(body.get("model")), least=_least_tokens(body))
         budget = booking.budget

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.events import ModelRequested, ModelResponded
-from ipy_websearch.interception.history import Render
 from ipy_websearch.interception.native import EventWriter, Sources, blocks_of, given, own_kind, result_block, server_id
 from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Then
@@ -332,7 +331,7 @@ class InterceptedCall:
 
     def render(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
         """Return the result of a call as the platform takes it."""
-        return rendering(self.platform, self.cited)(call_id, output)
+        return tool_result(call_id, output, self.platform, cited=self.cited)
 
     def _result(self, call_id: str) -> dict[str, Any]:
         return self.render(call_id, given(*self.sources.natives[call_id]))
@@ -346,11 +345,6 @@ class InterceptedCall:
             return Then.AGAIN
         self.done = True
         return Then.DONE
-
-
-def rendering(platform: Platform, cited: bool) -> Render:
-    """Return what writes results for a platform; `cited` says whether they may be cited in this request."""
-    return lambda call_id, output: tool_result(call_id, output, platform, cited=cited)
 
 
 def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:

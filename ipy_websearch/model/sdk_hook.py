@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anthropic
 import httpx2
@@ -39,8 +39,9 @@ from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, R
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
 from ipy_websearch.model.stream import Event, connection_error, excerpt, explain, reply_events, retry_after_s
 
-if TYPE_CHECKING:
-    from ipy_websearch.cassette.recording import Recording
+if TYPE_CHECKING:  # a floor above; what is used of both stands in `SearchMiddleware._run` and `_begin`
+    from ipy_websearch.interception.interceptor import WebSearchInterceptor
+    from ipy_websearch.interception.run import InterceptedCall
 
 ClientT = TypeVar("ClientT")
 T = TypeVar("T")
@@ -60,28 +61,6 @@ _REFUSED = (400, 404, 422, 501)
 _OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
 _ODD = (TypeError, AttributeError, LookupError, RecursionError)  # events of another form than the API's
 LOST = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, OSError)
-
-
-class Call(Protocol):
-    """A call of the caller's under way; `interception.run` has the one there is."""
-
-    platform: Platform
-    closed: bool
-
-    @property
-    def recording(self) -> Recording | None: ...
-    def events(self, wire: Exchange) -> AsyncGenerator[list[Event], None]: ...
-    def message(self) -> dict[str, Any]: ...
-    def request(self, *, final: bool) -> dict[str, Any]: ...
-    def close(self) -> None: ...
-
-
-class Interceptor(Protocol):
-    """Decides which requests are run here; see `interception.interceptor`."""
-
-    def begin(self, body: Mapping[str, Any], platform: Platform, *, forced: bool = False) -> Call | None:
-        """Return the call that answers a request, None when it can be sent as it is."""
-        ...
 
 
 class Refused(ModelError):
@@ -344,7 +323,7 @@ def with_body(request: Any, body: dict[str, Any]) -> Any:
 class StreamBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
     """The caller's stream. One that is never read gives back what was reserved for it when it is dropped."""
 
-    def __init__(self, call: Call, events: AsyncGenerator[list[Event], None], begun: list[Event], side: Any) -> None:
+    def __init__(self, call: InterceptedCall, events: AsyncGenerator[list[Event], None], begun: list[Event], side: Any) -> None:
         self._events = events
         self._pieces = _frames(events, begun)
         self._side = side
@@ -371,7 +350,7 @@ class StreamBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
         self._side.run(self.aclose)
 
 
-def _release(call: Call) -> None:
+def _release(call: InterceptedCall) -> None:
     if not call.closed:  # its event loop may have ended
         background.elsewhere(call.close, 1.0)
 
@@ -422,7 +401,9 @@ class SearchMiddleware(anthropic.Middleware):
     client does it).
     """
 
-    def __init__(self, interceptor: Interceptor, platform: Platform, client: Any, *, known: bool, retries: int | None) -> None:
+    def __init__(
+        self, interceptor: WebSearchInterceptor, platform: Platform, client: Any, *, known: bool, retries: int | None
+    ) -> None:
         self.client = client
         self.retries = retries
         self.learned: dict[object, Platform] = {}
@@ -451,7 +432,7 @@ class SearchMiddleware(anthropic.Middleware):
             raise ConfigError(text) from None
         return await self._answer(call, Exchange(request, AsyncSide(call_next), self))
 
-    async def _answer(self, call: Call | None, exchange: Exchange) -> Any:
+    async def _answer(self, call: InterceptedCall | None, exchange: Exchange) -> Any:
         """Return the response to a request; where the server refuses the API's own tools, they are run here from then on."""
         if call is not None:
             return await self._run(call, exchange)
@@ -463,7 +444,7 @@ class SearchMiddleware(anthropic.Middleware):
         self._lacks_search = self._lacks_search or helped.status_code < 400
         return helped
 
-    async def _run(self, call: Call, exchange: Exchange) -> Any:
+    async def _run(self, call: InterceptedCall, exchange: Exchange) -> Any:
         """Return the caller's response: its stream as soon as that begins, or the whole message."""
         request, events = exchange.request, call.events(exchange)
         if _path(request) == COUNT:
@@ -484,7 +465,7 @@ class SearchMiddleware(anthropic.Middleware):
                 return exc.response  # the first request's failure is the SDK's to deal with
             raise
 
-    def _begin(self, request: Any, *, forced: bool) -> Call | None:
+    def _begin(self, request: Any, *, forced: bool) -> InterceptedCall | None:
         body = request.options.json_data
         if request.method.lower() != "post" or not isinstance(body, dict) or _path(request) not in (MESSAGES, COUNT):
             return None
@@ -504,7 +485,7 @@ class SearchMiddleware(anthropic.Middleware):
 
 
 def with_interception(
-    client: ClientT, interceptor: Interceptor, *, platform: Platform | None = None, retries: int | None = None
+    client: ClientT, interceptor: WebSearchInterceptor, *, platform: Platform | None = None, retries: int | None = None
 ) -> ClientT:
     """Return a copy of an SDK client with the middleware as its innermost; `platform` None is what the client seems to have.
 
@@ -550,7 +531,7 @@ def _path(request: Any) -> str:
     return str(request.url).partition("?")[0]
 
 
-def _count_body(call: Call) -> dict[str, Any]:
+def _count_body(call: InterceptedCall) -> dict[str, Any]:
     """Return what the model would be sent, without what a count of tokens does not take.
 
     Raises:

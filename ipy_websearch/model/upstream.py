@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anthropic
 import httpx2
@@ -24,7 +24,6 @@ from ipy_websearch.model.sdk_hook import (
     LOST,
     MESSAGES,
     RAW_RESPONSE,
-    Interceptor,
     binary_events,
     frame,
     in_one_piece,
@@ -32,6 +31,9 @@ from ipy_websearch.model.sdk_hook import (
     with_interception,
 )
 from ipy_websearch.model.stream import connection_error
+
+if TYPE_CHECKING:
+    from ipy_websearch.interception.interceptor import WebSearchInterceptor
 
 PUBLIC = "https://api.anthropic.com"
 RETRIES = 2
@@ -60,7 +62,7 @@ class Upstream:
         ConfigError: it is none of these, or a cloud's credentials or packages are missing.
     """
 
-    def __init__(self, place: str, interceptor: Interceptor) -> None:
+    def __init__(self, place: str, interceptor: WebSearchInterceptor) -> None:
         self.cloud = place if place in CLOUDS else ""
         if self.cloud:
             self.name, client = place, open_cloud(place)
