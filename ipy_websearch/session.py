@@ -39,12 +39,12 @@ from ipy_websearch.money.prices import PriceRow, add_money, is_at_hand, model_co
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.goggles import resolve
+from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Page, Panels, SearchResults
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
 from ipy_websearch.tools.base import Tool, ToolFactory
-from ipy_websearch.tools.passages import ALL_TOKENS
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:

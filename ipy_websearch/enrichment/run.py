@@ -45,9 +45,9 @@ from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, model_cost
 from ipy_websearch.options import EnrichOptions, money
+from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean
-from ipy_websearch.tools.passages import ALL_TOKENS
 from ipy_websearch.tools.web_fetch import web_fetch_tool
 from ipy_websearch.tools.web_search import PageReading
 from ipy_websearch.usage import Usage

@@ -20,9 +20,9 @@ from typing import Any
 from ipy_websearch.interception.tools import NATIVE_NAMES, OUR_NAMES, Kind, code_of
 from ipy_websearch.model.requests import plain_results
 from ipy_websearch.model.stream import Event, Reply
+from ipy_websearch.providers.passages import blocks
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
-from ipy_websearch.tools.passages import blocks
 from ipy_websearch.tools.web_search import UNAVAILABLE
 
 Block = dict[str, Any]

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import sqlite3
-import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
+from ipy_websearch.providers.passages import SENTENCE_END, Piece, bm25, content_words, pieces_of, stem, stems
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.usage import Charge
@@ -43,7 +44,7 @@ SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
 PAGE_TYPES = {".html": "text/html", ".htm": "text/html", ".xhtml": "text/html", ".pdf": "application/pdf"}
 SUFFIXES = ("", ".md", ".markdown", ".txt", ".text", ".rst", ".ipynb", ".py", *PAGE_TYPES)
 MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
-DESCRIPTION_CHARS, PARAGRAPH_CHARS, EXTRA_SNIPPETS = 300, 1_500, 4
+DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
 MAX_TERMS, CANDIDATES = 32, 40
 COMMON = 2_000
 """Documents with the words of a query that are ranked; a word that stands in more tells nothing beside others."""
@@ -63,15 +64,6 @@ _ARTICLE = re.compile(r"^# +(.+)\n+id: *(\S+) *\n(?:date: *(\S+) *\n)?", re.MULT
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.DOTALL)
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f"
 _CJK_CHARACTER = re.compile(f"([{_CJK}])")
-_WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[^\Wa-z_])")
-_STOP = frozenset(
-    """a about an and are as at be been being but by can could did do does for from had has have having he her here him his how
-    i if in into is it its many me more most much my of on or our shall she should so some such tell than that the their them
-    then there these they this those to us was we were what when where which while who whom whose why will with would you
-    your""".split()
-)
-
 T = TypeVar("T")
 
 
@@ -357,9 +349,9 @@ def _coverage(connection: sqlite3.Connection, terms: Sequence[str], numbers: Seq
         found = connection.execute(f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({listed})", (_quoted(term),))
         for (at,) in found:
             held[at] += 1 / len(terms)
-    stems = set(map(_stem, terms))
+    wanted = set(map(stem, terms))
     for at, title in connection.execute(f"SELECT id, title FROM documents WHERE id IN ({listed})"):
-        held[at] += _score(title, stems) >= 1
+        held[at] += not wanted.isdisjoint(stems(_with_symbols(title)))
     return held
 
 
@@ -381,9 +373,8 @@ def query_terms(query: str) -> tuple[str, ...]:
     >>> query_terms("How many moons does Mars have?")
     ('moons', 'mars')
     """
-    words = _WORD.findall(_with_symbols(re.sub(r"['\u2019](?:s|t|re|ve|ll|d|m)\b", "", query.lower())))
-    telling = dict.fromkeys(word for word in words if word not in _STOP) or dict.fromkeys(words)
-    return tuple(telling)[:MAX_TERMS]
+    words = content_words(_with_symbols(re.sub(r"['\u2019](?:s|t|re|ve|ll|d|m)\b", "", query.lower())))
+    return tuple(words or re.findall(r"\w+", query))[:MAX_TERMS]
 
 
 def _quoted(term: str) -> str:
@@ -391,50 +382,30 @@ def _quoted(term: str) -> str:
     return '"' + _CJK_CHARACTER.sub(r"\1 ", term).strip() + '"'
 
 
-def paragraphs(body: str) -> list[str]:
-    """Return the paragraphs of a Markdown text: prose as one line with its heading in front, code in its own lines."""
-    found: list[str] = []
-    heading = ""
-    for number, part in enumerate(re.split(r"^ *(?:```|~~~).*$", body, flags=re.MULTILINE)):
-        for block in re.split(r"\n\s*\n", part):
-            if number % 2:
-                found.append(visible(block).strip("\n")[:PARAGRAPH_CHARS])
-                continue
-            head, text = re.fullmatch(r"\s*((?:#+ .*(?:\n|$))*)(.*)", block, re.DOTALL).groups()  # type: ignore[union-attr]
-            heading = plain(head.replace("#", " ")) or heading
-            if text := plain(text):
-                found += textwrap.wrap(f"{heading}: {text}" if heading else text, PARAGRAPH_CHARS)
-                heading = ""
-    return [text for text in found if text.strip()] or [heading]
-
-
 def best_passages(body: str, query: str) -> tuple[str, tuple[str, ...]]:
     """Return (description, further passages): the best words for the query, then up to four paragraphs in full.
 
     When the best paragraph is longer than a description may be, it comes first among the passages: nothing is lost.
     """
-    stems = set(map(_stem, query_terms(query)))
-    texts = paragraphs(body)
+    wanted = list(map(stem, query_terms(query)))
+    texts = [text for piece in pieces_of(body) if (text := _as_text(piece))] or [plain(body)]
+    scores = bm25(wanted, [Counter(stems(_with_symbols(text))) for text in texts])
     # The opening says what the document is about, so it wins where others are as good.
-    best = sorted(range(len(texts)), key=lambda at: (-_score(texts[at], stems) - 0.2 * (at == 0), at))
+    best = sorted(range(len(texts)), key=lambda at: (-scores[at] - 0.2 * (at == 0), at))
     description = texts[best[0]]
     if len(description) > DESCRIPTION_CHARS:
-        sentences = _SENTENCE_END.split(description)
-        start = max(range(len(sentences)), key=lambda at: (_score(sentences[at], stems), -at))
-        description = shorten(" ".join(sentences[start:]), DESCRIPTION_CHARS)
+        sentences = SENTENCE_END.split(description)
+        found = [len(set(wanted) & set(stems(_with_symbols(sentence)))) for sentence in sentences]
+        description = shorten(" ".join(sentences[found.index(max(found)) :]), DESCRIPTION_CHARS)
     return description, tuple(texts[at] for at in best if texts[at] != description)[:EXTRA_SNIPPETS]
 
 
-def _stem(word: str) -> str:
-    """Return a rough stem, enough to see that "moons" and "moon", "discovered" and "discovery" belong together."""
-    return word if len(word) <= 3 or word.isdigit() else re.sub(r"(?:ations?|ings?|ers?|ied|ies|ed|es|[sye])$", "", word)
-
-
-def _score(text: str, stems: set[str]) -> float:
-    """Return one for each of the stems that a text holds, and a little for holding them often."""
-    words = list(map(_stem, _WORD.findall(_with_symbols(text.lower()))))
-    held = stems & set(words) | {stem for stem in stems if _CJK_CHARACTER.match(stem) and stem in text}
-    return len(held) + 0.05 * min(6, sum(word in stems for word in words))
+def _as_text(piece: Piece) -> str:
+    """Return a paragraph for people: prose as one line with its heading in front, code in its own lines."""
+    if "```" in piece.text:
+        return visible(re.sub(r"^ *```.*\n?", "", piece.text, flags=re.MULTILINE)).strip("\n")
+    text = plain(piece.text)
+    return f"{plain(piece.headings[-1])}: {text}" if piece.headings and text else text
 
 
 # --- reading documents ------------------------------------------------------------------------------------------------

@@ -261,9 +261,9 @@ class ToolFactory:
             pages = PageReading(self.reader, self.read_pages, self.fresh, self.exact) if self.read_pages else None
             return web_search_tool(**self.search_options(self.provider), pages=pages)
         if name in TOOL_SETS["pair"]:
-            from ipy_websearch.tools.web_search import pair_tool
+            from ipy_websearch.tools.web_search import web_search_tool
 
-            return pair_tool(name, **self.search_options(TOOLS[name]))
+            return web_search_tool(**self.search_options(TOOLS[name]), name=name)
         if name == "brave_search":
             from ipy_websearch.tools.brave import brave_search_tool
 

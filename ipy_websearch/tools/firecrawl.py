@@ -27,6 +27,7 @@ from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.firecrawl import FirecrawlProvider, one, published, used
+from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import SearchResults
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import (
@@ -41,7 +42,6 @@ from ipy_websearch.tools.base import (
     refused,
     whole_text,
 )
-from ipy_websearch.tools.passages import blocks
 from ipy_websearch.tools.web_fetch import comparable, failure_text, is_known, judge_address, judge_arrival
 from ipy_websearch.usage import Charge
 
@@ -63,13 +63,6 @@ _TEXTS = {"markdown": "", "summary": "Summary", "html": "HTML", "rawHtml": "Raw 
 """Formats that come as one text, with their headings."""
 
 
-class Location(BaseModel):
-    """A place that a page is read from."""
-
-    country: str = "US"
-    languages: list[str] = ["en"]
-
-
 _LOCATION = WithJsonSchema(
     {
         "type": "object",
@@ -87,7 +80,7 @@ class ScrapeInput(BaseModel, extra="forbid"):
 
     url: str = Field(min_length=1, description="The address of the page")
     formats: list[Format] = Field(["markdown", "links"], min_length=1, description="What to return")
-    location: Annotated[Location | SkipJsonSchema[None], _LOCATION] = None
+    location: Annotated[dict[str, Any] | SkipJsonSchema[None], _LOCATION] = None
 
 
 class SearchInput(BaseModel, extra="forbid"):
@@ -114,7 +107,7 @@ class MapInput(BaseModel, extra="forbid"):
     limit: int = Field(50, ge=1, le=5_000, description="Addresses to return")
     search: str | SkipJsonSchema[None] = Field(None, description="Only addresses that fit these words, the best first")
     include_subdomains: bool = Field(False, description="Whether subdomains belong to the site")
-    location: Annotated[Location | SkipJsonSchema[None], _LOCATION] = None
+    location: Annotated[dict[str, Any] | SkipJsonSchema[None], _LOCATION] = None
 
 
 def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:

@@ -26,9 +26,9 @@ from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.http.address import canonical_url, shown
 from ipy_websearch.providers.base import clean_domain
 from ipy_websearch.providers.parsing import host_matches
+from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Page
 from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput, counted, place
-from ipy_websearch.tools.passages import blocks
 from ipy_websearch.tools.schemas import SCHEMAS
 from ipy_websearch.usage import Charge
 

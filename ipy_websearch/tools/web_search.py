@@ -26,10 +26,10 @@ from pydantic.json_schema import SkipJsonSchema
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
 from ipy_websearch.http.address import TO_OPEN, shown
 from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
+from ipy_websearch.providers.passages import best_passages, tokens_of
 from ipy_websearch.results import Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import UNREAD, Passage, Tool, ToolContext, ToolOutput, as_passage, counted, refused
-from ipy_websearch.tools.passages import best_passages, tokens_of
 from ipy_websearch.tools.schemas import SCHEMAS
 from ipy_websearch.tools.web_fetch import addresses_of_page, comparable, judge_address, judge_arrival
 from ipy_websearch.usage import Charge
@@ -88,37 +88,33 @@ class PageReading:
 
 
 def web_search_tool(
-    search: Search, defaults: SearchRequest, *, price: tuple[Charge, ...] = (), pages: PageReading | None = None
+    search: Search,
+    defaults: SearchRequest,
+    *,
+    price: tuple[Charge, ...] = (),
+    pages: PageReading | None = None,
+    name: str = "web_search",
 ) -> Tool:
-    """Return `web_search`. `search` runs a request; `defaults` gives all but the query (count, country, domains, …). `pages`
-    says how the pages of its first results are read (None: they are not)."""
+    """Return `web_search`, or the tool of the pair that `name` names. `search` runs a request, `defaults` gives all but the
+    query (count, country, domains, …). `pages` says how the pages of its first results are read (None: they are not)."""
+    seed = SCHEMAS.get(name)
 
-    async def call(given: WebSearchInput, context: ToolContext) -> ToolOutput:
+    async def call(given: WebSearchInput | PairInput, context: ToolContext) -> ToolOutput:
         try:
             request = narrowed(defaults, given)
-            results = await search(request)
+            results = without(await search(request), given.blocked_domains) if seed else await search(request)
         except (ConfigError, ProviderError) as exc:
             return unavailable(exc)
         output = search_output(results)
+        if seed and (rich := rich_passage(results)):
+            return replace(output, passages=(rich, *output.passages), text="")
         wanted = [hit for hit in results[: pages.most] if hit.url.lower().startswith(_FETCHABLE)] if pages else []
         return with_pages(output, await read_pages(wanted, request, pages)) if pages and wanted else output
 
-    return Tool("web_search", DESCRIPTION, WebSearchInput, call, counts_as_search=True, price=price)
-
-
-def pair_tool(name: str, search: Search, defaults: SearchRequest, *, price: tuple[Charge, ...] = ()) -> Tool:
-    """Return `web_search_brave` or `web_search_google`; `search` asks its engine, `defaults` is as for `web_search_tool`."""
-
-    async def call(given: PairInput, context: ToolContext) -> ToolOutput:
-        try:
-            output = search_output(without(await search(narrowed(defaults, given)), given.blocked_domains))
-        except (ConfigError, ProviderError) as exc:
-            return unavailable(exc)
-        rich = rich_passage(output.results) if output.results is not None else None
-        return replace(output, passages=(rich, *output.passages), text="") if rich else output
-
-    description, schema = SCHEMAS[name]["description"], SCHEMAS[name]["parameters"]
-    return Tool(name, description, PairInput, call, counts_as_search=True, price=price, timeout_s=20.0, schema=schema)
+    if seed is None:
+        return Tool(name, DESCRIPTION, WebSearchInput, call, counts_as_search=True, price=price)
+    described = {"description": seed["description"], "schema": seed["parameters"]}
+    return Tool(name, input_model=PairInput, call=call, counts_as_search=True, price=price, timeout_s=20.0, **described)
 
 
 def unavailable(exc: ConfigError | ProviderError) -> ToolOutput:

@@ -15,7 +15,7 @@ import ipy_websearch as ws
 from ipy_websearch.model.offline.facts import facts_of, fill_record
 from ipy_websearch.model.offline.passages import LABEL, Source, answering_sentence, best_passages
 from ipy_websearch.model.offline.server import OfflineTransport
-from ipy_websearch.tools.passages import content_words, stem
+from ipy_websearch.providers.passages import content_words, stem
 
 CORPUS = Path(ws.__file__).parent / "corpus"
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ipy_websearch.errors import BlockedAddressError, FetchError
 from ipy_websearch.extract.reader import PageReader, window
+from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Page
 from ipy_websearch.tools.base import ToolContext, ToolOutput
-from ipy_websearch.tools.passages import blocks
 from ipy_websearch.tools.web_fetch import (
     MOST_ENDS,
     PAGE_CHARACTERS,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipy_websearch.model.offline.passages import FACTS, Source
-from ipy_websearch.tools.passages import content_words, stem, stems
+from ipy_websearch.providers.passages import content_words, stem, stems
 
 MOST_ROWS = 20
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ipy_websearch.providers.passages import bm25, content_words, stem, stems, word_weights, words_in
 from ipy_websearch.tools.base import UNREAD
-from ipy_websearch.tools.passages import bm25, content_words, stem, stems, word_weights, words_in
 from ipy_websearch.tools.web_search import UNAVAILABLE
 
 Block = Mapping[str, Any]

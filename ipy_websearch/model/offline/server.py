@@ -19,7 +19,7 @@ from ipy_websearch.model.offline.facts import fill_record
 from ipy_websearch.model.offline.passages import Conversation, answer_blocks, read_conversation
 from ipy_websearch.model.offline.rules import check
 from ipy_websearch.model.stream import message_events
-from ipy_websearch.tools.passages import content_words
+from ipy_websearch.providers.passages import content_words
 from ipy_websearch.tools.web_fetch import likely_readings, without_addresses
 
 QUERY_WORDS = 24

@@ -24,7 +24,7 @@ _FENCE = re.compile(r"[ \t>]{0,12}(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r"#{1,6} [^\n]*")
 _HEADINGS = re.compile(r"(#{1,6}) ([^\n]*)\n*")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,500})\]\((?:[^()\s]|\([^()\s]{0,200}\)){0,2000}(?: \"[^\"\n]{0,300}\")?\)")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])")
 # Chosen on the dev part of `tests/benchmarks/passages.py`: the share of its better neighbour's score that a piece gets, what a
 # word in its headings and in the page's title counts, what the first piece of a page gets, and the share of the best score that
 # is enough to be taken.
@@ -147,7 +147,7 @@ def _parts(text: str) -> Iterator[str]:
         return
     lines = text.split("\n")
     if len(lines) == 1:
-        lines = _SENTENCE_END.split(text)
+        lines = SENTENCE_END.split(text)
     is_table = len(lines) > 2 and text.startswith("|") and set(lines[1]) <= set("|-: ")
     head, glue = lines[:2] if is_table else [], "\n" if "\n" in text else " "
     part: list[str] = []
