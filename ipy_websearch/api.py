@@ -281,7 +281,7 @@ def look_up(
 
 def drive(work: Any, progress: bool) -> bool:
     """Run something on the background loop to its end, drawing its bar; return whether an interrupt stopped it."""
-    from ipy_websearch.enrichment.progress import Bar
+    from ipy_websearch.enrichment.report import Bar
 
     bar, task = Bar(work.progress, progress), background.Task(work.run)
     try:

@@ -464,7 +464,7 @@ class Session:
 
     async def enrich(self, frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
         """Return the frame with columns filled from the web; see `ipy_websearch.enrich` for the options and errors."""
-        from ipy_websearch.enrichment.progress import Bar
+        from ipy_websearch.enrichment.report import Bar
 
         work = self.enrichment(frame, columns, **options)
         bar = Bar(work.progress, work.options.progress)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.columns import NOTED, fill, inputs_of, names_of, template_fields
 from ipy_websearch.enrichment.frames import joined
-from ipy_websearch.enrichment.progress import Progress
+from ipy_websearch.enrichment.report import Progress
 from ipy_websearch.errors import ConfigError, WebSearchError
 from ipy_websearch.results import SearchResults
 from ipy_websearch.settings import did_you_mean

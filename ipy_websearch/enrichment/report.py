@@ -1,19 +1,29 @@
-"""What a run came to: cells filled, rows by status, failures grouped by message, cost, time; and an estimate for all rows."""
+"""What a run has come to: its progress and the bar that shows it, its report, and an estimate for all rows.
+
+The bar is text in notebooks too: one made of widgets is gone when the notebook is opened again. All that is written stays in a
+notebook that is run without a browser, so nothing is written while nothing changes.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_ASKED, Cell, Column
+from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_ASKED, NOT_FOUND, Cell, Column
 from ipy_websearch.text import shorten, usd
+
+if TYPE_CHECKING:
+    from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 
 Status = Literal["ok", "error", "budget", "interrupted", "skipped"]
 
-_VARYING = re.compile(r"req_\w+|\d+(\.\d+)?")
+_VARYING = re.compile(r"req_\w+|\d+(\.\d+)?|“.*”")
 _SHOWN = 5
 _ROWS = {
     "error": "failed",
@@ -22,6 +32,14 @@ _ROWS = {
     "skipped": "skipped for missing values",
     "stored": "from the store",
 }
+_CELLS = {"": "filled", NOT_FOUND: "not_found", NO_RESULTS: "no_results"}
+
+SHOWN_FROM_S = 1.0
+"""A `retry-after` of less than these seconds is not worth a word."""
+
+INTERVAL_S, CLOCK_S, COUNTDOWN_S = 0.2, 1.0, 10.0
+"""Seconds between two drawings of a bar: one that moves, one that stands still in a terminal, where it shows its clock, and one
+elsewhere while only the time left of a wait changes."""
 
 
 @dataclass(slots=True)
@@ -93,14 +111,18 @@ def _group_lines(groups: Sequence[Group]) -> list[str]:
     return [*lines, *([f"  … and {more} other messages"] if more > 0 else [])]
 
 
-def _add(groups: dict[str, Group], alike: str, message: str, rows: int, example: str) -> None:
-    """Count rows into the group of messages that are alike; its first message stands for all."""
-    group = groups.setdefault(alike, {"message": message, "rows": 0, "example": shorten(example, 60)})
-    group["rows"] += rows
-
-
-def _largest_first(groups: dict[str, Group]) -> list[Group]:
+def _grouped(messages: Iterable[tuple[str, int, str]]) -> list[Group]:
+    """Return messages with their rows and an example, those that are alike under the first of them, the most rows first."""
+    groups: dict[str, Group] = {}
+    for message, rows, example in messages:
+        group = groups.setdefault(alike(message), {"message": message, "rows": 0, "example": shorten(example, 60)})
+        group["rows"] += rows
     return sorted(groups.values(), key=lambda group: -group["rows"])
+
+
+def alike(message: str) -> str:
+    """Return a message without what differs from one failure to the next: numbers, ids and quoted values."""
+    return _VARYING.sub("#", message)
 
 
 def make_report(
@@ -114,57 +136,33 @@ def make_report(
 
     `facts` are requests, cost_usd, seconds and warnings. Rows without input are no cells to fill.
     """
-    known = [
-        (outcome, count, name)
-        for outcome, count, name in zip(outcomes, counts, names, strict=True)
-        if outcome is not None and count
-    ]
+    known = [(o, count, name) for o, count, name in zip(outcomes, counts, names, strict=True) if o is not None and count]
     by_status: Counter[str] = Counter()
-    failures: dict[str, Group] = {}
-    faults: dict[str, Group] = {}
-    doubts: dict[str, Group] = {}
+    by_column = {column.name: Counter[str]() for column in columns}
+    faults, doubts = list[tuple[str, int, str]](), list[tuple[str, int, str]]()
     for outcome, count, name in known:
         by_status[outcome.status] += count
-        if outcome.status == "error":
-            _add(failures, alike(outcome.error), outcome.error, count, name)
-        for fault in (cell.fault for cell in outcome.cells if cell.fault):
-            _add(faults, fault.partition("“")[0], fault, count, name)
-        for column, cell in zip(columns, outcome.cells, strict=False):
-            if cell.doubt:
-                _add(doubts, f"{column.name} {cell.doubt}", f"{column.name} {cell.doubt}", count, name)
-    by_column = {column.name: _cells(known, number) for number, column in enumerate(columns)}
-    stored = sum(outcome.cached for outcome, _, _ in known)
+        for column, cell in zip(columns, outcome.cells or [None] * len(columns), strict=True):
+            if outcome.status == "skipped" or cell is NOT_ASKED:
+                continue
+            by_column[column.name]["cells"] += count
+            if cell is not None:
+                by_column[column.name][_CELLS.get(cell.missing, "fault")] += count
+                faults += [(cell.fault, count, name)] if cell.fault else []
+                doubts += [(f"{column.name} {cell.doubt}", count, name)] if cell.doubt else []
+    kinds, stored = ("cells", *_CELLS.values()), sum(outcome.cached for outcome, _, _ in known)
     return Report(
-        rows=sum(by_status.values()),
+        rows=by_status.total(),
         **{status: by_status[status] for status in ("ok", "error", "budget", "interrupted", "skipped")},
-        **{key: sum(column[key] for column in by_column.values()) for key in ("cells", "filled", "not_found", "no_results")},
-        columns=by_column,
+        **{kind: sum(column[kind] for column in by_column.values()) for kind in kinds},
+        columns={name: {kind: column[kind] for kind in kinds} for name, column in by_column.items()},
         asked=len(known) - stored - sum(outcome.status == "skipped" for outcome, _, _ in known),
         stored=stored,
-        failures=_largest_first(failures),
-        faults=_largest_first(faults),
-        doubts=_largest_first(doubts),
+        failures=_grouped((o.error, count, name) for o, count, name in known if o.status == "error"),
+        faults=_grouped(faults),
+        doubts=_grouped(doubts),
         **facts,
     )
-
-
-def _cells(known: Sequence[tuple[Outcome, int, str]], number: int) -> dict[str, int]:
-    """Return how many cells of a column were to be filled, were filled, and why others are empty."""
-    counts: Counter[str] = Counter()
-    for outcome, count, _ in known:
-        cell = outcome.cells[number] if outcome.cells else None
-        if outcome.status == "skipped" or cell is NOT_ASKED:
-            continue
-        counts["cells"] += count
-        if cell is not None:
-            kind = "filled" if not cell.missing else "no_results" if cell.missing == NO_RESULTS else "not_found"
-            counts[kind] += count * (not cell.fault)
-    return {key: counts[key] for key in ("cells", "filled", "not_found", "no_results")}
-
-
-def alike(message: str) -> str:
-    """Return a message without what differs from one failure to the next: numbers and ids."""
-    return _VARYING.sub("#", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +211,15 @@ def why_no_estimate(outcomes: Sequence[Outcome | None]) -> str:
     What failed cost little or nothing: a price reckoned from it would be far too low.
     """
     asked = [o for o in outcomes if o is not None and o.status != "skipped"]
-    failed = [o.error for o in asked if o.status == "error"]
+    failures = _grouped((o.error, 1, "") for o in asked if o.status == "error")
     if not asked or any(o.status == "ok" for o in asked):
         return ""
-    if not failed:
+    if not failures:
         return f"there is no estimate, since no row could be tried: {asked[0].error}"
-    kinds = Counter(map(alike, failed))
-    most = kinds.most_common(1)[0][0]
-    others = f" (and {len(kinds) - 1} other reason{'s' * (len(kinds) > 2)})" if len(kinds) > 1 else ""
-    tried = "the only row tried" if len(failed) == 1 else f"all {len(failed)} rows tried"
-    return f"there is no estimate, since {tried} failed: {next(e for e in failed if alike(e) == most)}{others}"
+    count, more = sum(group["rows"] for group in failures), len(failures) - 1
+    tried = "the only row tried" if count == 1 else f"all {count} rows tried"
+    others = f" (and {more} other reason{'s' * (more > 1)})" if more else ""
+    return f"there is no estimate, since {tried} failed: {failures[0]['message']}{others}"
 
 
 def _cost(amount: float | None) -> str:
@@ -236,3 +233,96 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+# --- while it runs ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Progress:
+    """The counts of a run as they stand, in distinct rows and filled `cells`; written by the run, read by the bar.
+
+    `note` says what the run is waiting for, "" when rows come in by themselves; `limiter` knows of the API's
+    `retry-after`, None when nothing is sent; `name` is the bar's, `kept_in` where rows come from that need no asking.
+    """
+
+    total: int = 0
+    done: int = 0
+    cells: int = 0
+    failed: int = 0
+    cached: int = 0
+    cost_usd: float = 0.0
+    note: str = ""
+    limiter: ConcurrencyLimiter | None = None
+    name: str = "enrich"
+    kept_in: str = "the store"
+
+    @property
+    def finished(self) -> int:
+        """Rows that have ended, well or badly."""
+        return self.done + self.failed + self.cached
+
+    @property
+    def facts(self) -> str:
+        """The counts in words."""
+        return f"{self.cells} cells, {self.failed} failed, {self.cached} from {self.kept_in}, {usd(self.cost_usd)}"
+
+    @property
+    def waits_for(self) -> str:
+        """What is being waited for, "" for nothing but answers."""
+        limiter = self.limiter  # the run may take it away at any time
+        wait_s = limiter.seconds_to_wait if limiter is not None else 0.0
+        told = f"waiting for the API (retry-after) {duration(wait_s)}" if wait_s >= SHOWN_FROM_S else ""
+        return ", ".join(filter(None, (self.note, told)))
+
+    def end(self) -> list[str]:
+        """Note that nothing is sent any more; return what the report should say of it."""
+        left_s = self.limiter.seconds_to_wait if self.limiter is not None else 0.0
+        self.note, self.limiter = "", None
+        if left_s < SHOWN_FROM_S or self.finished >= self.total:
+            return []
+        return [f"when it ended, the API had asked to be left alone for another {duration(left_s)} (retry-after)"]
+
+
+class Bar:
+    """Shows progress, by tqdm; `update` may be called as often as one likes, it draws what is new. `show` False: nothing."""
+
+    def __init__(self, progress: Progress, show: bool) -> None:
+        self._progress = progress
+        self._bar: Any = None
+        self._drawn: tuple[Any, ...] = ()
+        self._drawn_at = 0.0
+        if show:
+            from tqdm import tqdm
+
+            # Lab paints what comes on standard error like an error.
+            where = sys.stdout if "ipykernel" in sys.modules else sys.stderr
+            self._is_terminal = bool(getattr(where, "isatty", lambda: False)())
+            options: dict[str, Any] = {"mininterval": 0, "miniters": 1, "leave": False, "file": where}
+            self._bar = tqdm(total=progress.total, desc=progress.name, unit="row", **options)
+
+    def update(self) -> None:
+        """Draw the counts as they stand, if that is news."""
+        if self._bar is None:
+            return
+        progress, waits_for = self._progress, self._progress.waits_for
+        state = (progress.finished, progress.total, progress.facts, progress.note, bool(waits_for))
+        still_s = CLOCK_S if self._is_terminal else COUNTDOWN_S if waits_for != progress.note else math.inf
+        if time.monotonic() - self._drawn_at >= (INTERVAL_S if state != self._drawn else still_s):
+            self._drawn, self._drawn_at = state, time.monotonic()
+            self._draw()
+
+    def _draw(self) -> None:
+        """Write the bar once: by moving it, so that tqdm reckons its rate, or as it stands."""
+        progress = self._progress
+        self._bar.total = progress.total
+        self._bar.set_postfix_str(", ".join(filter(None, (progress.facts, progress.waits_for))), refresh=False)
+        if not self._bar.update(progress.finished - self._bar.n):
+            self._bar.refresh()
+
+    def close(self) -> None:
+        """Draw a last time and take the bar away: the report stays."""
+        if self._bar is not None:
+            self._draw()
+            self._bar.close()
+            self._bar = None

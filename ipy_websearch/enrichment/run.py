@@ -23,11 +23,11 @@ from ipy_websearch.enrichment.batch import Batches, native_search
 from ipy_websearch.enrichment.columns import NOT_ASKED, Cell, Column, Inputs, Plan, make_plan
 from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
-from ipy_websearch.enrichment.progress import Progress
 from ipy_websearch.enrichment.prompt import record_tool, system_text
 from ipy_websearch.enrichment.report import (
     Estimate,
     Outcome,
+    Progress,
     Report,
     Status,
     alike,
