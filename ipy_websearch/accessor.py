@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -46,23 +47,44 @@ class WebAccessor:
 
         return enrich(self._frame, columns, **options)
 
-    def estimate(self, columns: Mapping[str, Any], *, sample: int = 5, **options: Any) -> Estimate:
+    def estimate(self, columns: Mapping[str, Any], *, sample: int = 5, progress: bool = False, **options: Any) -> Estimate:
         """Return the cost and time of `enrich` for the whole frame, after trying `sample` rows.
 
-        The rows that are tried go into the store, so that `enrich` does not ask them again.
+        The options are those of `enrich`. The rows that are tried go into the store, so that `enrich` does not ask them again.
+        An interrupt is passed on.
+
+        Raises:
+            ConfigError: a question, type or option is wrong; nothing was sent.
+            EnrichmentError: the rows that were tried all failed, or the budget let none be tried.
         """
-        from ipy_websearch.api import estimate
+        from ipy_websearch import api
 
-        return estimate(self._frame, columns, sample=sample, **options)
+        work = api.session().enrichment(self._frame, columns, sample=sample, **options)
+        if api.drive(work, progress):
+            raise KeyboardInterrupt
+        return work.estimate()
 
-    def search(self, query: str, **options: Any) -> pd.DataFrame:
-        """Return the frame with search_title, search_url, search_description, search_provider and search_error for each row.
+    def search(self, query: str, *, concurrency: int = 16, progress: bool = True, **options: Any) -> pd.DataFrame:
+        """Return the frame with the best search result for each row: search_title, search_url, search_description,
+        search_provider and search_error (all text, missing where there is nothing).
 
-        `query` names columns in braces; `provider`, `concurrency`, `progress` and the options of `ipy_websearch.search` apply.
+        `query` names columns in braces; equal queries are searched for once. Further options are those of
+        `ipy_websearch.search`. For a Dask DataFrame this process searches at once, and what comes back is a Dask DataFrame.
+
+        Raises:
+            ConfigError: the query names no column or one that is not there; nothing was sent.
         """
-        from ipy_websearch.api import look_up
+        from ipy_websearch import api
+        from ipy_websearch.enrichment.frames import is_dask, look_up_on_dask
+        from ipy_websearch.enrichment.lookup import Lookup
+        from ipy_websearch.options import checked
 
-        return look_up(self._frame, query, **options)
+        find = partial(api.session().search, **{"count": 1, **options})
+        start: Any = partial(Lookup, template=query, search=find, concurrency=checked("concurrency", concurrency) or 16)
+        work: Any = look_up_on_dask(start, self._frame, query) if is_dask(self._frame) else start(self._frame)
+        if api.drive(work, progress):
+            print("Interrupted: what was found by then is returned.")
+        return work.frame()
 
 
 def _register_pandas(module: ModuleType) -> None:

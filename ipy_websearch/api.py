@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from datetime import date, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch import background
-from ipy_websearch.options import AskOptions, EnrichOptions, at_least, with_signature_of
+from ipy_websearch.options import AskOptions, EnrichOptions, with_signature_of
 from ipy_websearch.results import Answer, Page, SearchResults
 from ipy_websearch.session import TICK_S, Session
 from ipy_websearch.settings import WebSearch, settings_in_force
@@ -26,7 +25,6 @@ from ipy_websearch.settings import WebSearch, settings_in_force
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ipy_websearch.enrichment.report import Estimate
 
 STOP_S = 2.0
 """Seconds that an interrupted enrichment has to end in; after that the frame is taken as it is."""
@@ -228,55 +226,6 @@ def run_enrichment(work: Any, told: str = INTERRUPTED) -> tuple[Any, bool]:
     if work.options.progress:
         print(work.closing_text())
     return work.frame(), interrupted
-
-
-def estimate(frame: Any, columns: Mapping[str, Any], *, sample: int = 5, progress: bool = False, **options: Any) -> Estimate:
-    """Return what an enrichment would cost and take, after trying `sample` rows (which are then in the store).
-
-    The options are those of `enrich`. An interrupt is passed on: what was tried by then is in the store.
-
-    Raises:
-        ConfigError: a question, type or option is wrong; nothing was sent.
-        EnrichmentError: the rows that were tried all failed, or the budget let none be tried.
-    """
-    work = session().enrichment(frame, columns, sample=sample, **options)
-    if drive(work, progress):
-        raise KeyboardInterrupt
-    return work.estimate()
-
-
-def look_up(
-    frame: pd.DataFrame,
-    query: str,
-    *,
-    provider: str | None = None,
-    concurrency: int = 16,
-    progress: bool = True,
-    **options: Any,
-) -> pd.DataFrame:
-    """Return the frame with the best search result for each row: search_title, search_url, search_description,
-    search_provider and search_error (all text, missing where there is nothing).
-
-    `query` names columns in braces; equal queries are searched for once. Further options are those of `search`. For a Dask
-    DataFrame this process searches at once, and what comes back is a Dask DataFrame as it is from `enrich`.
-
-    Raises:
-        ConfigError: the query names no column or one that is not there; nothing was sent.
-    """
-    from ipy_websearch.enrichment.frames import is_dask, look_up_on_dask
-    from ipy_websearch.enrichment.lookup import Lookup
-
-    asked = session()
-    options.setdefault("count", 1)
-
-    async def search(text: str) -> Any:
-        return await asked.search(text, provider=provider, **options)
-
-    start: Any = partial(Lookup, template=query, search=search, concurrency=at_least(1, "concurrency", concurrency, 16))
-    work: Any = look_up_on_dask(start, frame, query) if is_dask(frame) else start(frame)
-    if drive(work, progress):
-        print("Interrupted: what was found by then is returned.")
-    return work.frame()
 
 
 def drive(work: Any, progress: bool) -> bool:

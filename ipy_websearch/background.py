@@ -97,22 +97,16 @@ async def awaited(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine function on the loop and return its result, from a task of any event loop; cancelling reaches it."""
     try:
         running = asyncio.get_running_loop()
-    except RuntimeError:
-        return await _awaited_by_trio(function)
-    if running is _loop:
+    except RuntimeError:  # it is trio's
+        running = None
+    if running is not None and running is _loop:
         return await function()
     task = Task(function)
     try:
-        return await asyncio.wrap_future(task.future)
-    finally:
-        task.cancel()
+        if running is not None:
+            return await asyncio.wrap_future(task.future)
+        from anyio import to_thread
 
-
-async def _awaited_by_trio(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    from anyio import to_thread
-
-    task = Task(function)
-    try:
         return await to_thread.run_sync(partial(result, task.future), abandon_on_cancel=True)
     finally:
         task.cancel()
@@ -188,30 +182,28 @@ class _Flight(Generic[T]):
 
 
 class SingleFlight(Generic[T]):
-    """Shares equal pieces of work within one event loop while they run.
+    """Shares equal pieces of work on the loop while they run.
 
     Cancelling one who waits does not disturb the others; when nobody waits any more, the work itself is cancelled. An error
     goes to everybody who waits.
     """
 
     def __init__(self) -> None:
-        self._flights: dict[tuple[asyncio.AbstractEventLoop, str], _Flight[T]] = {}
+        self._flights: dict[str, _Flight[T]] = {}
 
     async def share(self, key: str, start: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, bool]:
         """Return the result of `start` (or of the equal work under way), and True for exactly one of those who waited for
         it: the one who is charged."""
-        loop = asyncio.get_running_loop()
-        place = (loop, key)
-        flight = self._flights.get(place)
+        flight = self._flights.get(key)
         if flight is None or flight.task.done():
-            flight = self._flights[place] = _Flight(loop.create_task(start()))
+            flight = self._flights[key] = _Flight(asyncio.ensure_future(start()))
         flight.waiters += 1
         try:
             result = await asyncio.shield(flight.task)
         finally:
             flight.waiters -= 1
-            if not flight.waiters and self._flights.get(place) is flight:
-                del self._flights[place]
+            if not flight.waiters and self._flights.get(key) is flight:
+                del self._flights[key]
                 flight.task.cancel()  # nothing happens to one that is done
         first, flight.claimed = not flight.claimed, True
         return result, first

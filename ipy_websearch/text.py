@@ -10,9 +10,7 @@ import re
 import unicodedata
 from decimal import ROUND_HALF_UP, Decimal
 from math import isfinite
-from typing import Any, TypeVar, cast
-
-T = TypeVar("T")
+from typing import Any
 
 _TAG = re.compile(r"<(?:!--(?:(?!-->|<!--).)*-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\u2028\u2029]+")
@@ -80,15 +78,13 @@ def plain(value: Any) -> str:
     if value.isascii() and value.isprintable() and "<" not in value and "&" not in value:
         return (_SPACE.sub(" ", value) if "  " in value else value).strip()
     text = _TAG.sub("", value) if "<" in value else value
-    text = visible(_unescape(text) if "&" in text else text)
+    if "&" in text:
+        import html  # its table of entities takes a millisecond to load
+
+        text = html.unescape(text)
+    text = visible(text)
     # Of the printable characters only the blank is white space.
     return (text if text.isprintable() and "  " not in text else _SPACE.sub(" ", text)).strip()
-
-
-def _unescape(text: str) -> str:
-    import html  # its table of entities takes a millisecond to load
-
-    return html.unescape(text)
 
 
 def shorten(text: str, width: int) -> str:
@@ -113,17 +109,13 @@ def fold(text: str) -> str:
     return folded if folded.isascii() else folded.replace("\u200c", "").replace("\u200d", "")
 
 
-def sound(value: T) -> T:
+def sound(value: Any) -> Any:
     """Return a JSON value that can be sent: surrogate pairs become one character, lone surrogates U+FFFD, and NaN and
     Infinity None.
 
     >>> sound({"query": "\\ud83d\\ude00 \\ud83d", "score": float("nan")})
     {'query': '😀 �', 'score': None}
     """
-    return cast(T, _sound(value))
-
-
-def _sound(value: Any) -> Any:
     match value:
         case str():
             try:
@@ -131,9 +123,9 @@ def _sound(value: Any) -> Any:
             except UnicodeEncodeError:
                 return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case dict():
-            return {_sound(name): _sound(item) for name, item in value.items()}
+            return {sound(name): sound(item) for name, item in value.items()}
         case list():
-            return [_sound(item) for item in value]
+            return [sound(item) for item in value]
         case float():
             return value if isfinite(value) else None
     return value
