@@ -25,7 +25,7 @@ from IPython.core.magic_arguments import argument, construct_parser
 from ipy_websearch.settings import did_you_mean
 
 _OPTION = r"(--[A-Za-z][\w-]*|-[A-Za-z])(?=[\s=\d]|$)"
-_VALUE = r"""(?:=|\s+|(?=\d))(?:"([^"]*)"|'([^']*)'|(\S+))(?!\S)"""
+_VALUE = r"""(?:=|\s+|(?=\d))(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>\S+))(?!\S)"""
 _PLACE = r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}"
 _CALL = r"(?s)%(\w+)(?:[ \t]+(.*))?"
 _TYPO = 0.8
@@ -89,34 +89,29 @@ def parse(method: Any, line: str, *, anywhere: bool = False) -> Call:
         UsageError: an option is unknown, or its value is missing or wrong.
         Help: the line holds `--help`.
     """
-    parser = method.parser()
-    options: list[str] = []
-    words: list[str] = []
-    rest = line.strip()
+    parser = method.make_parser()
+    options, words, rest = list[str](), list[str](), line.strip()
     while rest:
         word = rest.split(maxsplit=1)[0]
-        if word == "--":
-            rest = rest[2:].lstrip()
-            break
         if re.match("--?[A-Za-z]", word):
             option, rest = _first_option(parser._option_string_actions, rest)
             options.append(option)
-        elif anywhere:
-            words.append(word)
-            rest = rest[len(word) :]
-        else:
+        elif word == "--" or not anywhere:
             break
-        rest = rest.lstrip()
+        else:
+            words.append(word)
+            rest = rest[len(word) :].lstrip()
+    rest = rest[2:].lstrip() if re.match(r"--(\s|$)", rest) else rest
     try:
-        given = vars(parser.parse_args(options))
+        parsed = vars(parser.parse_args(options))
     except UsageError as exc:
         raise UsageError(str(exc).removeprefix("argument ")) from None
-    given = {name: value for name, value in given.items() if value is not None and value is not False and value != []}
+    given = {name: value for name, value in parsed.items() if value is not None and value is not False and value != []}
     if "help" in given:
         raise Help(parser.format_help().removeprefix("::").lstrip("\n"))
     if {"allowed_domains", "blocked_domains"} <= given.keys():
         raise UsageError("--site and --not-site exclude each other; give one of the two")
-    return Call(given, " ".join([*words, *([rest] if rest else [])]), given.pop("output", None))
+    return Call(given, " ".join(filter(None, (*words, rest))), given.pop("output", None))
 
 
 def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
@@ -128,13 +123,13 @@ def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
         raise UsageError(f"unknown option {flag}{hint or '; --help lists them'} (-- ends the options)")
     rest = line[len(flag) :]
     if known[flag].nargs == 0:
-        if rest and not rest[0].isspace():
+        if rest[:1].strip():
             raise UsageError(f"{flag} takes no value, so not {rest.split()[0]!r}")
-        return flag, rest
+        return flag, rest.lstrip()
     value = re.match(_VALUE, rest)
-    if value is None or value[3] in known:
+    if value is None or value["bare"] in known:
         raise UsageError(f"{flag} needs a value; --help shows how")
-    return f"{flag}={next((part for part in value.groups() if part is not None), '')}", rest[value.end() :]
+    return f"{flag}={value['double'] or value['single'] or value['bare'] or ''}", rest[value.end() :].lstrip()
 
 
 class WebMagics:
@@ -198,7 +193,7 @@ def magic(*kinds: str) -> Callable[[Any], Any]:
             except KeyboardInterrupt:
                 raise Interrupted(f"%{method.__name__} was stopped") from None
 
-        run.kinds, run.parser = kinds, parser  # type: ignore[attr-defined]
+        run.kinds, run.make_parser = kinds, parser  # type: ignore[attr-defined]
         if hasattr(method, "decorators"):
             run.getdoc = lambda: parser().format_help()  # type: ignore[attr-defined]
         return no_var_expand(run)
@@ -303,23 +298,22 @@ def _table(value: Any, cut: Callable[[str], None]) -> str | None:
     """Return a frame or column of any library that narwhals knows as a table with its shape, None for anything else."""
     import narwhals as nw
 
-    lazy = hasattr(value, "npartitions")  # a Dask frame; narwhals is moving these out (2.29, 2026-11)
-    if lazy:
-        value = value.head(MAX_ROWS + 1, npartitions=-1)
-    frame: Any = nw.from_native(value, pass_through=True, allow_series=True)
+    head = value.head(MAX_ROWS + 1, npartitions=-1) if hasattr(value, "npartitions") else value  # Dask's
+    frame: Any = nw.from_native(head, pass_through=True, allow_series=True)
     if frame is value:
         return None
     frame = frame.to_frame() if isinstance(frame, nw.Series) else frame
-    if isinstance(frame, nw.LazyFrame):  # to count the rest of it would be to compute it all
-        lazy, frame = True, frame.head(MAX_ROWS + 1).collect()
-    head = frame.head(MAX_ROWS)
-    many = f"more than {MAX_ROWS}" if lazy and len(frame) > MAX_ROWS else str(len(frame))
-    if is_cut := len(frame) > MAX_ROWS:
+    frame = frame.head(MAX_ROWS + 1).collect() if isinstance(frame, nw.LazyFrame) else frame
+    is_whole = head is value and len(frame) != MAX_ROWS + 1  # to count the rest of a lazy one would be to compute it all
+    many = str(len(frame)) if is_whole or len(frame) <= MAX_ROWS else f"more than {MAX_ROWS}"
+    first = ""
+    if len(frame) > MAX_ROWS:
         cut(f"{MAX_ROWS} of {many} rows")
-    native = head.to_native()
+        first = f", the first {MAX_ROWS}"
+    native = frame.head(MAX_ROWS).to_native()
     named = getattr(getattr(native, "index", None), "name", None)  # pandas keeps the groups of a sum in its index
-    shape = f"table of {many} rows x {len(head.columns)} columns{f', the first {MAX_ROWS}' * is_cut}"
-    return f"{shape}:\n{native.to_csv() if named else head.write_csv()}".rstrip()
+    csv = native.to_csv() if named else frame.head(MAX_ROWS).write_csv()
+    return f"table of {many} rows x {len(frame.columns)} columns{first}:\n{csv}".rstrip()
 
 
 def _listed(value: Any) -> Any:

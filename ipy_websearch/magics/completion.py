@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from ipy_websearch.magics.arguments import variables_of
@@ -16,7 +17,8 @@ from ipy_websearch.magics.websearch import COMMANDS
 
 _MAGIC = r"(?s)\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?(%%?)([a-z]+)[ \t]+(.*)"
 _VARIABLE = r"(?<!\{)\{([A-Za-z_]\w*|)$"
-TEXT_MAGICS = ("ask", "search")
+_TEXTS = ("question", "query")
+"""Positional arguments in which nothing is completed."""
 Found = tuple[str, Iterable[str]]
 """What is typed of a word, and all that might be meant."""
 
@@ -36,12 +38,12 @@ class Completion:
         """Return what IPython's completer asks a matcher for."""
         from IPython.core.completer import SimpleCompletion
 
-        try:
+        typed: str = ""
+        known: Iterable[str] = ()
+        with suppress(Exception):
             typed, known = self._found(context.full_text, context.cursor_line, context.text_until_cursor)
-            matches = sorted({name for name in known if name.startswith(typed)})
-        except Exception:
-            typed, matches = "", []
-        completions = [SimpleCompletion(name, type="magic option") for name in matches]
+        names = sorted({name for name in known if name.startswith(typed)})
+        completions = [SimpleCompletion(name, type="magic option") for name in names]
         return {"completions": completions, "suppress": bool(completions), "matched_fragment": typed}
 
     def _found(self, cell: str, line_number: int, line: str) -> Found:
@@ -54,36 +56,39 @@ class Completion:
             return variable[1], self._columns(match[3]) if in_body and match[2] == "enrich" else variables_of(self._shell)
         if in_body:
             return "", ()
-        typed = re.search(r"\S*$", match[3])[0]  # type: ignore[index]
-        before = match[3].removesuffix(typed).split()
+        *before, typed = re.split(r"\s+", match[3])
         if match[2] == "websearch":
             return typed, _after_websearch(before)
-        return self._option(match[2], typed, before)
+        return self._argument(match[2], typed, before)
 
-    def _option(self, magic: str, typed: str, before: list[str]) -> Found:
-        """Return what may stand behind the words `before`: an option, or the value of the one before it."""
-        actions = {flag: action for action in self._magics[magic].parser()._actions for flag in action.option_strings}
+    def _argument(self, magic: str, typed: str, before: list[str]) -> Found:
+        """Return what may stand behind the words `before`: an option, the value of the one before it, or a name."""
+        actions = self._magics[magic].make_parser()._actions
+        flags = {flag: action for action in actions for flag in action.option_strings}
+        valued = {flag for flag, action in flags.items() if action.nargs != 0}
         flag, equals, value = typed.partition("=")
-        if equals and flag in actions:
-            return self._value(actions[flag], value)
-        if before and before[-1] in actions and actions[before[-1]].nargs != 0:
-            return self._value(actions[before[-1]], typed)
-        values = [word for n, word in enumerate(before) if n and before[n - 1] in actions and actions[before[n - 1]].nargs != 0]
-        text = [word for word in before if not word.startswith("-") and word not in values]
-        if "--" in before or (text and magic in TEXT_MAGICS):
+        if equals and flag in flags:
+            return self._value(flags[flag], value)
+        if before and before[-1] in valued:
+            return self._value(flags[before[-1]], typed)
+        positional = next((action for action in actions if not action.option_strings), None)
+        words = [word for last, word in zip(["", *before], before, strict=False) if word not in flags and last not in valued]
+        if "--" in before or (words and positional is not None and positional.dest in _TEXTS):
             return "", ()
         if typed.startswith("-"):
-            return typed, [name for name in actions if name.startswith("--")] if typed.startswith("--") else actions
-        return typed, self._names(magic)
+            return typed, [name for name in flags if name.startswith("--" if typed.startswith("--") else "-")]
+        return self._value(positional, typed) if positional is not None else (typed, ())
 
     def _value(self, action: Any, typed: str) -> Found:
-        """Return the values that an option may have, as far as they are known."""
+        """Return the values that an argument may have, as far as they are known."""
         from ipy_websearch.model.platforms import ALIASES
         from ipy_websearch.providers.base import provider_infos
         from ipy_websearch.providers.goggles import catalogue
         from ipy_websearch.settings import settings_in_force
         from ipy_websearch.tools.base import TOOL_SETS
 
+        if action.dest == "panel":
+            return typed, [panel.id for panel in self._magics["panels"].__self__.session.panels]
         settings, variables = settings_in_force(), variables_of(self._shell)
         known: dict[str, Iterable[str]] = {
             "provider": [*provider_infos(), *(settings.search_tools if settings is not None else ())],
@@ -92,18 +97,11 @@ class Completion:
             "goggles": catalogue(),
             "freshness": ("pd", "pw", "pm", "py"),
             "output": variables,
+            "frame": [name for name, value in variables.items() if hasattr(value, "columns")],
             "cluster": [name for name, value in variables.items() if is_cluster(value)],
         }
         word = re.split("[,+]", typed)[-1] if action.dest == "tools" else typed
         return word, action.choices or known.get(action.dest, ())
-
-    def _names(self, magic: str) -> Iterable[str]:
-        """Return the names that a magic takes besides options: frames for %%enrich, ids for %panels."""
-        if magic == "enrich":
-            return [name for name, value in variables_of(self._shell).items() if hasattr(value, "columns")]
-        if magic == "panels":
-            return [panel.id for panel in self._magics[magic].__self__.session.panels]
-        return ()
 
     def _columns(self, line: str) -> list[str]:
         """Return the columns of the frame that the first line of %%enrich names."""
@@ -119,10 +117,6 @@ def _after_websearch(before: list[str]) -> Iterable[str]:
 
     if not before:
         return COMMANDS
-    names = {
-        "key": [name for spec in KEYS.values() for name in spec.names],
-        "goggles": catalogue(),
-        "store": ["clear", "cancel"],
-        "cache": ["clear"],
-    }
+    keys = [name for spec in KEYS.values() for name in spec.names]
+    names = {"key": keys, "goggles": catalogue(), "store": ["clear", "cancel"], "cache": ["clear"]}
     return [*COMMANDS[before[0]][2], *names.get(before[0], ())]

@@ -31,17 +31,22 @@ def load(shell: Any) -> None:
         return
     settings = load_settings(Path.cwd(), parent=shell, warn=_warn)  # first: a wrong setting leaves nothing behind
     undo = ExitStack()
-    undo.callback(_stop_recording)
-    magics = _add_magics(shell, undo)
-    _add(shell.configurables, settings, undo)
-    _add(shell.input_transformer_manager.token_transformers, RawLine, undo)
-    if shell.Completer is not None:
-        _add(shell.Completer.custom_matchers, Completion(shell, magics), undo)
+    undo.callback(_tell_api, "stop_recording")
+    magics = {name: getattr(made(shell), name) for made in CLASSES for name in vars(made) if hasattr(vars(made)[name], "kinds")}
+    for name, magic in magics.items():
+        for kind in magic.kinds:
+            table = shell.magics_manager.magics[kind]
+            undo.callback(_take_back, table, name, magic, table.get(name))
+            table[name] = magic
+    matchers, transformers = shell.Completer.custom_matchers, shell.input_transformer_manager.token_transformers
+    added = ((shell.configurables, settings), (transformers, RawLine), (matchers, Completion(shell, magics)))
+    for items, item in added:
+        items.append(item)
+        undo.callback(_remove, items, item)
     undo.enter_context(register(shell))
     use_settings(settings)
     undo.callback(use_settings, None)
-    if (api := sys.modules.get("ipy_websearch.api")) is not None:
-        api.take_settings(settings)
+    _tell_api("take_settings", settings)
     setattr(shell, _ATTRIBUTE, undo)
 
 
@@ -52,17 +57,6 @@ def unload(shell: Any) -> None:
         delattr(shell, _ATTRIBUTE)
 
 
-def _add_magics(shell: Any, undo: ExitStack) -> dict[str, Any]:
-    """Register our magics and return them by name; magics that stood under these names come back at the end."""
-    ours = {name: getattr(made(shell), name) for made in CLASSES for name in vars(made) if hasattr(vars(made)[name], "kinds")}
-    for name, magic in ours.items():
-        for kind in magic.kinds:
-            table = shell.magics_manager.magics[kind]
-            undo.callback(_take_back, table, name, magic, table.get(name))
-            table[name] = magic
-    return ours
-
-
 def _take_back(table: dict[str, Any], name: str, magic: Any, before: Any) -> None:
     """Put back what stood in a table of magics, unless something else stands there since."""
     if table.get(name) == magic:
@@ -71,18 +65,14 @@ def _take_back(table: dict[str, Any], name: str, magic: Any, before: Any) -> Non
             table[name] = before
 
 
-def _add(items: list[Any], item: Any, undo: ExitStack) -> None:
-    items.append(item)
-    undo.callback(_remove, items, item)
-
-
 def _remove(items: list[Any], item: Any) -> None:
     items[:] = [other for other in items if other is not item]
 
 
-def _stop_recording() -> None:
+def _tell_api(name: str, *values: Any) -> None:
+    """Call a function of `api`, if that has been imported: there is no session before."""
     if (api := sys.modules.get("ipy_websearch.api")) is not None:
-        api.stop_recording()
+        getattr(api, name)(*values)
 
 
 def _warn(text: str) -> None:

@@ -38,32 +38,30 @@ class TraceMagics(WebMagics):
             %trace --otel trace.json
         """
         call = parse(self.trace, line, anywhere=True)
-        session = self.session
+        session, options = self.session, call.options
         if not session.answers:
             print("There are no steps to show yet; ask first, with %ask or %%ask.")
             return None
         answer = session.answers[-1]
-        if "otel" in call.options:
-            print(f"{len(answer.trace)} steps written to {session.export_trace(call.options['otel'])}")
-            return None
         steps = len(answer.trace)
+        if "otel" in options:
+            print(f"{steps} steps written to {session.export_trace(options['otel'])}")
+            return None
         number = _number(call.text, steps)
-        if call.options.get("widget"):
-            if call.options.get("step"):
-                raise UsageError("%trace takes --step or --widget, not both: the widget has its own steps")
-            from ipy_websearch.display.trace import trace_widget
+        from ipy_websearch.display.trace import trace_frame, trace_widget
 
+        if "widget" in options:
+            if "step" in options:
+                raise UsageError("%trace takes --step or --widget, not both: the widget has its own steps")
             return self.keep(call, trace_widget(answer, number or 1, redact=session.redact))
         note = ""
-        if call.options.get("step"):
+        if "step" in options:
             number = number or (self._walk[1] if self._walk[0] is answer else 0) + 1
             if number > steps:
                 print(f"That was the last of {steps} step{'s' * (steps != 1)}; %trace --step 1 begins anew.")
                 return None
             self._walk = (answer, number)
             note = "%trace --step shows the next step" if number < steps else "this is the last step"
-        from ipy_websearch.display.trace import trace_frame
-
         return self.keep(call, trace_frame(answer, number, note=note, redact=session.redact))
 
     @magic("line")
@@ -93,21 +91,15 @@ class TraceMagics(WebMagics):
             return None
         from ipy_websearch.frames import WebFrame
 
-        texts = {panel.id: panel.content for panel in panels}
-        columns = {
-            "tool": [panel.tool for panel in panels],
-            "lines": [len(text.splitlines()) for text in texts.values()],
-            "characters": [len(text) for text in texts.values()],
-            "title": [panel.title for panel in panels],
-            "failed": [panel.is_error for panel in panels],
-        }
-        return self.keep(call, WebFrame(columns, index=list(texts)))
+        rows = [
+            (panel.tool, len(panel.content.splitlines()), len(panel.content), panel.title, panel.is_error) for panel in panels
+        ]
+        names = ["tool", "lines", "characters", "title", "failed"]
+        return self.keep(call, WebFrame(rows, columns=names, index=[panel.id for panel in panels]))
 
 
 def _number(text: str, steps: int) -> int | None:
     """Return the number of a step, None when there is none in the line."""
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= steps:
+    if text and text not in map(str, range(1, steps + 1)):
         raise UsageError(f"%trace takes the number of a step, 1 to {steps}, not {text!r} (%trace --help)")
-    return int(text)
+    return int(text) if text else None

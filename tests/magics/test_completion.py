@@ -54,7 +54,7 @@ def test_panel_ids_are_offered(offline: Any, shell: Any) -> None:
 
 def test_every_option_of_every_magic_is_offered_and_no_python_name(shell: Any) -> None:
     for name in ("search", "ask", "fetch", "cost", "trace", "panels"):
-        parser = shell.ip.find_line_magic(name).parser()
+        parser = shell.ip.find_line_magic(name).make_parser()
         assert {line.split()[-1] for line in offered(shell, f"%{name} --")} == {
             flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")
         }
