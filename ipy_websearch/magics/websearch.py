@@ -159,8 +159,7 @@ class WebSearchMagics(WebMagics):
             report = index.add_folder(folder)
             lines.append(f"{folder}: {report.added} added, {report.updated} updated, {report.removed} removed")
             lines += [f"  skipped {path}: {reason}" for path, reason in report.skipped[:10]]
-            if len(report.skipped) > 10:
-                lines.append(f"  … and {len(report.skipped) - 10} more")
+            lines += [f"  … and {len(report.skipped) - 10} more"] * (len(report.skipped) > 10)
         return lines
 
     def _cache(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
@@ -192,18 +191,15 @@ class WebSearchMagics(WebMagics):
         from ipy_websearch.model.platforms import model_id
         from ipy_websearch.money.prices import price_source, price_table, tariff, update_model_prices
 
-        table, source = price_table(), update_model_prices() if flags else price_source()
-        rows: list[tuple[Any, ...]] = []
+        source = update_model_prices() if flags else price_source()
+        kinds, rows = ("input", "output", "cache_read", "cache_write_5m"), list[tuple[Any, ...]]()
         for name in dict.fromkeys(map(model_id, (session.settings.model, session.settings.enrich_model))):
             for rates in tariff(name):
                 plan = f"above {rates.start:,} input tokens" if rates.start > 0 else ""
-                for kind in ("input", "output", "cache_read", "cache_write_5m"):
-                    usd = getattr(rates, kind)
-                    million = float("nan") if usd is None else float(usd * 1_000_000)
-                    rows.append(
-                        (name, kind, million, "million tokens", plan, f"genai-prices {source.version}", f"{source.day}")
-                    )
-        rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in table]
+                usd = {kind: getattr(rates, kind) for kind in kinds}
+                said = ("million tokens", plan, f"genai-prices {source.version}", f"{source.day}")
+                rows += [(name, kind, float("nan" if a is None else a * 1_000_000), *said) for kind, a in usd.items()]
+        rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in price_table()]
         return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 
     def _goggles(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
@@ -214,14 +210,11 @@ class WebSearchMagics(WebMagics):
             return [f"{goggle.name}: {goggle.title}", goggle.about, "", goggle.value]
         lines = ["Goggles rank the results of Brave by source: %search --provider brave --goggle NAME query", ""]
         for goggle in catalogue().values():
-            unproven = "" if goggle.known else "; whether Brave has it is not known"
-            where = f"inline, {len(goggle.rules.splitlines())} rules" if goggle.rules else f"{goggle.url}{unproven}"
+            hosted = goggle.url if goggle.known else f"{goggle.url}; whether Brave has it is not known"
+            where = f"inline, {len(goggle.rules.splitlines())} rules" if goggle.rules else hosted
             lines.append(f"  {goggle.name:<16} {goggle.about} ({where})")
-        return [
-            *lines,
-            "",
-            f"--goggle also takes an address, or rules such as '$boost=3,site=docs.python.org'. More: {DISCOVER}",
-        ]
+        also = f"--goggle also takes an address, or rules such as '$boost=3,site=docs.python.org'. More: {DISCOVER}"
+        return [*lines, "", also]
 
     def _export(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
         from ipy_websearch.display.export import export
@@ -279,44 +272,24 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
     import ipy_websearch
     from ipy_websearch.errors import ConfigError
     from ipy_websearch.keys import KEYS
-    from ipy_websearch.model.platforms import model_id
-    from ipy_websearch.settings import OFFLINE_MODEL, data_dir, settings_dir
+    from ipy_websearch.settings import data_dir, settings_dir
     from ipy_websearch.text import usd
 
-    name, works = model_id(session.settings.model), False
-    with suppress(ConfigError):  # a malformed key, which is named below
-        works = name == OFFLINE_MODEL or session.has_model_key
-    answers = f"{name}, with the tools {session.settings.tools}" if works else f"passages as found; no key for {name}"
-    answers = "passages as found; the model is set to offline" if name == OFFLINE_MODEL else answers
+    missing: list[tuple[str, ...]] = []
     chain = session.router.chain()
     usable = {engine: why for engine, available, why in chain if available}
-    now: list[tuple[str, ...]] = [("answers", answers), ("search", f"{', '.join(usable)} (asked in this order)")]
+    now: list[tuple[str, ...]] = [("answers", _answers(session)), ("search", f"{', '.join(usable)} (asked in this order)")]
     now += [("", why) for why in usable.values() if "not asked again" in why]
     now += [("index", _coverage(session.index.coverage()))]
     now += [("index", f"{count:,} documents of {folder}") for folder, count in session.index.folders()]
-    missing: list[tuple[str, ...]] = []
     for variable, spec in KEYS.items():
         try:
             found = session.keys.find(variable)
         except ConfigError as exc:
             missing.append((variable, str(exc)))
             continue
-        if found:
-            now.append((variable, f"set: {found[1]}"))
-        else:
-            missing.append((variable, "not set", f"%websearch key {spec.names[0]}"))
-    said = {row[1] for row in missing}  # of a key that is no key
-    commands = {"searxng": ("%env SEARXNG_BASE_URL=http://localhost:8080",)}
-    missing += [
-        (engine, why, *commands.get(engine, ()))
-        for engine, available, why in chain
-        if not available and why not in said and not why.endswith(("is not set", "are not set"))
-    ]
-    missing += [
-        (f"extra {name}", "not installed", f'%pip install "ipy_websearch[{name}]"')
-        for name, library in EXTRAS.items()
-        if find_spec(library) is None
-    ]
+        row = (variable, f"set: {found[1]}") if found else (variable, "not set", f"%websearch key {spec.names[0]}")
+        (now if found else missing).append(row)
     if session.recording is not None:
         doing = "replaying" if session.recording.cassette.replaying else "recording"
         now.append(("cassette", f"{doing}: {_count(session.recording.cassette)}; %websearch stop ends it"))
@@ -326,9 +299,33 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
         ("settings", str(settings_dir())),
         ("spent", f"{usd(session.spent_usd)} in this session"),
     ]
-    warnings = [warning for part in (session.ledger, session.cache, session.index) for warning in part.warnings]
-    sections: dict[str, Any] = {"Works now": now, "Missing": missing, "Notes": [("note", warning) for warning in warnings]}
+    told = {row[1] for row in missing}
+    commands = {"searxng": ("%env SEARXNG_BASE_URL=http://localhost:8080",)}
+    missing += [
+        (engine, why, *commands.get(engine, ()))
+        for engine, available, why in chain
+        if not available and why not in told and not why.endswith(("is not set", "are not set"))
+    ]
+    absent = [name for name, library in EXTRAS.items() if find_spec(library) is None]
+    missing += [(f"extra {name}", "not installed", f'%pip install "ipy_websearch[{name}]"') for name in absent]
+    notes = [("note", warning) for part in (session.ledger, session.cache, session.index) for warning in part.warnings]
+    sections: dict[str, Any] = {"Works now": now, "Missing": missing, "Notes": notes}
     return {title: rows for title, rows in sections.items() if rows}
+
+
+def _answers(session: Any) -> str:
+    """Return who answers questions."""
+    from ipy_websearch.errors import ConfigError
+    from ipy_websearch.model.platforms import model_id
+    from ipy_websearch.settings import OFFLINE_MODEL
+
+    name = model_id(session.settings.model)
+    if name == OFFLINE_MODEL:
+        return "passages as found; the model is set to offline"
+    with suppress(ConfigError):  # a malformed key, which is named below
+        if session.has_model_key:
+            return f"{name}, with the tools {session.settings.tools}"
+    return f"passages as found; no key for {name}"
 
 
 def _coverage(counts: dict[str, int]) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from IPython.core.error import UsageError
-from markdown_it import MarkdownIt
 
 from ipy_websearch.display.export import export
 from ipy_websearch.errors import ConfigError
@@ -19,8 +18,6 @@ from ipy_websearch.results import Answer, Citation
 from tests.fakes.hostile import Seen, problems
 from tests.fakes.notebook import subprocess_environment
 from tests.slow.browser.payloads import payloads
-
-HOSTILE = "<script>alert(1)</script> ![x](https://evil.example/p.png) [l](javascript:alert(1)) <img src=x onerror=alert(1)>"
 
 
 def answer(text: str = "Two moons [1], says NASA [2]; array[1].", **more: Any) -> Answer:
@@ -39,13 +36,6 @@ def test_a_session_is_written_as_markdown_with_footnotes(shell: Any, tmp_path: P
     assert "**Sources**" in written and written.replace("&#58;", ":").count("corpus://planets/mars") == 1
     assert shell.run("%websearch export refs.json").ok
     assert "Mars" in [entry["title"] for entry in json.loads((tmp_path / "refs.json").read_text())]
-
-
-def test_every_source_stands_once_and_marks_link_to_it(tmp_path: Path) -> None:
-    export([answer(), answer("Again [1].")], tmp_path / "r.md")
-    written = (tmp_path / "r.md").read_text()
-    assert written.count("[Mars](https://en.wikipedia.org/wiki/Mars)") == 2, "once for each answer"
-    assert "Two moons [[1]](https://en.wikipedia.org/wiki/Mars), says NASA [2]" in written
 
 
 def test_a_page_for_print_shows_addresses_and_keeps_tables_together(tmp_path: Path) -> None:
@@ -103,25 +93,6 @@ def test_a_notebook_has_markdown_cells_and_is_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".md", ".ipynb", ".html"])
-def test_hostile_text_is_harmless_in_every_file(tmp_path: Path, ending: str) -> None:
-    """In text, question, title and address: no tag, no image, no script address is left."""
-    bad = answer(
-        HOSTILE + " [1]",
-        notices=(HOSTILE,),
-        citations=(Citation(1, HOSTILE, "javascript:alert(1)", HOSTILE),),
-        stop_reason=HOSTILE,
-    )
-    path = tmp_path / f"r{ending}"
-    export([bad], path)
-    written = path.read_text()
-    if ending == ".ipynb":
-        written = "\n\n".join("".join(cell["source"]) for cell in json.loads(written)["cells"])
-    html = written if ending == ".html" else MarkdownIt("commonmark", {"html": True}).render(written)
-    for sign in ("<script", "<img", 'href="javascript', "onerror=alert(1)>"):
-        assert sign not in html
-
-
-@pytest.mark.parametrize("ending", [".md", ".ipynb", ".html"])
 def test_every_payload_is_harmless_in_every_file(tmp_path: Path, ending: str) -> None:
     """The hostile set of the browser tests, in question, text, title, address and quotation."""
     path = tmp_path / f"r{ending}"
@@ -163,12 +134,6 @@ def test_what_cannot_be_exported_is_said_in_a_line(shell: Any, line: str, kind: 
     """No answers, another ending, no name."""
     ran = shell.run(line)
     assert isinstance(ran.error, kind) and words in str(ran.error) and "\n" not in str(ran.error)
-
-
-def test_a_folder_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
-    """The system's words, with the path."""
-    with pytest.raises(ConfigError, match="cannot write .*No such file"):
-        export([answer()], tmp_path / "no" / "r.md")
 
 
 @pytest.mark.kernel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import subprocess
 import sys
 import threading
 import time
@@ -221,17 +220,6 @@ def test_an_answer_that_is_on_the_page_is_not_shown_again_as_the_value_of_its_ce
     assert "faster" in ip.run("answer").html
     ip.run("mark(); None")
     assert "faster" in ip.run("answer").html and ip.ip.events.callbacks["post_run_cell"] == []
-
-
-def test_registering_imports_neither_pandas_nor_the_renderers() -> None:
-    code = (
-        "import sys; from IPython.core.interactiveshell import InteractiveShell; ip = InteractiveShell.instance();"
-        "from ipy_websearch.display.formatters import register; before = set(sys.modules); register(ip);"
-        "heavy = ('pandas', 'markdown_it', 'nh3', 'jinja2', 'ipy_websearch.results', 'ipy_websearch.display.html');"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"
 
 
 def test_a_saved_notebook_holds_the_final_state_alone(run_notebook: Any) -> None:

@@ -73,18 +73,26 @@ def test_no_results_say_what_to_do_next() -> None:
 
 
 def enriched() -> EnrichedFrame:
-    frame = EnrichedFrame({"country": ["Germany", "Kenya", "<b>Atlantis"], "notes": ["$5", "$6", ""]})
-    frame["capital"] = pd.array(["Berlin", "Nairobi", None], dtype="string")
-    frame["capital_source"] = pd.array(["https://de.example/", "javascript:1", None], dtype="string")
-    frame["capital_quote"] = pd.array(['Berlin is "the" <capital>', "Nairobi.", None], dtype="string")
-    frame["capital_confidence"] = pd.array([0.9, 0.4, None], dtype="Float64")
-    frame["founded"] = pd.array([1871, None, None], dtype="Int64")
-    for part, value in {"source": "https://x.example/", "quote": "In 1871.", "confidence": 0.8}.items():
-        frame[f"founded_{part}"] = [value, None, None]
-    frame["enrich_status"] = ["ok", "ok", "error"]
-    frame["enrich_error"] = pd.array([None, None, "brave refused the key"], dtype="string")
-    frame["enrich_cost_usd"] = [0.01, 0.01, 0.0]
-    return frame
+    def text(*values: str | None) -> Any:
+        return pd.array(values, dtype="string")
+
+    return EnrichedFrame(
+        {
+            "country": ["Germany", "Kenya", "<b>Atlantis"],
+            "notes": ["$5", "$6", ""],
+            "capital": text("Berlin", "Nairobi", None),
+            "capital_source": text("https://de.example/", "javascript:1", None),
+            "capital_quote": text('Berlin is "the" <capital>', "Nairobi.", None),
+            "capital_confidence": pd.array([0.9, 0.4, None], dtype="Float64"),
+            "founded": pd.array([1871, None, None], dtype="Int64"),
+            "founded_source": text("https://x.example/", None, None),
+            "founded_quote": text("In 1871.", None, None),
+            "founded_confidence": pd.array([0.8, None, None], dtype="Float64"),
+            "enrich_status": ["ok", "ok", "error"],
+            "enrich_error": text(None, None, "brave refused the key"),
+            "enrich_cost_usd": [0.01, 0.01, 0.0],
+        }
+    )
 
 
 def test_an_enriched_frame_shows_values_with_sources_fill_and_doubt() -> None:

@@ -143,13 +143,6 @@ def test_a_large_trace_stays_small_in_the_notebook() -> None:
     assert len(json.dumps(step_views(answer), ensure_ascii=False)) < 1.1 * WIDGET_CHARACTERS
 
 
-def test_unknown_costs_stay_unknown() -> None:
-    """A price that nobody knows is not shown as 0."""
-    step = Step(1, "model", "m", usage=Usage(input_tokens=1_234), cost_usd=None)
-    answer = Answer("q", "t", "m", trace=(step, step), cost_usd=None)
-    assert trace_frame(answer)._repr_mimebundle_()["text/plain"].count("cost unknown") == 3
-
-
 @pytest.mark.parametrize("line", ["x", "0", "5", "1 2", "²", "--widget --step", "--widget 9"])
 def test_a_step_that_does_not_exist_is_said_in_one_line(asked: Any, line: str) -> None:
     error = asked.run(f"%trace {line}").error

@@ -6,7 +6,7 @@ is not there. Waits go by JupyterLab's own application object, which `--LabApp.e
 
 from __future__ import annotations
 
-import http.server
+import asyncio
 import importlib.util
 import json
 import shlex
@@ -14,7 +14,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 import uuid
@@ -24,7 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+
 from tests.fakes.notebook import subprocess_environment
+from tests.fakes.server import Server
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 START_S = 60
@@ -58,50 +60,22 @@ def missing() -> str:
     return f"not installed: {', '.join(lacks)}" if lacks else ""
 
 
-class Listener:
-    """A server on loopback that answers everything with an empty image, `/slow` never, and keeps the paths asked for."""
+class Listener(Server):
+    """A server that answers everything with an empty image, `/slow` never, and keeps the paths asked for."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.hits: list[str] = []
-        self._over = threading.Event()
-        hits, over = self.hits, self._over
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                hits.append(self.path)
-                if self.path == "/slow":
-                    over.wait()
-                    return
-                self.send_response(200)
-                self.send_header("Access-Control-Allow-Origin", "*")
-                self.send_header("Content-Type", "image/gif")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+    def routes(self) -> list[tuple[str, str, Any]]:
+        """Return one handler for all."""
+        return [("*", "/{path:.*}", self._answer)]
 
-            do_POST = do_GET
-
-            def log_message(self, *_: Any) -> None:
-                """Say nothing."""
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.key = f"127.0.0.1:{self._server.server_port}"
-        self.address = f"http://{self.key}"
-
-    def __enter__(self) -> Listener:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def wait(self, path: str, timeout_s: float = 20) -> None:
-        """Wait until a path was asked for."""
-        end = time.monotonic() + timeout_s
-        while path not in self.hits:
-            assert time.monotonic() < end, f"{path} was not asked for"
-            time.sleep(0.02)
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._server.shutdown()
-        self._server.server_close()
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.hits.append(request.path_qs)
+        if request.path == "/slow":
+            await asyncio.sleep(1_000)
+        return web.Response(content_type="image/gif", headers={"Access-Control-Allow-Origin": "*"})
 
 
 @contextmanager

@@ -103,10 +103,10 @@ def test_hostile_text_in_outputs_neither_runs_nor_fetches_nor_offers_a_command(o
     """Answers, running ones too, tables, pages and panels made of payloads are text, and two dollar amounts stay amounts: in
     cells that just ran, and stored in a notebook that somebody sent (Lab's sanitiser finds nothing that would fetch)."""
     with lab.Listener() as listener:
-        texts = payloads(listener.address)
+        texts = payloads(listener.url)
         path = shared_lab.folder / "payloads.json"
         path.write_text(json.dumps(texts))
-        control = {"text/html": f'<img src="{listener.address}/sent-control">'}
+        control = {"text/html": f'<img src="{listener.url}/sent-control">'}
         names = list(texts)
         some = names[::5] + ["math_dollars"]  # what is stored is the same, and goes through Lab's sanitiser on top
         sent = stored({name: texts[name] for name in some})

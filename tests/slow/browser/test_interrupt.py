@@ -37,14 +37,14 @@ def test_the_stop_button_ends_a_stream_a_search_a_page_and_an_enrichment(
     messages_api.behave(answer)
     brave_api.reply(delay_s=100)
     with lab.Listener() as listener:
-        monkeypatch.setenv("IPY_WEBSEARCH_FETCH_ALLOW", listener.key)
+        monkeypatch.setenv("IPY_WEBSEARCH_FETCH_ALLOW", f"127.0.0.1:{listener.port}")
         cells = (
             LOAD,
             "%ask who wrote Ruby?",
             SPENT,
             "%search --fresh hangs",
             WORKS,
-            f"%fetch {listener.address}/slow",
+            f"%fetch {listener.url}/slow",
             WORKS,
             "%%enrich f -o out --max-searches 0 --concurrency 4\nceo: Who is the CEO of {company}?",
             "print(len(out), dict(out.enrich_status.value_counts()))",
@@ -65,7 +65,7 @@ def test_the_stop_button_ends_a_stream_a_search_a_page_and_an_enrichment(
             notebook.run(4)
             notebook.wait_for(4, "works 42")
             notebook.run(5, wait=False)
-            listener.wait("/slow")
+            listener.wait(lambda server: "/slow" in server.hits, 20)
             notebook.stop()
             notebook.run(6)
             notebook.wait_for(6, "works 42")

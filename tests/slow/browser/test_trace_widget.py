@@ -31,7 +31,7 @@ def test_arrow_keys_and_buttons_step_through_an_answer_and_hostile_text_in_it_is
     """The step moves on the page and in Python; every text is shown as it is, nothing of it runs or is fetched."""
     pytest.importorskip("anywidget")
     with lab.Listener() as listener:
-        texts = payloads(listener.address)
+        texts = payloads(listener.url)
         path = shared_lab.folder / "trace-payloads.json"
         path.write_text(json.dumps(texts))
         with open_notebook([f"PAYLOADS = {str(path)!r}\n{SETUP}", "widget", "print('at', widget.step)"]) as opened:
