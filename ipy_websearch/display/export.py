@@ -9,10 +9,12 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from html import escape
 from pathlib import Path
 
+from markupsafe import Markup
+
 from ipy_websearch.display.answer import answer_html, answer_markdown
+from ipy_websearch.display.html import fill
 from ipy_websearch.display.markdown import text_markdown
 from ipy_websearch.display.text import one_line
 from ipy_websearch.errors import ConfigError
@@ -22,32 +24,6 @@ from ipy_websearch.text import shorten
 _TITLE = "Questions and answers"
 _ALL = 1_000
 """Source cards of a page: what is folded is not printed."""
-_PAGE = """\
-<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">
-<style>
-:root {{ color-scheme: light dark }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em }}
-a {{ color: #2a6fc9 }}
-table {{ border-collapse: collapse }}
-td, th {{ padding: .3em .6em; border-bottom: 1px solid rgba(128,128,128,.35) }}
-summary {{ cursor: pointer }}
-@media print {{
-  :root {{ color-scheme: light }}
-  body {{ font-size: 11pt; margin: 0; max-width: none }}
-  h2, summary {{ break-after: avoid }}
-  table, blockquote, div[style*="border-radius"] {{ break-inside: avoid }}
-  div[style*="nowrap"] {{ white-space: normal !important }}
-  a:not([title])[href^="http"]::after {{ content: attr(href); display: block; font-size: .75em; overflow-wrap: anywhere }}
-}}
-</style>
-</head><body>
-<h1>{title}</h1>
-{body}
-</body></html>
-"""
 
 
 def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> None:
@@ -112,8 +88,7 @@ def _notebook(answers: Sequence[Answer]) -> str:
 
 
 def _html(answers: Sequence[Answer]) -> str:
-    parts = [f"<h2>{escape(one_line(answer.question))}</h2>\n{answer_html(answer, cards=_ALL)}" for answer in answers]
-    return _PAGE.format(title=_TITLE, body="\n".join(parts))
+    return fill("export", title=_TITLE, answers=[(a.question, Markup(answer_html(a, cards=_ALL))) for a in answers])
 
 
 def _sources(style: str) -> Callable[[Sequence[Answer]], str]:

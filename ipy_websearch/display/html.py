@@ -248,8 +248,13 @@ def link(url: str, text: str = "") -> Markup:
 
 def render(template: str, **values: Any) -> str:
     """Return a template filled with values, which it escapes, as one harmless block that mathematics leaves alone."""
-    body = _environment().get_template(f"{template}.html").render(values)
+    body = fill(template, **values)
     return clean(f'<div class="{NO_MATH}" style="max-width:62em;line-height:1.5;overflow-wrap:anywhere">{body}</div>')
+
+
+def fill(template: str, **values: Any) -> str:
+    """Return a template filled with values, which it escapes."""
+    return _environment().get_template(f"{template}.html").render(values)
 
 
 def clean(html: str) -> str:

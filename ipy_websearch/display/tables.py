@@ -105,13 +105,10 @@ def _about(search: SearchResults | None, rows: int) -> tuple[list[str], str]:
     """Return what stands above the results (who did not answer and why, remarks) and below: query, engine, number, cost."""
     if search is None:
         return [], count(rows, "row")
-    notices = [one_line(notice) for notice in search.notices]
-    failed = {one_line(attempt.error): one_line(attempt.provider) for attempt in search.attempts}
-    untold = {error: name for error, name in failed.items() if not any(notice.startswith(error) for notice in notices)}
-    told = [shorten(error if error.startswith(name) else f"{name}: {error}", 160) for error, name in untold.items()]
     number = f"{rows} of {len(search)} results" if rows != len(search) else count(rows, "result")
     price = cost(search.cost_usd, cached=search.cached)
-    return [*told, *notices], f"{shorten(one_line(search.query), 80)} — {one_line(search.provider)} · {number} · {price}"
+    summary = f"{shorten(one_line(search.query), 80)} — {one_line(search.provider)} · {number} · {price}"
+    return list(map(one_line, search.notices)), summary
 
 
 # --- enriched frames --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ SEARCH = SearchResults(
     provider="brave",
     cost_usd=Decimal("0.005"),
     attempts=(Attempt("exa", "exa answered 429: slow down", 429),),
-    notices=("the index is a month old",),
+    notices=("exa answered 429: slow down", "the index is a month old"),
 )
 ANSWER = Answer(
     question="What is new?",

@@ -69,13 +69,11 @@ def test_elsewhere_the_matcher_has_nothing_to_say(shell: Any, cell: str) -> None
     assert not [line for line in offered(shell, cell) if line.endswith(("--freshness", "--max-steps"))]
 
 
-def test_pythons_names_and_the_matchers_of_others_stay(shell: Any) -> None:
-    def theirs(context: Any) -> dict[str, Any]:
-        from IPython.core.completer import SimpleCompletion
-
-        return {"completions": [SimpleCompletion("theirs_too")] if context.token == "thei" else []}
-
-    theirs.matcher_api_version, theirs.matcher_identifier = 2, "theirs"  # type: ignore[attr-defined]
-    shell.ip.Completer.custom_matchers.append(theirs)
+def test_pythons_names_stay(shell: Any) -> None:
     shell.run("long_name_of_mine = 1")
-    assert "theirs_too" in offered(shell, "thei") and "print(long_name_of_mine" in offered(shell, "print(long_na")
+    assert "print(long_name_of_mine" in offered(shell, "print(long_na")
+
+
+def test_a_file_name_is_completed_without_a_word_of_our_parsers(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    offered(shell, "%search moons of Ma")
+    assert "Traceback" not in capsys.readouterr().err

@@ -51,31 +51,21 @@ def test_the_stop_button_ends_a_stream_a_search_a_page_and_an_enrichment(
         )
         with open_notebook(cells) as notebook:
             notebook.run(0)
-            notebook.run(1, wait=False)
-            notebook.wait_for(1, "Matz wrote")
-            notebook.stop()
-            notebook.wait_for(1, "nterrupted")
-            partial = notebook.text(1)
-            assert "Matz wrote Ruby." in partial and "Traceback" not in partial
-            notebook.run(2)
-            notebook.wait_for(2, "spent True")
-            notebook.run(3, wait=False)
-            brave_api.wait(lambda api: api.active, 60)
-            notebook.stop()
-            notebook.run(4)
-            notebook.wait_for(4, "works 42")
-            notebook.run(5, wait=False)
-            listener.wait(lambda server: "/slow" in server.hits, 20)
-            notebook.stop()
-            notebook.run(6)
-            notebook.wait_for(6, "works 42")
-            for number in (3, 5):
-                notebook.wait_for(number, "Interrupted: %")
-                assert len(notebook.text(number).splitlines()) <= 4
-            notebook.run(7, wait=False)
-            notebook.wait_for(7, "8/40")
-            notebook.stop()
-            notebook.wait_for(7, "Interrupted")
-            notebook.run(8)
-            notebook.wait_for(8, "40 {")
-            assert "'ok': 8" in notebook.text(8)
+            for number, is_there in enumerate(
+                (
+                    lambda: notebook.wait_for(1, "Matz wrote"),
+                    lambda: brave_api.wait(lambda api: api.active, 60),
+                    lambda: listener.wait(lambda server: "/slow" in server.hits, 20),
+                    lambda: notebook.wait_for(7, "8/40"),
+                )
+            ):
+                cell = 2 * number + 1
+                notebook.run(cell, wait=False)
+                is_there()
+                notebook.stop()
+                notebook.wait_for(cell, "nterrupted")
+                assert "Traceback" not in notebook.text(cell)
+                notebook.run(cell + 1)
+                notebook.wait_for(cell + 1, ("spent True", "works 42", "works 42", "40 {")[number])
+            assert "Matz wrote Ruby." in notebook.text(1) and "'ok': 8" in notebook.text(8)
+            assert all(len(notebook.text(cell).splitlines()) <= 4 for cell in (3, 5))
