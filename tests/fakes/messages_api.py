@@ -52,6 +52,18 @@ CONTEXT = {
 Behaviour = Callable[[dict[str, Any]], Part | Sequence[Part]]
 
 
+def _refusing(handler: Handler) -> Handler:
+    """Return a handler that answers `Refused` as the API does."""
+
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except Refused as refused:
+            return error_answer(refused.status, refused.kind, refused.message)
+
+    return guarded
+
+
 class MessagesAPI(Server):
     """The fake. `requests` are all requests for messages; `models` maps model names to context sizes in tokens."""
 
@@ -74,10 +86,6 @@ class MessagesAPI(Server):
     def behave(self, function: Behaviour | None) -> None:
         """Let a function from the request's JSON to parts answer whenever the queue is empty."""
         self._behaviour = function
-
-    def remember(self, content: Sequence[dict[str, Any]], *, paused: bool = False, body: dict[str, Any] | None = None) -> None:
-        """Take blocks for sent by this API, as the answer to `body`: for tests that begin with a history of their own."""
-        self.issued.note({"content": list(content), "stop_reason": "pause_turn" if paused else None}, body)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that send the package here."""
@@ -110,14 +118,13 @@ class MessagesAPI(Server):
         """Serve messages, token counts, batches and models."""
         return [
             ("POST", "/v1/messages", self._messages),
-            ("POST", "/v1/messages/count_tokens", self._count),
-            ("POST", "/v1/messages/batches", self._batches),
-            ("GET", "/v1/messages/batches", self._batches),
-            ("GET", "/v1/messages/batches/{id}", self._batches),
-            ("GET", "/v1/messages/batches/{id}/results", self._batches),
-            ("POST", "/v1/messages/batches/{id}/cancel", self._batches),
-            ("GET", "/v1/models", self._list_models),
-            ("GET", "/v1/models/{name}", self._one_model),
+            ("POST", "/v1/messages/count_tokens", _refusing(self._count)),
+            ("POST", "/v1/messages/batches", _refusing(self._batches)),
+            ("GET", "/v1/messages/batches", _refusing(self._batches)),
+            ("GET", "/v1/messages/batches/{id}", _refusing(self._batches)),
+            ("GET", "/v1/messages/batches/{id}/results", _refusing(self._batches)),
+            ("POST", "/v1/messages/batches/{id}/cancel", _refusing(self._batches)),
+            ("GET", "/v1/models", _refusing(self._list_models)),
             ("*", "/{rest:.*}", self._nowhere),
         ]
 
@@ -217,24 +224,17 @@ class MessagesAPI(Server):
         return message
 
     async def _count(self, request: web.Request) -> web.StreamResponse:
-        try:
-            version = self._admit(request)
-            body = await self._json(request)
-            if "max_tokens" in body:
-                refuse("max_tokens: Extra inputs are not permitted")
-            self._examine(body | {"max_tokens": 1}, version)
-        except Refused as refused:
-            return error_answer(refused.status, refused.kind, refused.message)
+        version, body = self._admit(request), await self._json(request)
+        if "max_tokens" in body:
+            refuse("max_tokens: Extra inputs are not permitted")
+        self._examine(body | {"max_tokens": 1}, version)
         return web.json_response({"input_tokens": prefixes(body)[-1].tokens}, headers=answer_headers())
 
     async def _batches(self, request: web.Request) -> web.StreamResponse:
-        try:
-            self._admit(request)
-            creates = request.method == "POST" and "id" not in request.match_info
-            body = await self._json(request, MAX_BATCH_BYTES) if creates else None
-            return await serve(self.batches, request, self.url, body)
-        except Refused as refused:
-            return error_answer(refused.status, refused.kind, refused.message)
+        self._admit(request)
+        creates = request.method == "POST" and "id" not in request.match_info
+        body = await self._json(request, MAX_BATCH_BYTES) if creates else None
+        return await serve(self.batches, request, self.url, body)
 
     def _batch_answer(self, params: dict[str, Any]) -> dict[str, Any]:
         """Examine and answer one request of a batch; a scripted HTTP error becomes the request's own."""
@@ -255,23 +255,10 @@ class MessagesAPI(Server):
         return sse.public(ready.message)
 
     async def _list_models(self, request: web.Request) -> web.StreamResponse:
-        try:
-            self._admit(request)
-        except Refused as refused:
-            return error_answer(refused.status, refused.kind, refused.message)
+        self._admit(request)
         data = [model_info(name, size) for name, size in self.models.items()]
         page = {"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
         return web.json_response(page, headers=answer_headers())
-
-    async def _one_model(self, request: web.Request) -> web.StreamResponse:
-        name = request.match_info["name"]
-        try:
-            self._admit(request)
-            if name not in self.models:
-                refuse(f"model: {name}", 404, "not_found_error")
-        except Refused as refused:
-            return error_answer(refused.status, refused.kind, refused.message)
-        return web.json_response(model_info(name, self.models[name]), headers=answer_headers())
 
     async def _nowhere(self, request: web.Request) -> web.StreamResponse:
         self.problems.append(f"{request.method} {request.path} is not part of the Messages API")

@@ -65,15 +65,10 @@ def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _mark(block: dict[str, Any]) -> dict[str, Any] | None:
     """Return the breakpoint on a block or on a block inside it."""
-    if block.get("cache_control"):
-        return block["cache_control"]
     inner = block.get("content")
-    marks = [b["cache_control"] for b in inner if isinstance(b, dict) and b.get("cache_control")] if _is_list(inner) else []
+    parts = [*(inner if isinstance(inner, list) else ()), block]
+    marks = [part["cache_control"] for part in parts if isinstance(part, dict) and part.get("cache_control")]
     return marks[-1] if marks else None
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
 
 
 def _without_marks(value: Any) -> str:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ipy_websearch.model.stream import Reply
+
 Event = tuple[str, dict[str, Any]]
 HALF = re.compile("[\ud800-\udfff]")
 PIECE = re.compile(r".{1,24}(?:\s+|$)|.{1,24}", re.DOTALL)
@@ -100,44 +102,12 @@ def decode(text: str) -> list[Event]:
 
 def assemble(stream: list[Event]) -> dict[str, Any]:
     """Return the message that a stream's events make; a cut-off stream gives what had arrived."""
-    message: dict[str, Any] = {"content": []}
-    json_text: dict[int, str] = {}
+    reply, message = Reply(), dict[str, Any]()
     for _, data in stream:
-        match data["type"]:
-            case "message_start":
-                message = copy.deepcopy(data["message"])
-            case "content_block_start":
-                message["content"].append(copy.deepcopy(data["content_block"]))
-            case "content_block_delta":
-                _apply(message["content"][data["index"]], data["delta"], data["index"], json_text)
-            case "message_delta":
-                message.update(data["delta"])
-                message["usage"].update(data.get("usage", {}))
-    for index, text in json_text.items():
-        message["content"][index]["input"] = parse_partial(text)
-    return message
-
-
-def _apply(block: dict[str, Any], delta: dict[str, Any], index: int, json_text: dict[int, str]) -> None:
-    match delta["type"]:
-        case "text_delta":
-            block["text"] += delta["text"]
-        case "thinking_delta":
-            block["thinking"] += delta["thinking"]
-        case "signature_delta":
-            block["signature"] = delta["signature"]
-        case "citations_delta":
-            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
-        case "input_json_delta":
-            json_text[index] = json_text.get(index, "") + delta["partial_json"]
-
-
-def parse_partial(text: str) -> dict[str, Any]:
-    """Return the object that (perhaps cut off) JSON text holds; {} where nothing can be read."""
-    try:
-        return json.loads(text) if text else {}
-    except ValueError:
-        return {}
+        reply.apply(data)
+        message |= copy.deepcopy(data["message"]) if data["type"] == "message_start" else {}
+        message |= data["delta"] if data["type"] == "message_delta" else {}
+    return message | {"content": reply.content, "usage": reply.usage_fields}
 
 
 def is_piece(data: dict[str, Any]) -> bool:
@@ -147,9 +117,5 @@ def is_piece(data: dict[str, Any]) -> bool:
 
 def public(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message without what only the stream knows; the JSON of a cut call is read as far as it goes."""
-    content = []
-    for block in message["content"]:
-        if "_partial_json" in block:
-            block = {k: v for k, v in block.items() if k != "_partial_json"}
-        content.append(block)
+    content = [{name: value for name, value in block.items() if name != "_partial_json"} for block in message["content"]]
     return message | {"content": content}

@@ -18,16 +18,9 @@ from tests.test_ask import ask
 
 FOLDER = WIRE / "anthropic"
 STREAMS = sorted(path.name for path in FOLDER.glob("*.sse*"))
-MESSAGES = sorted(
-    path.name
-    for path in FOLDER.glob("*.json")
-    if not path.name.endswith(".request.json") and json.loads(path.read_text()).get("type") == "message"
-)
-ERRORS = sorted(
-    path.name
-    for path in FOLDER.glob("*.json")
-    if not path.name.endswith(".request.json") and json.loads(path.read_text()).get("type") == "error"
-)
+BODIES = {path.name: json.loads(path.read_text()) for path in FOLDER.glob("*.json") if not path.match("*.request.json")}
+MESSAGES = sorted(name for name, body in BODIES.items() if body.get("type") == "message")
+ERRORS = sorted(name for name, body in BODIES.items() if body.get("type") == "error")
 
 
 def events_of(name: str) -> list[dict[str, Any]]:
@@ -71,7 +64,7 @@ def test_the_recorded_pause_was_ten_searches_and_404_500_tokens() -> None:
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_recorded_message_comes_out_of_the_loop_as_it_went_in(messages_api: Any, session: Any, name: str) -> None:
     """Its text (marks apart), its sources and its usage are those of the answer; calls of unknown tools are refused."""
-    message = json.loads((FOLDER / name).read_text())
+    message = BODIES[name]
     messages_api.allow_refusals = True
     messages_api.reply(recorded(name))
     messages_api.behave(lambda request: ["And so on."])
@@ -97,7 +90,7 @@ def test_a_recorded_message_comes_out_of_the_loop_as_it_went_in(messages_api: An
 @pytest.mark.parametrize("name", ERRORS)
 def test_a_recorded_error_is_one_line_with_its_status(messages_api: Any, session: Any, name: str) -> None:
     """What the API said is told, shortened; nothing hangs in retries."""
-    body = json.loads((FOLDER / name).read_text())
+    body = BODIES[name]
     for _ in range(3):
         messages_api.reply(recorded(name))
     messages_api.behave(lambda request: ["Never."])
