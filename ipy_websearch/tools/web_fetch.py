@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -332,14 +332,10 @@ def addresses_of_page(page: Page) -> tuple[str, ...]:
 
 def _for_model(page: Page, limit: int, most: int) -> tuple[Page, bool]:
     """Return the lines that the model gets, and whether the first of them had to be cut to fit in `most` characters."""
-    lines = page.content.split("\n") if page.lines_read else []
-    room, kept = most, list[str]()
-    for line in lines[:limit]:
-        if len(line) > room:
-            break
-        kept.append(line)
-        room -= len(line) + 1
-    is_cut = not kept and bool(lines)
+    lines = page.content.split("\n")[:limit] if page.lines_read else []
+    ends = accumulate(len(line) + 1 for line in lines)
+    kept = lines[: sum(end <= most + 1 for end in ends)]
+    is_cut = bool(lines) and not kept
     if is_cut:
         kept = [lines[0][:most]]
     return replace(page, content="\n".join(kept), lines_read=len(kept)), is_cut

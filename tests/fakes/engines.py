@@ -453,39 +453,35 @@ class Wikipedia(Engine):
         return Answer(body=self._pages(self.checked(received, self.fields, "action")))
 
     def _shape(self, hits: Sequence[Hit], values: JSON) -> JSON:
+        self.articles += [entry for entry in hits if entry not in self.articles]
         search = [
             {
                 "ns": 0,
                 "title": entry["title"],
-                "pageid": self._number(entry),
-                "size": 1234,
+                "pageid": FIRST_PAGE_ID + self.articles.index(entry),
                 "wordcount": 200,
                 "snippet": entry["description"],
                 "timestamp": f"{(entry['date'] or '2026-10-01')[:10]}T12:00:00Z",
             }
             for entry in hits
         ]
-        complete: Any = True if values.get("formatversion") == "2" else ""
-        return {"batchcomplete": complete, "query": {"searchinfo": {"totalhits": len(search)}, "search": search}}
-
-    def _number(self, entry: Hit) -> int:
-        """Return an article's page id: its place among all articles that were found so far."""
-        if entry not in self.articles:
-            self.articles.append(entry)
-        return FIRST_PAGE_ID + self.articles.index(entry)
+        return {"batchcomplete": True, "query": {"searchinfo": {"totalhits": len(search)}, "search": search}}
 
     def _pages(self, values: JSON) -> JSON:
-        """Return articles by page id or title, with their introductions."""
+        """Return articles by page id, with their introductions."""
         ids = str(values.get("pageids", "")).split("|")
-        titles = str(values.get("titles", "")).split("|")
-        pages = []
-        for number, entry in enumerate(self.articles, FIRST_PAGE_ID):
-            if str(number) in ids or entry["title"] in titles:
-                path = entry["title"].replace(" ", "_")
-                page = {"pageid": number, "ns": 0, "title": entry["title"], "extract": entry["description"]}
-                pages.append(page | {"fullurl": f"https://en.wikipedia.org/wiki/{path}", "contentmodel": "wikitext"})
-        listed: Any = pages if str(values.get("formatversion")) == "2" else {str(page["pageid"]): page for page in pages}
-        return {"batchcomplete": True, "query": {"pages": listed}}
+        pages = [
+            {
+                "pageid": number,
+                "ns": 0,
+                "title": entry["title"],
+                "extract": entry["description"],
+                "fullurl": f"https://en.wikipedia.org/wiki/{entry['title'].replace(' ', '_')}",
+            }
+            for number, entry in enumerate(self.articles, FIRST_PAGE_ID)
+            if str(number) in ids
+        ]
+        return {"batchcomplete": True, "query": {"pages": pages}}
 
 
 # --- the others ------------------------------------------------------------------------------------------------------

@@ -477,13 +477,6 @@ def test_what_is_no_date_is_none(value: Any) -> None:
     assert parsing.moment(value) is None
 
 
-@given(value=st.text(max_size=40) | st.text(max_size=20).map(lambda tail: f"https://{tail}") | odd_json)
-def test_any_address_is_one_or_empty(value: Any) -> None:
-    """What comes out begins with a scheme of the web, has a host, and holds nothing that ends an attribute or a link."""
-    url = parsing.address(value)
-    assert url == "" or (url.lower().startswith(("http://", "https://")) and not set(' <>"\\\n\t\r`') & set(url))
-
-
 def test_a_domain_takes_in_its_subdomains_and_nothing_that_ends_alike() -> None:
     """The host counts, not the text of the address."""
     assert parsing.host_matches("https://docs.a.com./x", ["a.com"]) and parsing.host_matches("https://A.com:8080/", ["a.com"])
@@ -537,17 +530,6 @@ def test_addresses_and_good_rules_stay_as_they_are(goggle: str) -> None:
 def test_what_is_neither_is_refused_with_its_line(goggle: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         resolve(goggle)
-
-
-@given(st.text(max_size=60))
-def test_any_text_is_an_address_rules_or_refused(text: str) -> None:
-    """Whatever is typed, only our own error comes out, in one line."""
-    try:
-        value = resolve(text)
-    except ConfigError as exc:
-        assert "\n" not in str(exc)
-    else:
-        assert value == text.strip() or value in {goggle.value for goggle in catalogue().values()}
 
 
 def test_a_search_takes_goggles_by_name_address_and_rule(brave_api: Any, shell: Any) -> None:
