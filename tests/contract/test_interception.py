@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 import ipy_websearch as web
 from ipy_websearch.errors import BudgetExceededError
-from tests.contract.helpers import keeps_searching, search
+from tests.contract.helpers import search
 from tests.fakes.replies import error, text, thinking, tool_use, usage
 
 MODEL = "claude-sonnet-5-5"
@@ -51,22 +50,6 @@ def test_one_call_searches_and_answers_in_the_native_shape(client: Any, messages
     assert citation.type == "web_search_result_location" and citation.url == answers[0].content[0].url
     assert (message.usage.input_tokens, message.usage.output_tokens) == (300, 30)
     assert message.usage.server_tool_use.web_search_requests == 2
-
-
-def test_a_stream_and_an_async_client_give_the_same(messages_api: Any, brave_api: Any) -> None:
-    messages_api.behave(lambda body: ["Matz."] if len(body["messages"]) > 1 else [search("ruby author")])
-    with web.intercept(anthropic.Anthropic(), provider="brave") as client, client.messages.stream(**ASKED) as stream:
-        names = [event.type for event in stream]
-        assert kinds(stream.get_final_message()) == [*PAIR, "text"]
-    assert names[0] == "message_start" and names[-1] == "message_stop" and names.count("message_start") == 1
-
-    async def run() -> list[Any]:
-        async with web.intercept(anthropic.AsyncAnthropic(), provider="brave") as client:
-            async with client.messages.stream(**ASKED) as stream:
-                streamed = await stream.get_final_message()
-            return [streamed, *await asyncio.gather(client.messages.create(**ASKED), client.messages.create(**ASKED))]
-
-    assert [kinds(message) for message in asyncio.run(run())] == [[*PAIR, "text"]] * 3
 
 
 @pytest.mark.parametrize(
@@ -112,12 +95,6 @@ def test_calls_of_other_tools_are_handed_back_and_the_conversation_goes_on(clien
         block["type"] == "tool_result" and "search_result" in str(block)
         for block in messages_api.bodies[1]["messages"][-1]["content"]
     )
-
-
-def test_a_model_that_searches_without_end_is_brought_to_answer(client: Any, messages_api: Any) -> None:
-    messages_api.behave(keeps_searching)
-    message = client.messages.create(**ASKED)
-    assert message.content[-1].text == "The answer from what there is." and len(messages_api.requests) <= 15
 
 
 def test_what_an_intercepted_call_spends_is_in_the_ledger_and_bounded(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import anthropic
@@ -12,8 +13,11 @@ import pytest
 from ipy_websearch import api
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from ipy_websearch.interception import WebSearchInterceptor, intercept, web_search_tool
+from ipy_websearch.model.requests import estimate_tokens
+from ipy_websearch.money.prices import worst_case
 from tests.fakes.clouds import Clouds
 from tests.fakes.engines import hit
+from tests.fakes.money import Limited
 from tests.fakes.replies import error, search_results, server_search, stop, text, thinking, tool_use, usage
 from tests.interception.conftest import (
     FETCH,
@@ -383,3 +387,46 @@ def test_a_call_without_money_for_more_ends_with_what_it_has(
     messages_api.behave(reply)
     message = ask(intercept(anthropic.Anthropic(), provider="brave"))
     assert message.content[-1].type == "text" and api.cost().usd.sum() <= 0.03
+
+
+# --- money ------------------------------------------------------------------------------------------------------------
+
+OPUS = "claude-opus-5"
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "usd"),
+    [
+        ({"speed": "fast"}, {"speed": "standard"}, "0.525"),
+        ({"speed": "fast"}, {}, "1.05"),
+        ({}, {"inference_geo": "us"}, "0.5775"),
+    ],
+)
+def test_a_call_is_booked_at_the_terms_of_its_reply(
+    client: Any, messages_api: Any, asked: dict[str, Any], told: dict[str, Any], usd: str
+) -> None:
+    """What was asked for counts where the reply says nothing of it."""
+    messages_api.reply("Matz.", usage(input_tokens=100_000, output_tokens=1_000, **told))
+    ask(client, model=OPUS, extra_body=asked)
+    assert messages_api.bodies[0].items() >= asked.items() and api.session().spent_usd == Decimal(usd)
+
+
+def test_a_budget_reserves_at_the_terms_asked_for_and_for_the_platforms_own_searches(
+    client: Any, messages_api: Any, brave_api: Any
+) -> None:
+    """What is held while a request is under way is its worst case, and that of an answer."""
+    limit, held = Limited(5), []
+
+    def reply(body: Any) -> Any:
+        held.append((limit.reserved, worst_case(body["model"], estimate_tokens(body), 1000, caching=True)))
+        return ["Matz.", usage(input_tokens=10, output_tokens=10, speed=body.get("speed"))]
+
+    messages_api.behave(reply)
+    ask(client, model=OPUS, extra_body={"speed": "fast"})
+    with Clouds() as clouds:
+        clouds.behave(reply)
+        cloud = anthropic.AnthropicVertex(region="us-east5", project_id="p", access_token="t", base_url=f"{clouds.url}/v1")
+        with intercept(cloud) as vertex:  # which runs this search itself, and not the fetch
+            ask(vertex, tools=[{**SEARCH, "max_uses": 3}, FETCH])
+    (fast, plain), (reserved, request) = held
+    assert plain and request and fast >= 2 * plain and reserved >= request + Decimal("0.03") and limit.reserved == 0
