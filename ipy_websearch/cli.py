@@ -4,9 +4,9 @@
     web-fetch-tool --schema
 
 Each reads one JSON object from standard input and writes one to standard output: the result, or `{"error": …}` with an
-exit status other than 0. Formats and texts are those of seed 002, with the package's own places for keys. Searches are booked
-in the ledger, and its budgets hold. Invariant: standard output holds one JSON document and nothing else, whatever happens
-(`--help` and `--version` apart). Neither pandas, pydantic, IPython nor the SDK is imported.
+exit status other than 0. Formats and texts are those of seed 002, with the package's own places for keys. Invariant: standard
+output holds one JSON document and nothing else, whatever happens (`--help` and `--version` apart). Neither pandas, pydantic,
+IPython nor the SDK is imported, and an HTTP library only for a request.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ipy_websearch import background
 from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, WebSearchError
 from ipy_websearch.settings import WebSearch, load_settings
 from ipy_websearch.tools.schemas import SCHEMAS
@@ -56,7 +55,7 @@ class Executable:
     summary: str
     example: str
     output: str
-    work: Callable[[JSON], JSON]
+    work: Callable[[JSON], Coroutine[Any, Any, JSON]]
 
     def help(self) -> str:
         """Return the help for people."""
@@ -103,7 +102,7 @@ def run(executable: Executable, arguments: Sequence[str]) -> int:
         return WRONG_USE
     try:
         given = _input(sys.stdin.buffer.read(), SCHEMAS[executable.tool]["parameters"])
-        _write(executable.work(given))
+        _write(asyncio.run(executable.work(given)))
         return OK
     except WebSearchError as exc:
         _write({"error": str(exc)})
@@ -183,23 +182,32 @@ def _settings() -> WebSearch:
     return load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr))
 
 
-def _search(provider: str, given: JSON) -> JSON:
+async def _search(provider: str, given: JSON) -> JSON:
     """Return the results of one search in the seed's form; `count`, country, language and filter are the settings'."""
-    from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
-    from ipy_websearch.session import Session
+    from ipy_websearch import __version__
+    from ipy_websearch.http.client import HttpClient
+    from ipy_websearch.keys import Keys
+    from ipy_websearch.providers.base import ProviderContext, SearchRequest, clean_domain, create, permitted
+    from ipy_websearch.settings import data_dir, settings_dir
 
-    session = Session(_settings())
+    settings = _settings()
+    options = {name: getattr(settings, name) for name in ("count", "country", "language", "safe_search")}
     allowed, blocked = (tuple(map(clean_domain, given.get(f"{kind}_domains", ()))) for kind in ("allowed", "blocked"))
     # A provider takes only one of the two lists.
-    domains = {"allowed_domains": allowed} if allowed else {"blocked_domains": blocked}
+    domains: Any = {"allowed_domains": allowed} if allowed else {"blocked_domains": blocked}
+    keys = Keys(settings_dir(), Path.cwd() / ".env")
+    http = HttpClient(user_agent=f"ipy_websearch/{__version__}", secrets=keys.secrets)
     try:
-        found = background.run(lambda: session.search(given["query"], provider=provider, fresh=True, **domains))
+        engine = create(provider, ProviderContext(http, keys, data_dir()))
+        found = await engine.search(SearchRequest(given["query"], **options, **domains))
     except MissingKeyError:
-        raise ConfigError(_authentication(provider, session.keys, "not found")) from None
+        raise ConfigError(_authentication(provider, keys, "not found")) from None
     except ProviderError as exc:
         if exc.reason == "key":
-            raise ConfigError(f"{_authentication(provider, session.keys, 'refused')} ({exc})") from None
+            raise ConfigError(f"{_authentication(provider, keys, 'refused')} ({exc})") from None
         raise
+    finally:
+        await http.aclose()
     kept = permitted(found, SearchRequest(given["query"], blocked_domains=blocked))
     return {"results": [_result(result) for result in kept]}
 
@@ -226,7 +234,7 @@ def _authentication(provider: str, keys: Any, what: str) -> str:
     )
 
 
-def _fetch(given: JSON) -> JSON:
+async def _fetch(given: JSON) -> JSON:
     """Return a page, or lines of it, in the seed's form; the local index is no part of the web."""
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.extract.worker import ExtractionWorker
@@ -236,7 +244,7 @@ def _fetch(given: JSON) -> JSON:
     settings, worker = _settings(), ExtractionWorker()
     proxy = page_proxy(settings.fetch_proxy, settings.fetch_through_proxy)
     try:
-        page = asyncio.run(PageReader(worker=worker, download=partial(download, proxy=proxy)).read(**given))
+        page = await PageReader(worker=worker, download=partial(download, proxy=proxy)).read(**given)
     except WebSearchError as exc:
         raise ConfigError(failure_text(exc)) from None
     finally:

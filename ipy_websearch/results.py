@@ -307,36 +307,34 @@ class Answer:
     def claims(self) -> pd.DataFrame:
         """The sentences as they were held against their passages: columns sentence, verdict, n (tuple of source numbers) and
         missing (tuple of the numbers, names, negations and comparisons that the passages lack). Empty with `check="off"`."""
-        from ipy_websearch.frames import WebFrame, frame_of
-
-        columns: dict[str, tuple[str | type, Any]] = {
-            "sentence": ("text", (claim.sentence for claim in self.checked)),
-            "verdict": ("str", (claim.verdict for claim in self.checked)),
-            "n": ("object", (claim.numbers for claim in self.checked)),
-            "missing": ("object", (claim.missing for claim in self.checked)),
-        }
-        return frame_of(WebFrame, columns)
+        return _frame(
+            {
+                "sentence": ("text", (claim.sentence for claim in self.checked)),
+                "verdict": ("str", (claim.verdict for claim in self.checked)),
+                "n": ("object", (claim.numbers for claim in self.checked)),
+                "missing": ("object", (claim.missing for claim in self.checked)),
+            }
+        )
 
     @property
     def sources(self) -> pd.DataFrame:
         """The cited sources: one row each, columns n, title, url, published_date (UTC), read ("page" when the model was given
         text of the page itself, else "snippet") and cited_text (joined by …)."""
-        from ipy_websearch.frames import WebFrame, frame_of
-
         passages: dict[int, dict[str, None]] = {}
         for citation in self.citations:
             passages.setdefault(citation.n, {})[citation.cited_text] = None
         first = {citation.n: citation for citation in reversed(self.citations)}
         numbers = sorted(first)
-        columns: dict[str, tuple[str | type, Any]] = {
-            "n": ("int64", numbers),
-            "title": ("text", (first[n].title for n in numbers)),
-            "url": ("text", (first[n].url for n in numbers)),
-            "published_date": ("utc", (first[n].published_date for n in numbers)),
-            "read": ("str", (first[n].read for n in numbers)),
-            "cited_text": ("text", (" … ".join(filter(None, passages[n])) for n in numbers)),
-        }
-        return frame_of(WebFrame, columns)
+        return _frame(
+            {
+                "n": ("int64", numbers),
+                "title": ("text", (first[n].title for n in numbers)),
+                "url": ("text", (first[n].url for n in numbers)),
+                "published_date": ("utc", (first[n].published_date for n in numbers)),
+                "read": ("str", (first[n].read for n in numbers)),
+                "cited_text": ("text", (" … ".join(filter(None, passages[n])) for n in numbers)),
+            }
+        )
 
     @property
     def steps(self) -> pd.DataFrame:
@@ -345,28 +343,27 @@ class Answer:
         `effort` is what a model was asked for ("" for none), `pages_read` counts the pages that a search read (missing: <NA>).
         For documents of the user's own also path, bytes (missing: <NA>) and error_type ("" for none).
         """
-        from ipy_websearch.frames import WebFrame, frame_of
-
         steps, usages = self.trace, [step.usage for step in self.trace]
-        columns: dict[str, tuple[str | type, Any]] = {
-            "n": ("int64", (s.n for s in steps)),
-            "kind": ("str", (s.kind for s in steps)),
-            "name": ("text", (s.name for s in steps)),
-            "detail": ("text", (s.detail for s in steps)),
-            "milliseconds": ("float64", (s.milliseconds for s in steps)),
-            "input_tokens": ("int64", (u.input_tokens for u in usages)),
-            "output_tokens": ("int64", (u.output_tokens for u in usages)),
-            "cache_read_tokens": ("int64", (u.cache_read_tokens for u in usages)),
-            "cache_write_tokens": ("int64", (u.cache_write_5m_tokens + u.cache_write_1h_tokens for u in usages)),
-            "cost_usd": ("float64", (float("nan") if s.cost_usd is None else float(s.cost_usd) for s in steps)),
-            "is_error": ("bool", (s.is_error for s in steps)),
-            "effort": ("text", (_effort(s.request) for s in steps)),
-            "pages_read": ("Int64", (_pages_read(s.log) for s in steps)),
-            "path": ("text", (s.log.get("path", "") for s in steps)),
-            "bytes": ("Int64", (s.log.get("bytes") for s in steps)),
-            "error_type": ("text", (s.log.get("error_type", "") for s in steps)),
-        }
-        return frame_of(WebFrame, columns)
+        return _frame(
+            {
+                "n": ("int64", (s.n for s in steps)),
+                "kind": ("str", (s.kind for s in steps)),
+                "name": ("text", (s.name for s in steps)),
+                "detail": ("text", (s.detail for s in steps)),
+                "milliseconds": ("float64", (s.milliseconds for s in steps)),
+                "input_tokens": ("int64", (u.input_tokens for u in usages)),
+                "output_tokens": ("int64", (u.output_tokens for u in usages)),
+                "cache_read_tokens": ("int64", (u.cache_read_tokens for u in usages)),
+                "cache_write_tokens": ("int64", (u.cache_write_5m_tokens + u.cache_write_1h_tokens for u in usages)),
+                "cost_usd": ("float64", (float("nan") if s.cost_usd is None else float(s.cost_usd) for s in steps)),
+                "is_error": ("bool", (s.is_error for s in steps)),
+                "effort": ("text", (_effort(s.request) for s in steps)),
+                "pages_read": ("Int64", (_pages_read(s.log) for s in steps)),
+                "path": ("text", (s.log.get("path", "") for s in steps)),
+                "bytes": ("Int64", (s.log.get("bytes") for s in steps)),
+                "error_type": ("text", (s.log.get("error_type", "") for s in steps)),
+            }
+        )
 
     @overload
     def to_frame(self) -> pd.DataFrame: ...
@@ -380,7 +377,7 @@ class Answer:
             ConfigError: the question was asked without `columns=` (`%%ask --table "name, price: float"`), or the model gave no
                 rows; there is no such backend, or its library is not installed.
         """
-        from ipy_websearch.frames import WebFrame, frame_of, to_backend
+        from ipy_websearch.frames import to_backend
 
         if self.columns is None:
             raise ConfigError('this answer is prose; ask with columns=… (in a cell: %%ask --table "name, price: float")')
@@ -388,7 +385,7 @@ class Answer:
             raise ConfigError("this answer has no table: the model gave no rows (its words are in .text); ask again")
         rows = self.rows
         columns = {name: (kind, [_visible(row.get(name)) for row in rows]) for name, kind in self.columns.items()}
-        return to_backend(frame_of(WebFrame, columns), backend)
+        return to_backend(_frame(columns), backend)
 
     def bibliography(self, style: str = "bibtex") -> str:
         """Return each cited page once as text: "bibtex", "ris", or "csl" (CSL JSON).
@@ -410,6 +407,12 @@ class Answer:
 
     def __str__(self) -> str:
         return visible(self.text).replace("\\[", "[")  # so the model's own [1] is written, which is no mark
+
+
+def _frame(columns: Mapping[str, tuple[str | type, Any]]) -> pd.DataFrame:
+    from ipy_websearch.frames import WebFrame, frame_of
+
+    return frame_of(WebFrame, columns)
 
 
 def _effort(request: Any) -> str:

@@ -197,23 +197,21 @@ def _with_places(part: Mapping[str, Any], request: Mapping[str, Any]) -> dict[st
     """Return a part as the API has it: its citations point to the results of the request that they quote."""
     if not part.get("citations"):
         return dict(part)
-    found = [
-        b for m in request["messages"] if isinstance(m["content"], list) for b in m["content"] if b["type"] == "tool_result"
-    ]
-    inner = [b for block in found if isinstance(block.get("content"), list) for b in block["content"]]
-    results = [block for block in inner if block["type"] == "search_result"]
+    blocks = [block for message in request["messages"] if isinstance(message["content"], list) for block in message["content"]]
+    given = [block["content"] for block in blocks if block["type"] == "tool_result" and isinstance(block.get("content"), list)]
+    results = [block for content in given for block in content if block["type"] == "search_result"]
+    sources = [result["source"] for result in results]
     places = []
     for citation in part["citations"]:
-        n = next((n for n, result in enumerate(results) if result["source"] == citation["source"]), None)
-        if n is None:
+        if citation["source"] not in sources:
             raise ModelError(f"{citation['source']} was not given to the model, so it cannot be cited", status=400)
+        n = sources.index(citation["source"])
         texts = [paragraph["text"] for paragraph in results[n]["content"]]
         quote = citation["cited_text"] or texts[0]
         start = next((i for i, text in enumerate(texts) if quote in text), 0)
         place = {"search_result_index": n, "start_block_index": start, "end_block_index": start + 1}
-        places.append(
-            {"type": "search_result_location", **citation, "cited_text": quote, "title": results[n]["title"], **place}
-        )
+        facts = {"type": "search_result_location", "source": sources[n], "title": results[n]["title"], "cited_text": quote}
+        places.append(facts | place)
     return {**part, "citations": places}
 
 
@@ -229,8 +227,8 @@ class _Handler(BaseHTTPRequestHandler):
         response = self.transport.respond(self.path.partition("?")[0], content)
         body = response.content
         self.send_response(response.status_code)
-        for name, value in {"content-type": response.headers["content-type"], "content-length": str(len(body))}.items():
-            self.send_header(name, value)
+        self.send_header("content-type", response.headers["content-type"])
+        self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
