@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.columns import NOTED, fill, inputs_of, names_of, template_fields
@@ -51,30 +52,22 @@ class Lookup:
         self._frame = frame
         self._search = search
         self._concurrency = concurrency
-        self._tasks: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopped = False
+        self._work: asyncio.Future[Any] | None = None
         self._distinct = list(dict.fromkeys(query for query in self._queries if query is not None))
         self.progress = Progress(total=len(self._distinct), name="search", kept_in="the cache")
 
     async def run(self) -> None:
         """Search for every distinct query."""
-        self._loop = asyncio.get_running_loop()
-        queue = iter(self._distinct)
-        self._tasks = [asyncio.create_task(self._slot(queue)) for _ in range(min(self._concurrency, self.progress.total))]
-        if self._stopped or not self._tasks:
-            return
-        try:
-            await asyncio.wait(self._tasks)
-        finally:
-            self._cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._loop, places = asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency)
+        self._work = asyncio.gather(*(self._search_for(query, places) for query in self._distinct), return_exceptions=True)
+        with suppress(asyncio.CancelledError):
+            await self._work
 
     def stop(self) -> None:
         """Stop from any thread."""
-        self._stopped = True
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._cancel)
+        if self._work is not None and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._work.cancel)
 
     def frame(self) -> pd.DataFrame:
         """Return the frame with the columns of `COLUMNS` (text) behind its own."""
@@ -88,21 +81,17 @@ class Lookup:
         data = {name: pd.array([row[n] for row in rows], dtype="string") for n, name in enumerate(COLUMNS)}
         return WebFrame(joined(self._frame, pd.DataFrame(data, index=self._frame.index)))
 
-    async def _slot(self, queue: Iterator[str]) -> None:
-        for query in queue:
-            try:
+    async def _search_for(self, query: str, places: asyncio.Semaphore) -> None:
+        try:
+            async with places:
                 results = await self._search(query)
-            except WebSearchError as exc:
-                self._found[query] = (None, None, None, None, str(exc))
-                self.progress.failed += 1
-                continue
-            best = next(iter(results), None)
-            facts = (best.title, best.url, best.description) if best else (None, None, None)
-            self._found[query] = (*facts, results.provider, None if best else "nothing was found")
-            self.progress.done += 1
-            self.progress.cells += best is not None
-            self.progress.cost_usd += float(results.cost_usd or 0)
-
-    def _cancel(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        except WebSearchError as exc:
+            self._found[query] = (None, None, None, None, str(exc))
+            self.progress.failed += 1
+            return
+        best = next(iter(results), None)
+        facts = (best.title, best.url, best.description) if best else (None, None, None)
+        self._found[query] = (*facts, results.provider, None if best else "nothing was found")
+        self.progress.done += 1
+        self.progress.cells += best is not None
+        self.progress.cost_usd += float(results.cost_usd or 0)

@@ -14,6 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from ipy_websearch.enrichment.columns import Cell, Column, fill
@@ -72,26 +73,22 @@ class Searches:
         self._router = router
         self._provider = provider
         self._limiter = ConcurrencyLimiter(concurrency, patience_s=PATIENCE_S)
-        self._refusal: ProviderError | None = None
 
     async def search(self, request: SearchRequest, *, fresh: bool = False) -> SearchResults:
         """Return the results of one search.
 
         Raises:
-            ProviderError: as `SearchRouter.run`; after a permanent one nothing more is sent.
+            ProviderError: as `SearchRouter.run`.
         """
-        if (refusal := self._refusal) is not None:
-            raise ProviderError(str(refusal), provider=refusal.provider, status=refusal.status, reason=refusal.reason)
         plan = self._router.plan(request, self._provider, fresh=fresh)
         if plan.cached is not None or plan.provider in ("", "local"):
             return await self._router.run(plan)
         try:
             return await self._limiter.run(lambda: self._router.run(plan, hand_on_rate_limit=False), rate_limit_s)
         except ProviderError as exc:
-            if exc.reason == "rate" and not self._provider:
-                return await self._router.run(plan)
-            self._refusal = exc if exc.permanent else None
-            raise
+            if exc.reason != "rate" or self._provider:
+                raise
+            return await self._router.run(plan)
 
 
 def rate_limit_s(error: Exception) -> float | None:
@@ -103,7 +100,8 @@ def rate_limit_s(error: Exception) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RowConfig:
-    """What all rows of a run share. `searches` None: the model is offered no search; `fetch` None: no page.
+    """What all rows of a run share. `searches` None: the model is offered no search; `fetch` None: no page; `model` "": no
+    model is asked.
 
     A search may take `search_s` seconds, a request `timeout_s`, all of a row `limit_s`. `fresh` searches pass over the cache.
     """
@@ -176,7 +174,8 @@ class Row:
         limits = Limits(config.max_searches, config.max_searches + config.max_fetches + 1, timeout_s=config.limit_s)
         named = addresses_in(" ".join(filter(None, values.values()))) if config.fetch is not None else ()
         context, meter = ToolContext(known_urls=set(named)), Meter(limits)
-        runner = CallRunner(self._tools, context, Panels(), booking.budget, meter, self._rendered)
+        rendered = partial(tool_result, platform=self._platform)
+        runner = CallRunner(self._tools, context, Panels(), booking.budget, meter, rendered)
         self.loop = Loop(self, self._send, runner, final=not tools)
 
     @staticmethod
@@ -383,9 +382,6 @@ class Row:
             return await fetch.call(given, context)
 
         return replace(fetch, call=call, timeout_s=TOOL_TIMEOUT_S)
-
-    def _rendered(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
-        return tool_result(call_id, output, self._platform)
 
 
 def overload_s(error: Exception) -> float | None:

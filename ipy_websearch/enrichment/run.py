@@ -232,12 +232,13 @@ class Enrichment:
             EnrichmentError: every row that was asked failed alike, and rows are left that would fail too.
         """
         self._loop = asyncio.get_running_loop()
-        # The first price of a model takes 0.1 s to look up: do that while the first rows are asked, not on the event loop.
-        self._loop.run_in_executor(None, model_cost, self.config.model, Usage())
         began = time.monotonic()
         try:
             if (rows := self._missing()) and self.stopped is None:
-                await self.config.client.prepare()
+                if self.config.model:
+                    # The first price takes 0.1 s to look up: do that while the first rows are asked, not on the event loop.
+                    self._loop.run_in_executor(None, model_cost, self.config.model, Usage())
+                    await self.config.client.prepare()
                 await self.asker.ask(self, rows)
         finally:
             self._seconds = time.monotonic() - began

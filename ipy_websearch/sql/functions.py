@@ -14,6 +14,7 @@ its own; hence `_presses`.
 
 from __future__ import annotations
 
+import atexit
 import signal
 import socket
 import sys
@@ -46,7 +47,6 @@ from ipy_websearch.options import EnrichOptions
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import SearchResults
 from ipy_websearch.session import Session
-from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import shorten
 
 TIMEOUT_S, SEARCH_S = 90.0, 30.0
@@ -226,7 +226,7 @@ def enrichment(session: Session, kind: Kind, rows: Sequence[tuple[str, ...]], op
     engine, _ = provider_to_ask(options.provider, settings.provider, settings.search_tools)
     whose = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
     budget = session.budgets.for_question(options.id, options.budget_usd, **whose)
-    client, model = model_to_ask(session, options.model) if asks else (session.offline_model, OFFLINE_MODEL)
+    client, model = model_to_ask(session, options.model) if asks else (session.offline_model, "")
     keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
     searches: Searches | None = None
     first: tuple[str, Mapping[str, Any]] = ("", {})
@@ -418,6 +418,7 @@ def listen_for_interrupts() -> None:
         _wakeup = socket.socketpair()
         for end in _wakeup:
             end.setblocking(False)
+            atexit.register(end.close)
     ours = _wakeup[1].fileno()
     before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
     if before not in (-1, ours):

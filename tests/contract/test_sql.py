@@ -22,11 +22,6 @@ def con() -> Iterator[Any]:
         yield made
 
 
-def context_of(body: Any) -> str:
-    """Return what a request was asked about."""
-    return body["messages"][0]["content"][0]["text"].partition("\n")[0].removeprefix("Context: ")
-
-
 def test_the_lines_of_seed_000(messages_api: Any, brave_api: Any, con: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "BRAVE_API_KEY"):
         monkeypatch.delenv(name)
@@ -42,18 +37,6 @@ def test_the_lines_of_seed_000(messages_api: Any, brave_api: Any, con: Any, monk
     assert con.sql(f"SELECT stps_ask_ai('Bitcoin', '{PRICE}')").fetchall() == [("95,234.15 USD",)]
     assert messages_api.bodies[1]["messages"][0]["content"][0]["text"] == f"Context: Bitcoin\n\nQuestion: {PRICE}"
     assert brave_api.queries == ["Bitcoin price USD"]
-
-
-def test_there_is_one_search_and_equal_rows_are_asked_once(messages_api: Any, brave_api: Any, con: Any) -> None:
-    messages_api.reply(search("one thing"), search("two things"))
-    messages_api.reply("done")
-    sql.register(con)
-    assert con.sql("SELECT ask_ai('Bitcoin', 'Price?')").fetchall() == [("done",)]
-    assert len(brave_api.queries) == 1 and messages_api.bodies[1]["tool_choice"] == {"type": "none"}
-    messages_api.behave(lambda body: f"about {context_of(body)}")
-    con.execute("CREATE TABLE t AS SELECT 'v' || (i % 5) AS v FROM range(1000) r(i)")
-    found = con.sql("SELECT v, ask_ai(v, 'q?') FROM t").fetchall()
-    assert all(answer == f"about {v}" for v, answer in found) and len(messages_api.requests) == 7
 
 
 def test_a_failed_search_is_told_to_the_model_and_the_user(messages_api: Any, brave_api: Any, con: Any) -> None:

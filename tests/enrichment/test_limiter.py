@@ -113,19 +113,6 @@ def test_after_an_outage_the_limit_doubles_with_every_round() -> None:
     assert limits[2] == 1 and limits[-1] == 64 and seconds < 4 + 2.5 + 10 * 0.2
 
 
-def test_a_server_that_takes_nothing_is_given_up_after_the_patience() -> None:
-    async def main() -> float:
-        server = Server(most=4, cap=0, retry_after=2.0, patience_s=10.0)
-        task = asyncio.create_task(server.limiter.run(server.request, lambda exc: 2.0))
-        await settled()
-        while not task.done():
-            await server.clock.advance(0.5)
-        assert isinstance(task.exception(), ConnectionError)
-        return server.clock.now - 100
-
-    assert 10 <= asyncio.run(main()) <= 13
-
-
 @pytest.mark.parametrize("wait_s", [3600.0, None])
 def test_a_far_retry_after_and_other_errors_are_raised_at_once(wait_s: float | None) -> None:
     async def refuse() -> None:

@@ -85,15 +85,6 @@ def test_a_row_reads_no_more_pages_than_it_may_and_none_that_nobody_named(messag
     assert "exfil" not in str([request.path for request in public_web.requests])
 
 
-def test_pages_are_part_of_what_a_value_rests_on(messages_api: Any) -> None:
-    """Values found without pages are not served when pages may be read, and the other way round."""
-    messages_api.behave(lambda body: record(ceo="Ada"))
-    for max_fetches in (0, 1, 1, 0):
-        ipy_websearch.enrich(companies("A"), CEO, max_searches=0, max_fetches=max_fetches, **QUIET)
-    assert len(messages_api.bodies) == 2
-    assert [len(body["tools"]) for body in messages_api.bodies] == [1, 2]
-
-
 def test_pages_are_read_in_this_process_alone(messages_api: Any) -> None:
     """Batches and clusters say so before anything is sent."""
     with pytest.raises(ConfigError, match="max_fetches"):

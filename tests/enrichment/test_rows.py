@@ -21,15 +21,6 @@ QUIET: dict[str, Any] = {"progress": False, "max_searches": 0}
 # --- values -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_multi_index_and_empty_frames_pass_through(messages_api: Any) -> None:
-    """A MultiIndex stays; a frame without rows gets the columns and asks nothing."""
-    messages_api.behave(echo)
-    index = pd.MultiIndex.from_tuples([("x", 1), ("x", 1)], names=["a", "b"])
-    assert ipy_websearch.enrich(companies("A", "B", index=index), CEO, **QUIET).index.equals(index)
-    empty = ipy_websearch.enrich(companies().astype(str), CEO, **QUIET)
-    assert len(empty) == 0 and "ceo" in empty
-
-
 # --- which rows are asked -----------------------------------------------------------------------------------------------
 
 
