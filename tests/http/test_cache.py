@@ -53,13 +53,6 @@ def test_clearing_leaves_nothing_of_the_searches_in_the_file(path: Path) -> None
     assert cache.clear() == 1 and cache.stats() == {"path": str(path), "entries": 0, "bytes": 0, "kinds": {}}
 
 
-def test_where_nothing_can_be_written_it_is_kept_in_memory(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    cache = Cache(tmp_path / "file" / "cache.sqlite")
-    cache.put("search", "k", 1)
-    assert cache.get("search", "k", 900) is not None and cache.stats()["path"] is None and "memory" in cache.warnings[0]
-
-
 def test_a_locked_file_is_a_miss_and_no_error(path: Path) -> None:
     cache = Cache(path)
     cache.put("search", "k", 1)
