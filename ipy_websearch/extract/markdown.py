@@ -26,6 +26,7 @@ _LINE_NUMBERS = frozenset(
     "linenos lineno linenodiv linenumber line-number line-numbers gutter blob-num ln-num hljs-ln-numbers"
     " react-code-line-number".split()
 )
+_TEX = etree.XPath("string(.//annotation[@encoding='application/x-tex'])")
 _LINES = ("div", "li", "p", "tr")
 _NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
 _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
@@ -40,18 +41,17 @@ _SUBSCRIPT = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊
 def plain_formulas(body: Any) -> None:
     """Replace formulas by the TeX source that MathML carries, as `$…$`."""
     for formula in list(body.iter("math")):
-        notes = [note for note in formula.iter("annotation") if note.get("encoding") == "application/x-tex"]
-        source = " ".join(("".join(notes[0].itertext()) if notes else formula.get("alttext") or "").split())
+        source = " ".join(_TEX(formula).split()) or formula.get("alttext", "")
+        if not source:
+            continue
         holder = formula.getparent()
         alone = len(holder) == 1 and not (holder.text or "").strip() and not (formula.tail or "").strip()
-        if source and alone and holder.tag == "span":
-            holder.attrib.pop("style", None)  # Wikipedia hides the formula and shows an image of it; KaTeX shows a second form
-            twin = holder.getnext()
-            if twin is not None and twin.get("aria-hidden") == "true":
-                twin.drop_tree()
-        if source:
-            formula.tail = f"${source}$" + (formula.tail or "")
-            formula.drop_tree()
+        if alone and holder.tag == "span":
+            holder.attrib.pop("style", None)  # Wikipedia hides the formula and shows an image of it
+            for twin in holder.xpath("following-sibling::*[1][@aria-hidden='true']"):
+                twin.drop_tree()  # KaTeX shows a second form
+        formula.tail = f"${source}$" + (formula.tail or "")
+        formula.drop_tree()
 
 
 def plain_code(body: Any) -> None:
@@ -61,8 +61,6 @@ def plain_code(body: Any) -> None:
         if numbered and not "".join(element.itertext()).strip("0123456789 \t\n\r.:|"):
             element.drop_tree()
     for pre in list(body.iter("pre")):
-        if next(pre.iterancestors("pre"), None) is not None:
-            continue
         language = _language(pre)
         for line_break in pre.iter("br"):
             line_break.tail = "\n" + (line_break.tail or "")
