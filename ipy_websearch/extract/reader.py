@@ -159,15 +159,13 @@ class PageReader:
         if found is None:
             return None
         entry, age_s = found
-        try:
-            fields: dict[str, Any] = {name: str(entry[name]) for name in _FIELDS}
-            date = datetime.fromisoformat(entry["published_date"]) if entry["published_date"] else None
-            links = tuple(map(str, entry["links"]))
-        except (KeyError, TypeError, ValueError):
-            return None
         when = datetime.now(UTC) - timedelta(seconds=age_s)
-        fields |= {"published_date": date, "links": links, "cached": True, "fetched_at": when}
-        return Page(url=url, lines_read=0, total_lines=0, **fields)
+        try:
+            date = datetime.fromisoformat(entry["published_date"]) if entry["published_date"] else None
+            fields = entry | {"published_date": date, "links": tuple(entry["links"]), "cached": True, "fetched_at": when}
+            return Page(url=url, lines_read=0, total_lines=0, **fields)
+        except (KeyError, TypeError, ValueError):  # a damaged byte in the file
+            return None
 
 
 def window(page: Page, offset: int, limit: int | None) -> Page:
