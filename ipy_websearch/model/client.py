@@ -1,10 +1,7 @@
 """The one door to the model: the anthropic SDK, opened here and nowhere else.
 
-The SDK (2.x) gives keys, headers, platforms and error classes; `stream` reads what it answers. Retrying is the loop's decision.
-
-Opens the SDK's client for a platform. Keys and addresses come from the places that the SDK documents for each (2.12).
-
-Retries are off: the loop decides about them (`stream`).
+The SDK (2.x) gives keys, headers, platforms and error classes; `stream` reads what it answers. Keys and addresses of a platform
+come from the places that the SDK documents for it (2.12). Retries are off: the loop decides about them.
 """
 
 from __future__ import annotations
@@ -31,6 +28,12 @@ if TYPE_CHECKING:
     import anthropic
     import httpx2
 
+Lack = Literal["tools", "output_config"]
+
+MESSAGES = "/v1/messages"
+CONNECT_TIMEOUT_S = 10.0
+READ_TIMEOUT_S = 600.0
+_HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
 
 CLOUDS = {
     "bedrock": ("AsyncAnthropicBedrock", "AWS credentials and AWS_REGION"),
@@ -90,14 +93,6 @@ def open_cloud(platform: str) -> Any:
         raise ConfigError(f'{platform} needs more packages: pip install "anthropic[{platform}]"') from exc
     except Exception as exc:  # each cloud's library has errors of its own for what is missing
         raise ConfigError(f"{platform} could not be opened ({type(exc).__name__}); it needs {wants}") from exc
-
-
-Lack = Literal["tools", "output_config"]
-
-MESSAGES = "/v1/messages"
-CONNECT_TIMEOUT_S = 10.0
-READ_TIMEOUT_S = 600.0
-_HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
 
 
 class ModelClient:

@@ -1,10 +1,8 @@
-"""Picks the passages that fit a question best and quotes them; one sentence is put first only where a strict gate holds. Pure.
+"""Reads what a request asks and quotes the passages that fit it best; one sentence goes first where a strict gate holds. Pure.
 
 The gate asks for every content word of the question in one sentence or its title, and for the kind of thing that was asked
 for (a name, a year, a number before its noun). It stays shut for questions about what is current, first or largest, for
 reasons, comparisons, choices and arithmetic: a sentence that shares their words is often about something else.
-
-What a Messages API request asks, what was done for it so far, and the words that matter. Pure.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from typing import Any
 from ipy_websearch.providers.passages import bm25, content_words, stem, stems, word_weights, words_in
 from ipy_websearch.tools.base import UNREAD
 from ipy_websearch.tools.web_search import UNAVAILABLE
+
+# --- what a request asks -----------------------------------------------------------------------------------------------
 
 Block = Mapping[str, Any]
 
@@ -125,6 +125,8 @@ def _cited_source(block: Block, index: int) -> Source:
     return Source(str(block.get("title") or ""), str(block.get("source") or ""), texts, index if citable else None)
 
 
+# --- the passages that fit it ------------------------------------------------------------------------------------------
+
 SHOWN = 3
 """Passages in an answer."""
 LONGEST = 480
@@ -134,42 +136,8 @@ LABEL = (
     "**No model read these: they are the passages that share your words. "
     "`%websearch key anthropic` sets a key for answers by Claude.**"
 )
-NOTHING = "The search gave no passage for “{query}”."
-FAILED = "The search failed: {reason}"
-NO_SEARCH = "There is no search tool in this question, and without one there is nothing to quote."
-
 FACTS = "Facts:"
 """What the line of an article with its facts begins with."""
-
-_SENTENCE = re.compile(
-    r"""(?<=[.!?])(?<!\b(?:St|Dr|Mr|No|vs)\.)(?<!\b(?:Mrs|e\.g|i\.e|U\.S)\.)\s+(?=["“(]?[A-Z0-9ÀÁÅÄÉÖÜ])|(?<=[。！？])"""
-)
-_SHUT = re.compile(
-    r"""\b(?:why|how(?!\s+many\b)|current(?:ly)?|now|today|tonight|yesterday|latest|newest|recent(?:ly)?|next|upcoming|still|ever
-    |this\s+(?:year|week|month)|first|last|most|least|best|worst|top|only|more|less|fewer|than|vs|versus|compared?|difference|better
-    |or|not|never|without|except|if|should|would|could|recommend|plus|minus|times|divided|sum|average|percent|altogether|total
-    |(?!(?:west|east|forest|interest|harvest|guest|request|test|budapest|everest|bucharest|modest|honest|priest|protest|contest|invest|quest|chest|nest|rest|arrest)\b)[a-z]{2,}est)\b
-    |\d\s*[-+*/^×÷x]\s*\d|\?.*\?|\b(?:19|20)[2-9]\d\b""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_YES_OR_NO = re.compile(r"^\W*(?:is|are|was|were|do|does|did|has|have|had|can|will|may|might|must|shall)\b", re.IGNORECASE)
-_KINDS = {
-    "person": re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE),
-    "date": re.compile(r"\bwhen\b|\b(?:what|which)\s+(?:year|date|day|century)\b", re.IGNORECASE),
-    "place": re.compile(r"\bwhere\b", re.IGNORECASE),
-    "number": re.compile(r"\bhow\s+many\s+(\w+)", re.IGNORECASE),
-}
-_DATE = re.compile(r"\b\d{3,4}\b|\bcentury\b|\bBCE?\b")
-_NUMBER = re.compile(
-    r"\d|^(?:no|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|billion)$"
-)
-_AMOUNT = re.compile(
-    r"\b(?:population|area|size|diameter|distance|height|length|depth|weight|mass|age|number|temperature|(?:melting|boiling)"
-    r"\s+point|price|cost|speed|magnitude|percentage)\b",
-    re.IGNORECASE,
-)
-_VERB = re.compile(r"\b(?:\w+ed|wrote|written|made|built|won|found|led|began|drew|sang|shot|taught)\b", re.IGNORECASE)
-_NEGATION = re.compile(r"\b(?:not|no|never|nor|neither|without|unlike|except|formerly|once|until)\b|n[’']t\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +153,12 @@ def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]
     """Return the text blocks of the answer: the gated sentence if any, the label, the passages with their citations."""
     passages = best_passages(talk.query, talk.sources)
     if not passages:
+        said = "There is no search tool in this question, and without one there is nothing to quote."
+        if searched:
+            said = f"The search gave no passage for “{talk.query}”."
         if talk.failures:
             reason = talk.failures[-1].removeprefix(UNAVAILABLE).strip(" ()")  # which speaks to a model
-            said = FAILED.format(reason=reason.removeprefix("the search failed: ") or "no reason is known")
-        else:
-            said = NOTHING.format(query=talk.query) if searched else NO_SEARCH
+            said = f"The search failed: {reason.removeprefix('the search failed: ') or 'no reason is known'}"
         return [{"type": "text", "text": f"{said}\n\n{LABEL}"}]
     blocks: list[dict[str, Any]] = []
     if (found := answering_sentence(talk.query, talk.sources)) is not None:
@@ -241,6 +210,39 @@ def _candidates(source: Source, wanted: set[str]) -> list[Passage]:
         elif text.strip():
             found.append(Passage(source, at, text))
     return found
+
+
+# --- the sentence that may stand first ---------------------------------------------------------------------------------
+
+_SENTENCE = re.compile(
+    r"""(?<=[.!?])(?<!\b(?:St|Dr|Mr|No|vs)\.)(?<!\b(?:Mrs|e\.g|i\.e|U\.S)\.)\s+(?=["“(]?[A-Z0-9ÀÁÅÄÉÖÜ])|(?<=[。！？])"""
+)
+_SHUT = re.compile(
+    r"""\b(?:why|how(?!\s+many\b)|current(?:ly)?|now|today|tonight|yesterday|latest|newest|recent(?:ly)?|next|upcoming|still|ever
+    |this\s+(?:year|week|month)|first|last|most|least|best|worst|top|only|more|less|fewer|than|vs|versus|compared?|difference|better
+    |or|not|never|without|except|if|should|would|could|recommend|plus|minus|times|divided|sum|average|percent|altogether|total
+    |(?!(?:west|east|forest|interest|harvest|guest|request|test|budapest|everest|bucharest|modest|honest|priest|protest|contest|invest|quest|chest|nest|rest|arrest)\b)[a-z]{2,}est)\b
+    |\d\s*[-+*/^×÷x]\s*\d|\?.*\?|\b(?:19|20)[2-9]\d\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_YES_OR_NO = re.compile(r"^\W*(?:is|are|was|were|do|does|did|has|have|had|can|will|may|might|must|shall)\b", re.IGNORECASE)
+_KINDS = {
+    "person": re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE),
+    "date": re.compile(r"\bwhen\b|\b(?:what|which)\s+(?:year|date|day|century)\b", re.IGNORECASE),
+    "place": re.compile(r"\bwhere\b", re.IGNORECASE),
+    "number": re.compile(r"\bhow\s+many\s+(\w+)", re.IGNORECASE),
+}
+_DATE = re.compile(r"\b\d{3,4}\b|\bcentury\b|\bBCE?\b")
+_NUMBER = re.compile(
+    r"\d|^(?:no|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|billion)$"
+)
+_AMOUNT = re.compile(
+    r"\b(?:population|area|size|diameter|distance|height|length|depth|weight|mass|age|number|temperature|(?:melting|boiling)"
+    r"\s+point|price|cost|speed|magnitude|percentage)\b",
+    re.IGNORECASE,
+)
+_VERB = re.compile(r"\b(?:\w+ed|wrote|written|made|built|won|found|led|began|drew|sang|shot|taught)\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(?:not|no|never|nor|neither|without|unlike|except|formerly|once|until)\b|n[’']t\b", re.IGNORECASE)
 
 
 def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | None:
