@@ -51,16 +51,12 @@ def test_text_arrives_byte_for_byte_and_nothing_in_it_is_an_option(text: str) ->
         ("--site a.example --site b.example moons", {"allowed_domains": ["a.example", "b.example"]}),
         ("--goggle '$boost=3,site=a.example' moons", {"goggles": ["$boost=3,site=a.example"]}),
         ("--fresh --provider local moons", {"fresh": True, "provider": "local"}),
+        ('-n 0 --freshness "a b" moons', {"count": 0, "freshness": "a b"}),
     ],
 )
 def test_only_what_was_given_is_passed_on(line: str, options: dict[str, Any]) -> None:
     call = parse(SearchMagics.search, line)
     assert (call.options, call.text) == (options, "moons")
-
-
-def test_zero_is_given_and_quotes_around_a_value_go() -> None:
-    call = parse(AskMagics.ask, """--max-searches 0 --system "answer in French" 'why' "not" """)
-    assert (call.options, call.text) == ({"max_searches": 0, "system": "answer in French"}, "'why' \"not\"")
 
 
 def test_options_may_follow_names_where_there_is_no_text() -> None:
