@@ -202,6 +202,17 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_pat
     assert titles(index, "café creme") == ["latin"] and titles(index, "日本の首都") == ["cjk"] and not titles(index, "verboten")
 
 
+def test_a_word_that_stands_everywhere_hides_nothing(index: LocalIndex, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its documents some are ranked: those that have it in the title always, and those with the rarer words beside it."""
+    monkeypatch.setattr("ipy_websearch.providers.local.COMMON", 5)
+    for n in range(20):
+        (notes / f"{n:02}.md").write_text(f"# {'Common ground' if n == 18 else 'Note'}\n\nA common word{n}.")
+    index.add_folder(notes)
+    assert titles(index, "common", count=1) == ["Common ground"]
+    (found, _), *_ = index.search(SearchRequest("what is the common word17 zzz"))
+    assert found.url.endswith("/17.md") and len(titles(index, "common zzz yyy xxx", count=3)) <= 3
+
+
 def test_folders_inside_each_other_share_their_documents(index: LocalIndex, notes: Path) -> None:
     """A folder around one that was added takes it over; one inside is brought up to date there."""
     (notes / "inner").mkdir()
