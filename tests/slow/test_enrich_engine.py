@@ -79,7 +79,7 @@ def test_a_server_that_takes_few_at_once_loses_no_row(server: EnrichServer) -> N
     assert server.stats()["requests"] < 200
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 529])
+@pytest.mark.parametrize("status", [429, 529])
 def test_a_storm_at_the_start_that_names_no_time_loses_no_row(server: EnrichServer, status: int) -> None:
     """For a second and a half everybody is refused, with `retry-after: 0` or without: the run goes on, and does not hammer."""
     server.set(storm_until=time.time() + 1.5, storm_status=status, retry_after=0)
