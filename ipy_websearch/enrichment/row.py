@@ -355,22 +355,18 @@ class Row:
             except ProviderError as exc:
                 self._failure = exc
                 raise
-            self._note(results)
-            return self._given(results)
+            return self._noted(results)
 
         tool = web_search_tool(search, self._config.defaults, price=searches.charges, pages=self._config.pages)
         return replace(tool, timeout_s=self._config.search_s)
 
-    def _note(self, results: SearchResults) -> None:
-        """Remember who answered, and why others did not."""
+    def _noted(self, results: SearchResults) -> SearchResults:
+        """Remember who answered, and why others did not; return what the model is given of the results."""
         answered = results.provider if results.attempts else None
         self.result.provider = answered if not self._evidence.searched or answered == self.result.provider else ""
         self._evidence.searched = True
         said = (stood_in(attempt, results.provider) for attempt in results.attempts)
         self.result.notices += [notice for notice in said if notice not in self.result.notices]
-
-    def _given(self, results: SearchResults) -> SearchResults:
-        """Return what the model is given of the results of a search."""
         return results
 
     def _fetch_tool(self, fetch: Tool) -> Tool:

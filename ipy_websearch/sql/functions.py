@@ -173,9 +173,10 @@ class AnswerRow(Row):
             if output.is_error and "max_searches" not in output.summary:
                 self.result.notices.append(f"answered without a search, which failed: {output.summary}")
 
-    def _given(self, results: SearchResults) -> SearchResults:
-        short = (replace(hit, description=shorten(hit.description, RESULT_CHARS), extra_snippets=()) for hit in results)
-        return replace(results, results=tuple(short)[:RESULTS])
+    def _noted(self, results: SearchResults) -> SearchResults:
+        hits = super()._noted(results)[:RESULTS]
+        short = (replace(hit, description=shorten(hit.description, RESULT_CHARS), extra_snippets=()) for hit in hits)
+        return replace(results, results=tuple(short))
 
 
 class SearchRow(Row):
@@ -196,7 +197,7 @@ class SearchRow(Row):
             raise
         finally:
             booking.charges(charges, status=status, id="search")
-        self._note(results)
+        self._noted(results)
         self.result.cells, self.result.status, self.result.error = (Cell(_structs(results)),), "ok", ""
         self.result.provider = ""  # the cache keeps results
 
