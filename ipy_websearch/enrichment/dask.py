@@ -290,7 +290,8 @@ class DaskWorkers:
         share = max(concurrency // len(self._workers), 1)
         size, room = min(share, TASK_ROWS, len(self._queue)), concurrency + concurrency // 2 - under_way
         if not run.progress.done:  # see `run.PROBES`
-            room, size = min(room, PROBES - (under_way and under_way + run.progress.failed)), min(size, PROBES)
+            begun = under_way + run.progress.failed if under_way else 0
+            room, size = min(room, PROBES - begun), min(size, PROBES)
         if room < size:
             return False
         inputs = {n: (n, run.numbers(n), run.plan.values(run.plan.inputs[n])) for n in list(self._queue)[:size]}
