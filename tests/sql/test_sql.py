@@ -204,6 +204,18 @@ def test_a_budget_is_used_up_and_never_passed(messages_api: Any, con: Any, where
     assert 10 < filled == len(messages_api.requests) < 200 and ipy_websearch.cost().usd.sum() <= 0.005
 
 
+def test_each_row_is_booked_and_equal_questions_are_one_line(messages_api: Any, brave_api: Any, con: Any) -> None:
+    messages_api.behave(
+        lambda body: tool_use("web_search", {"query": echo(body)}) if len(body["messages"]) == 1 else echo(body)
+    )
+    sql.register(con)
+    con.sql("SELECT ask_ai('x' || i, 'q?') FROM range(3) t(i)").fetchall()
+    cost = ipy_websearch.cost()
+    assert Counter(cost.kind) == {"model": 6, "search": 3} and cost.usd.sum() > 0
+    assert list(ipy_websearch.cost(by="question").question) == ["ask_ai: q?"] and not api.session().answers
+    assert float(api.session().spent_usd or 0) == pytest.approx(cost.usd.sum())
+
+
 def test_keys_are_set_for_the_session_and_shown_nowhere(messages_api: Any, con: Any, tmp_path: Path) -> None:
     sql.register(con)
     secret, messages_api.allow_refusals = "sk-ant-very-secret-0123456789", True
