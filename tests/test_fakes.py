@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.engines import ENGINES
 from tests.fakes.examination import Issued, Refused, examine
-from tests.fakes.messages_api import MessagesAPI
 from tests.fakes.public_web import PublicWeb
 
 JSON = dict[str, Any]
@@ -326,39 +324,6 @@ def examined(body: JSON) -> str:
 def test_what_breaks_a_rule_is_refused_and_the_corrected_request_is_taken(broken: JSON, corrected: JSON, says: str) -> None:
     assert says in examined(broken)
     assert examined(corrected) == ""
-
-
-def test_the_api_counts_serves_in_order_and_says_what_went_unnoticed() -> None:
-    with MessagesAPI() as api:
-        api.reply("One")
-        api.reply("Two")
-        first = posted(f"{api.url}/v1/messages", body(), {"x-api-key": api.key, "anthropic-version": "2023-06-01"})
-        assert first["content"][0]["text"] == "One" and first["usage"]["input_tokens"] > 0
-        with pytest.raises(AssertionError, match="1 queued replies"):
-            api.check()
-        with pytest.raises(urllib.error.HTTPError, match="401"):
-            posted(f"{api.url}/v1/messages", body(), {"x-api-key": "wrong", "anthropic-version": "2023-06-01"})
-
-
-def posted(url: str, given: JSON, headers: dict[str, str]) -> Any:
-    """Return the JSON that a POST of JSON gives."""
-    request = urllib.request.Request(url, json.dumps(given).encode(), {"content-type": "application/json", **headers})
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)
-
-
-@pytest.mark.parametrize("name", sorted(ENGINES))
-def test_an_engine_refuses_a_request_without_its_key(name: str) -> None:
-    with ENGINES[name]() as fake:
-        method, path, _ = next(route for route in fake.routes() if route[0] in ("GET", "POST"))
-        request = urllib.request.Request(fake.url + path, b"{}" if method == "POST" else None, method=method)
-        try:
-            urllib.request.urlopen(request).close()
-        except urllib.error.HTTPError as error:
-            error.close()
-        assert fake.refusals and fake.requests
-        with pytest.raises(AssertionError, match="refused a request"):
-            fake.check()
 
 
 def test_the_network_is_refused_but_for_the_pretended_web(offline: list[str]) -> None:

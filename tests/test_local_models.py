@@ -188,10 +188,3 @@ def test_json_that_is_none_is_asked_for_once_more(local: Any, brave_api: Any) ->
     out = enriched("Acme", "Bolt")
     assert list(out.enrich_status) == ["ok", "error"] and out.ceo[0] == "Jo Doe" and "no JSON object" in out.enrich_error[1]
     assert len(server.bodies) == 4 and len(server.requests) == 5
-
-
-def test_a_failed_search_is_the_rows_error_there_too(local: Any, brave_api: Any) -> None:
-    server = local("refused")
-    brave_api.fail(403)
-    out = enriched("Acme")
-    assert out.enrich_status[0] == "error" and "search failed" in out.enrich_error[0] and not server.bodies

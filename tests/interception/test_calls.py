@@ -374,21 +374,6 @@ def test_other_refusals_are_the_callers_at_once(messages_api: Any, brave_api: An
     assert len(messages_api.bodies) == sent
 
 
-def test_a_call_without_money_for_more_ends_with_what_it_has(
-    messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("IPY_WEBSEARCH_SESSION_BUDGET_USD", "0.03")
-    spent = usage(input_tokens=4000, output_tokens=20)
-
-    def reply(body: Any) -> Any:
-        last = body.get("tool_choice", {}).get("type") == "none"
-        return ["What I have." if last else search(f"query {len(body['messages'])}"), spent]
-
-    messages_api.behave(reply)
-    message = ask(intercept(anthropic.Anthropic(), provider="brave"))
-    assert message.content[-1].type == "text" and api.cost().usd.sum() <= 0.03
-
-
 # --- money ------------------------------------------------------------------------------------------------------------
 
 OPUS = "claude-opus-5"

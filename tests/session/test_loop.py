@@ -15,9 +15,8 @@ import pytest
 
 import ipy_websearch
 from ipy_websearch import Session, background
-from ipy_websearch.errors import ModelError
 from ipy_websearch.events import TextDelta
-from tests.fakes.replies import error, slow, tool_use
+from tests.fakes.replies import slow, tool_use
 
 LOCAL: dict[str, Any] = {"model": "offline", "provider": "local"}
 MOONS = "How many moons does Mars have?"
@@ -81,15 +80,6 @@ def test_leaving_early_keeps_the_answer_so_far_and_books_its_cost(
     assert asyncio.run(session.ask("and?", follow=True)).text == "Go on."
     gc.collect()
     assert capsys.readouterr().err == ""
-
-
-def test_a_failed_run_raises_where_it_is_watched(messages_api: Any, session: Session) -> None:
-    """The error is not taken for an answer."""
-    messages_api.reply(error(401))
-    run = session.start("why?")
-    with pytest.raises(ModelError):
-        list(run)
-    assert run.answer is None and session.answers == []
 
 
 def test_tools_of_a_run_that_is_left_are_cancelled(messages_api: Any, brave_api: Any, session: Session) -> None:
