@@ -14,12 +14,11 @@ A file that is replaced leaves one line in `warnings`; what the caller can still
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -27,13 +26,10 @@ from typing import TypeVar
 BUSY_TIMEOUT_S = 10.0
 """Seconds to wait for another kernel's write; one takes well under a millisecond, but a disk can stall."""
 
-# The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11. A damaged byte in a name or a text shows in
-# SQLite's words alone (a constraint of ours is named in them, one inside FTS5 is not), or when Python cannot decode it.
+# The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11. The suspect ones come of a damaged byte in a
+# name or a text, and of a faulty statement of ours as well; 0 is Python's own, which could not decode a text.
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_BROKEN_WORDS = re.compile(
-    "Could not decode|invalid fts5 file format|no such table|no such column|has no column|vtable constructor failed"
-    "|SQL logic error|^constraint failed"
-)
+_SUSPECT = (0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 T = TypeVar("T")
@@ -158,7 +154,7 @@ class Database:
     def _recovered_from(self, exc: Exception) -> bool:
         """Say whether another attempt makes sense now; if not, the error is the caller's."""
         code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
-        broken = isinstance(exc, UnicodeDecodeError) or code in _BROKEN or bool(_BROKEN_WORDS.search(str(exc)))
+        broken = code in _BROKEN or (isinstance(exc, sqlite3.Error | UnicodeError) and code in _SUSPECT and self._is_damaged(exc))
         if broken or isinstance(exc, _NotOursError):
             self._set_aside("is broken" if broken else str(exc))
         elif self._connection or not self._memory_instead or code in _LOCKED or "no such module" in str(exc):
@@ -166,6 +162,20 @@ class Database:
         else:
             self._use_memory(getattr(exc, "strerror", None) or str(exc))
         return True
+
+    def _is_damaged(self, exc: Exception) -> bool:
+        """Return whether the file, not a statement of ours, is at fault: a text cannot be read, a constraint inside FTS5 failed
+        (those of ours are named), SQLite's own check finds something, or a table or column that a new file has is missing."""
+        if "decode" in str(exc) or str(exc) == "constraint failed":
+            return True
+        with closing(sqlite3.connect(":memory:")) as new:
+            self._prepare(new)
+            wanted = _columns(new)
+        try:
+            with closing(sqlite3.connect(str(self.path), timeout=self._busy_timeout_s)) as file:
+                return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",) or not wanted <= _columns(file)
+        except (sqlite3.Error, UnicodeDecodeError) as found:
+            return getattr(found, "sqlite_errorcode", 0) & 0xFF not in _LOCKED
 
     def _set_aside(self, reason: str) -> None:
         """Rename the file and its log, unless another kernel has just done so."""
@@ -193,6 +203,11 @@ class Database:
 
     def _warn(self, event: str) -> None:
         self.warnings.append(f"the {self._purpose} {self.path} {event}")
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    select = "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
+    return set(connection.execute(select))
 
 
 def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:

@@ -92,6 +92,15 @@ def test_a_file_that_is_not_this_versions_is_set_aside_whole(tmp_path: Path, sta
     assert kept.read_bytes() == content or words == "is broken"
 
 
+@pytest.mark.parametrize("fault", ["SELECT * FROM missing", "SELECT missing FROM entries", "INSERT INTO entries (id) VALUES (9)"])
+def test_a_faulty_statement_of_ours_sets_no_sound_file_aside(tmp_path: Path, fault: str) -> None:
+    made = database(tmp_path / "ledger.sqlite")
+    use(made)
+    with pytest.raises(sqlite3.Error):
+        made.write(lambda c: c.execute(fault))
+    assert use(made) == (2, 2) and made.warnings == [] and not list(tmp_path.glob("*.broken-*"))
+
+
 def test_a_file_that_breaks_while_two_kernels_use_it_is_set_aside_once(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     one, two = database(path), database(path)
