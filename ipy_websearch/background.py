@@ -64,10 +64,11 @@ class Task(Generic[T]):
         finally:
             self._ended.set()
 
-    def cancel(self) -> None:
-        """Cancel it and wait until it has ended, for a second at most (on the loop itself: do not wait)."""
+    def cancel(self) -> bool:
+        """Cancel it and wait until it has ended, a second at most (on the loop itself: do not wait); return whether it has."""
         if self.future.cancel() and threading.current_thread() is not _runner:
             self._ended.wait(GRACE_S)
+        return self._ended.is_set()
 
 
 def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -141,7 +142,7 @@ def _stop() -> None:
         wait([task.future for task in _closing], GRACE_S)
         wait([Task(_cancel_all).future], GRACE_S)
         for closer in _closers:
-            if still_there := closer.detach():
+            if still_there := closer.detach():  # to call it does nothing any more while Python ends
                 _close(*still_there[2])
         wait([task.future for task in _closing], GRACE_S)
         loop().call_soon_threadsafe(loop().stop)

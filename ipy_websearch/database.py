@@ -154,7 +154,9 @@ class Database:
     def _recovered_from(self, exc: Exception) -> bool:
         """Say whether another attempt makes sense now; if not, the error is the caller's."""
         code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
-        broken = code in _BROKEN or (isinstance(exc, sqlite3.Error | UnicodeError) and code in _SUSPECT and self._is_damaged(exc))
+        broken = code in _BROKEN or (
+            isinstance(exc, sqlite3.Error | UnicodeError) and code in _SUSPECT and self._is_damaged(exc)
+        )
         if broken or isinstance(exc, _NotOursError):
             self._set_aside("is broken" if broken else str(exc))
         elif self._connection or not self._memory_instead or code in _LOCKED or "no such module" in str(exc):

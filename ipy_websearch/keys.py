@@ -64,7 +64,8 @@ _FORBIDDEN = re.compile(r"[^\x21-\x7e]")
 class Keys:
     """Looks keys up; never shows them. `settings_dir` holds the key files, `env_file` is the `.env` to read (or None).
 
-    `session` are keys set for this session, `environ` the variables: keys, and the base addresses of providers.
+    `session` are keys set for this session, `environ` the variables: keys, and the base addresses of providers. With `keyring`
+    False the system keyring is not asked.
     """
 
     def __init__(
@@ -73,10 +74,12 @@ class Keys:
         env_file: Path | None = None,
         session: Mapping[str, str] | None = None,
         environ: Mapping[str, str] = os.environ,
+        keyring: bool = True,
     ) -> None:
         self.settings_dir = settings_dir
         self.env_file = env_file
         self.environ = environ
+        self._keyring = keyring
         self._session = dict(session or {})
         self._secrets: tuple[object, list[str]] = (None, [])
 
@@ -205,7 +208,8 @@ class Keys:
         yield "environment", self.environ.get(spec.variable, "")
         yield ".env", self._from_env_file(spec)
         yield "file", _text_of(self._file(spec))
-        yield "keyring", _from_keyring(spec.variable, int(time.monotonic()))
+        if self._keyring:
+            yield "keyring", _from_keyring(spec.variable, int(time.monotonic()))
 
     def _first_value(self, spec: KeySpec) -> str:
         """Return the value that `find` would use, malformed or not; "" when there is none or it cannot be read."""

@@ -374,7 +374,7 @@ class Session:
         loop = AnswerLoop(client, job, self.panels, booking.budget, notices=notices)
         if asked.follow:
             loop.follow(self.answers[-1])
-        return AskRun(loop, booking, self._keep)
+        return AskRun(self, loop, booking)
 
     def _client_for(self, model: str | None, sends: bool) -> tuple[ModelClient, str]:
         """Return the client and the id for a model's name; None is the setting, or the offline model without a key."""
@@ -418,16 +418,6 @@ class Session:
         kept, dropped = trimmed([dict(m) for m in self.answers[-1].messages], most, lambda m: estimate_tokens({"messages": m}))
         oldest = "turn was" if dropped == 1 else f"{dropped} turns were"
         return tuple(kept), ((f"the conversation is long: its oldest {oldest} left out",) if dropped else ())
-
-    def _keep(self, booking: Booking, answer: Answer | None) -> Answer | None:
-        """Add a question's cost to the session's, and its answer, if there is one, to the conversation."""
-        self.spent_usd = add_money(self.spent_usd, booking.cost_usd)
-        if answer is None:
-            return None
-        answer = replace(answer, session_cost_usd=self.spent_usd)
-        self.answers.append(answer)
-        del self.answers[:-KEPT_ANSWERS]
-        return answer
 
     def export_trace(self, path: str | Path, *, answer: Answer | None = None, contents: bool = False) -> Path:
         """Write the steps of an answer (None: the last one) as OpenTelemetry spans into a JSON file, which collectors and trace
@@ -512,12 +502,10 @@ class Session:
         """Return the session's spending, one row for each ledger entry; see `ipy_websearch.cost`."""
         from ipy_websearch.money.ledger import cost_frame
 
-        later = None if since is None else moment("since", since, datetime.now(UTC))
-        everything = everything or (later is not None and later <= self.started)
-        return cost_frame(self.ledger, by=by, **self._scope(everything, later))
+        return cost_frame(self.ledger, by=by, **self._scope(everything, since))
 
     def cost_curve(
-        self, *, by: str = "kind", everything: bool = False, since: datetime | None = None
+        self, *, by: str = "kind", everything: bool = False, since: str | date | timedelta | None = None
     ) -> list[tuple[datetime, str, Decimal]]:
         """Return (moment, group, US dollars that it added) in the order of time, in at most 500 steps."""
         from ipy_websearch.money.ledger import curve
@@ -530,12 +518,14 @@ class Session:
         self.spent_usd = Decimal(0)
         self.budgets.reset()
 
-    def _scope(self, everything: bool, since: datetime | None) -> dict[str, Any]:
-        """Return session and moment for a report: of this session what came after the last reset of its count."""
-        if since is not None and since.tzinfo is None:
-            since = since.replace(tzinfo=UTC)
-        moments = [at for at in (since, None if everything else self._counted_from) if at is not None]
-        return {"session": None if everything else self.id, "since": max(moments, default=None)}
+    def _scope(self, everything: bool, since: str | date | timedelta | None) -> dict[str, Any]:
+        """Return session and moment for a report: of this session what came after the last reset of its count; of all sessions
+        what came since a moment before this one began."""
+        later = None if since is None else moment("since", since, datetime.now(UTC))
+        if everything or (later and later <= self.started):
+            return {"session": None, "since": later}
+        moments = [at for at in (later, self._counted_from) if at is not None]
+        return {"session": self.id, "since": max(moments, default=None)}
 
     @property
     def notebook_name(self) -> str:
@@ -620,26 +610,22 @@ class Session:
                 getattr(self, name).close()
 
 
-Keep = Callable[[Booking, Answer | None], Answer | None]
-
-
 class AskRun:
     """A question under way: iterate over it for its events, with `async for` on any event loop, or with `for`.
 
     Then `answer` is there. The iteration may be left at any moment: the answer so far is in `answer` and in the conversation,
-    and what was spent is booked. `keep` takes the booking and the answer into the session, and returns the answer with the
-    session's cost.
+    and what was spent is booked.
     """
 
-    def __init__(self, loop: AnswerLoop, booking: Booking, keep: Keep) -> None:
+    def __init__(self, session: Session, loop: AnswerLoop, booking: Booking) -> None:
         self.loop = loop
         self.booking = booking
         self.answer: Answer | None = None
-        self._keep_in_session = keep
+        self._session = session
         self._task: background.Task[None] | None = None
         self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
         self._arrived = asyncio.Event()
-        self._ended = self._left = False
+        self._left = False
 
     @property
     def question(self) -> str:
@@ -677,8 +663,7 @@ class AskRun:
         finally:
             self._book_the_rest()
             if self.answer is None:
-                self._keep_in_session(self.booking, None)
-            self._ended = True
+                self._count_cost()
         assert self.answer is not None
         return self.answer
 
@@ -717,8 +702,7 @@ class AskRun:
         """Stop the run, if it is under way, and return the answer so far (None: it failed, or never began)."""
         if not self._left and self._task is not None:
             self._left = True
-            self._task.cancel()
-            if not self._ended:  # it takes longer than a second to end
+            if not self._task.cancel():  # it takes longer than a second to end
                 self._interrupted()
         return self.answer
 
@@ -768,10 +752,18 @@ class AskRun:
         self.booking.close(self.loop.interrupted())
 
     def _keep(self, answer: Answer) -> Answer:
+        """Take the answer into the conversation, with its cost and its steps."""
         facts = {"cost_usd": self.booking.cost_usd, "replayed_from": self.booking.replayed_from}
-        full = replace(answer, trace=tuple(self.booking.steps), **facts)  # type: ignore[arg-type]
-        self.answer = self._keep_in_session(self.booking, full) or full
+        spent = self._count_cost()
+        self.answer = replace(answer, trace=tuple(self.booking.steps), session_cost_usd=spent, **facts)  # type: ignore[arg-type]
+        self._session.answers.append(self.answer)
+        del self._session.answers[:-KEPT_ANSWERS]
         return self.answer
+
+    def _count_cost(self) -> Money:
+        """Add what the question cost to what the session spent, and return the sum."""
+        self._session.spent_usd = add_money(self._session.spent_usd, self.booking.cost_usd)
+        return self._session.spent_usd
 
 
 class _Events:

@@ -299,18 +299,10 @@ class _NoNetwork(HttpClient):
         raise ProviderError(f"{provider} cannot be reached: the fake web has no network", provider=provider)
 
 
-class _Keys(Keys):
-    """Keys of the session alone, none of the machine's."""
-
-    def find(self, name: str) -> tuple[str, str] | None:
-        key = self._session.get(self.spec(name).variable)
-        return (key, "session") if key else None
-
-
 def _session(web: FakeWeb, folder: Path) -> Session:
     """Return a session whose parts lead to the fake web, and whose ledger, cache and store are in memory."""
     session = Session(settings_in_force())
-    session.keys = _Keys(folder, session={"ANTHROPIC_API_KEY": "key-of-the-fake-web"}, environ={})
+    session.keys = Keys(folder, session={"ANTHROPIC_API_KEY": "key-of-the-fake-web"}, environ={}, keyring=False)
     session.download = web.download
     session.http = _NoNetwork(user_agent="ipy_websearch.testing")
     session.cache, session.ledger, session.enrich_store = Cache(None), Ledger(None, redact=session.redact), Store(None)

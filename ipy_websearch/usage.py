@@ -121,9 +121,7 @@ MOST_COUNTED = 2**53
 
 def _count(value: Any) -> int:
     """Return a count as an int, also one written as 100.0; 0 for anything else."""
-    if type(value) is int:
-        return min(value, MOST_COUNTED) if value > 0 else 0
-    return int(min(value, MOST_COUNTED)) if type(value) is float and 0 <= value < inf else 0
+    return int(min(value, MOST_COUNTED)) if type(value) in (int, float) and 0 <= value < inf else 0
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -59,7 +59,6 @@ class CostMagics(WebMagics):
             return None
         if "since" in options:
             options["since"] = moment("--since", options["since"], datetime.now(UTC))
-            options["everything"] = "everything" in options or options["since"] <= session.started
         if not rows:
             options.setdefault("by", "question")
         frame = session.cost(**options)

@@ -92,7 +92,9 @@ def test_a_file_that_is_not_this_versions_is_set_aside_whole(tmp_path: Path, sta
     assert kept.read_bytes() == content or words == "is broken"
 
 
-@pytest.mark.parametrize("fault", ["SELECT * FROM missing", "SELECT missing FROM entries", "INSERT INTO entries (id) VALUES (9)"])
+@pytest.mark.parametrize(
+    "fault", ["SELECT * FROM missing", "SELECT missing FROM entries", "INSERT INTO entries (id) VALUES (9)"]
+)
 def test_a_faulty_statement_of_ours_sets_no_sound_file_aside(tmp_path: Path, fault: str) -> None:
     made = database(tmp_path / "ledger.sqlite")
     use(made)
