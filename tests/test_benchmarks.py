@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks import light_environment
 from tests.benchmarks.light_server import LightServer
 from tests.benchmarks.live import main, questions_of, wilson
 from tests.benchmarks.loop import billed, both, question
-from tests.benchmarks.report import light_environment
 from tests.fakes.replies import text, tool_use
 
 

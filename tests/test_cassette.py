@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import anthropic
 import pandas as pd
 import pytest
 from IPython.core.error import UsageError
 
+import ipy_websearch
 from ipy_websearch import api, background
 from ipy_websearch.errors import ConfigError, MissingKeyError, ReplayError
 from tests.fakes.engines import hit
@@ -30,17 +32,11 @@ VARIABLES = (
 )
 
 
-@pytest.fixture
-def lesson(messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A shell that records its cells from the fakes, and replays them in a new session without keys and addresses."""
-    return Lesson(messages_api, brave_api, shell, monkeypatch)
-
-
 class Lesson:
     """Cells that are run twice: with `record` against the fakes, with `replay` against nothing."""
 
-    def __init__(self, messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.model, self.brave, self.shell, self._patch = messages_api, brave_api, shell, monkeypatch
+    def __init__(self, model: Any, brave: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.model, self.brave, self.shell, self._patch = model, brave, shell, monkeypatch
 
     def record(self, *cells: str, options: str = "") -> list[Any]:
         """Run cells while a cassette records; return what came out of each."""
@@ -73,6 +69,12 @@ class Lesson:
         written = Path(TAPE).read_text(encoding="utf-8")
         assert old in written
         Path(TAPE).write_text(written.replace(old, new), encoding="utf-8")
+
+
+@pytest.fixture
+def lesson(messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> Lesson:
+    """A shell that records its cells from the fakes, and replays them in a new session without keys and addresses."""
+    return Lesson(messages_api, brave_api, shell, monkeypatch)
 
 
 def search(query: str) -> Any:
@@ -234,14 +236,14 @@ def test_limits_are_reached_where_they_were(lesson: Any, option: str) -> None:
     assert Limited().spent == 0
 
 
-def test_a_time_limit_cuts_a_replay_where_it_cut_the_recording(lesson: Any) -> None:
+@pytest.mark.parametrize("options", ["--instant", ""])
+def test_a_time_limit_cuts_a_replay_where_it_cut_the_recording(lesson: Any, options: str) -> None:
     lesson.model.reply(COUNT, slow(0.3))
-    lesson.record("a = %ask --timeout 0.8 count")
-    recorded = lesson.shell.ns["a"]
-    assert recorded.limit == "timeout" and recorded.text.startswith("number 1") and "end" not in recorded.text
-    for options in ("--instant", ""):
-        assert lesson.replay("a = %ask --timeout 0.8 count", options=options)[0].ok
-        assert (lesson.shell.ns["a"].text, lesson.shell.ns["a"].limit) == (recorded.text, "timeout")
+    cell = "a = %ask --timeout 0.8 count"
+    lesson.record(cell)
+    recorded = lesson.shell.ns["a"].text
+    assert recorded.startswith("number 1") and "end" not in recorded and lesson.replay(cell, options=options)[0].ok
+    assert (lesson.shell.ns["a"].text, lesson.shell.ns["a"].limit) == (recorded, "timeout")
 
 
 # --- which request is which ---------------------------------------------------------------------------------------------
@@ -400,73 +402,63 @@ def test_a_killed_kernel_loses_only_what_was_under_way(lesson: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "says"),
+    ("old", "new", "says"),
     [
-        ('"took_s": ', '"took_s": x', 2, "Expecting value"),
-        ('"cassette": 2', '"cassette": 9', 1, "format 2 was expected, not 9"),
-        ('"kind": "engine"', '"kind": "motor"', 2, "kind is 'motor'"),
-        ('"status": 200', '"status": "fine"', 2, "invalid literal"),
-        ('"cassette"', '"recording"', 1, "this is no cassette"),
+        ('"took_s": ', '"took_s": x', "line 2: Expecting value"),
+        ('"cassette": 2', '"cassette": 9', "line 1: format 2 was expected, not 9"),
+        ('"kind": "engine"', '"kind": "motor"', "line 2: kind is 'motor'"),
+        ('"status": 200', '"status": "fine"', "line 2: invalid literal"),
+        ('"cassette"', '"recording"', "line 1: this is no cassette"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_named(lesson: Any, old: str, new: str, line: int, says: str) -> None:
+def test_a_line_that_cannot_be_read_is_named(lesson: Any, old: str, new: str, says: str) -> None:
     lesson.record("%search moons of Mars")
     lesson.change(old, new)
     error = lesson.shell.run(f"%websearch replay {TAPE}").error
-    assert isinstance(error, ConfigError) and f"{TAPE} cannot be read: line {line}: " in str(error) and says in str(error)
+    assert isinstance(error, ConfigError) and f"{TAPE} cannot be read: {says}" in str(error)
     assert api.session().recording is None
 
 
-def test_a_file_that_is_none_is_refused(shell: Any) -> None:
-    Path("empty").write_text("")
-    Path("binary").write_bytes(b"\xff\x00")
-    for name, says in (("nowhere", "there is no cassette"), ("empty", "empty"), ("binary", "cannot be read")):
-        error = shell.run(f"%websearch replay {name}").error
-        assert isinstance(error, ConfigError) and says in str(error)
+@pytest.mark.parametrize(("content", "says"), [(None, "there is no cassette"), (b"", "empty"), (b"\xff\x00", "cannot be read")])
+def test_a_file_that_is_none_is_refused(shell: Any, content: bytes | None, says: str) -> None:
+    if content is not None:
+        Path(TAPE).write_bytes(content)
+    error = shell.run(f"%websearch replay {TAPE}").error
+    assert isinstance(error, ConfigError) and says in str(error)
 
 
 def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
     """Blocking and asynchronous, whole and streamed, without the server and without a search."""
-    import anthropic
-
-    import ipy_websearch
-
-    asked: Any = {
-        "model": "claude-haiku-5-5",
-        "max_tokens": 500,
-        "tools": [{"type": "web_search_20250305", "name": "web_search"}],
-    }
-    asked["messages"] = [{"role": "user", "content": "who wrote Ruby?"}]
+    asked = {"model": "claude-haiku-5-5", "messages": [{"role": "user", "content": "who wrote Ruby?"}]}
+    asked["tools"] = [{"type": "web_search_20250305", "name": "web_search"}]
+    lesson.model.behave(lambda body: search("ruby author") if len(body["messages"]) == 1 else "Matz.")
+    made = {"api_key": lesson.model.key, "base_url": lesson.model.url}
 
     def run() -> list[Any]:
-        made = {"api_key": "sk-ant-of-the-caller", "base_url": lesson.model.url}
         client = ipy_websearch.intercept(anthropic.Anthropic(**made), provider="brave")
-        whole = client.messages.create(**asked)
-        with client.messages.stream(**asked) as stream:
-            streamed = stream.get_final_message()
+        messages = [client.messages.create(**asked, max_tokens=500)]
+        with client.messages.stream(**asked, max_tokens=500) as stream:
+            messages.append(stream.get_final_message())
 
-        async def ask() -> list[Any]:
+        async def ask() -> None:
             other = ipy_websearch.intercept(anthropic.AsyncAnthropic(**made), provider="brave")
-            async with other, other.messages.stream(**asked) as stream:
-                assert "".join([piece async for piece in stream.text_stream]) == "Matz."
-                return [await other.messages.create(**asked), await stream.get_final_message()]
+            async with other, other.messages.stream(**asked, max_tokens=500) as stream:
+                messages.extend([await other.messages.create(**asked, max_tokens=500), await stream.get_final_message()])
 
-        messages = [whole, streamed, *asyncio.run(ask())]
-        return [[block.type for block in m.content] + [m.content[-1].text] for m in messages]
+        asyncio.run(ask())
+        return [[block.type for block in message.content] + [message.content[-1].text] for message in messages]
 
-    lesson.model.behave(lambda body: search("ruby author") if len(body["messages"]) == 1 else "Matz.")
-    lesson.model.key = "sk-ant-of-the-caller"
-    assert lesson.shell.run(f"%websearch record {TAPE}").ok
+    lesson.shell.run(f"%websearch record {TAPE}")
     recorded, before = run(), lesson.asked()
     lesson.shell.run("%websearch stop")
     assert recorded == [["server_tool_use", "web_search_tool_result", "text", "Matz."]] * 4
-    assert "sk-ant-of-the-caller" not in Path(TAPE).read_text()
+    assert lesson.model.key not in Path(TAPE).read_text()
     lesson.replay()
-    assert run() == recorded and lesson.asked() == before and api.session().spent_usd == 0
+    assert run() == recorded and api.session().spent_usd == 0
+    client = ipy_websearch.intercept(anthropic.Anthropic(**made), provider="brave")
+    with pytest.raises(ReplayError, match="token counts are not on cassettes"):
+        client.messages.count_tokens(**asked)
     asked["messages"][0]["content"] = "who wrote Perl?"
     with pytest.raises(ReplayError, match="who wrote Perl"):
         run()
-    client = ipy_websearch.intercept(anthropic.Anthropic(api_key="x", base_url=lesson.model.url), provider="brave")
-    with pytest.raises(ReplayError, match="token counts are not on cassettes"):
-        client.messages.count_tokens(**{name: value for name, value in asked.items() if name != "max_tokens"})
     assert lesson.asked() == before

@@ -1,1 +1,57 @@
-"""Benchmarks, run by hand: `python -m tests.benchmarks.loop`. They measure side by side, in one run, and write RESULTS.md."""
+"""Figures, measured by hand and side by side: an environment of their own, and a section each in RESULTS.md."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+PACKAGES = ("anthropic", "httpx", "httpx-aiohttp", "aiohttp", "pydantic", "pandas")
+
+
+@contextlib.contextmanager
+def environment(**values: str) -> Iterator[None]:
+    """Work without keys, settings and proxies but these, with data in a folder of its own."""
+    kept = dict(os.environ)
+    with tempfile.TemporaryDirectory() as home:
+        for name in kept:
+            if name.endswith(("_KEY", "_TOKEN", "_URL", "_ID")) or "proxy" in name.lower() or name.startswith("IPY_WEBSEARCH"):
+                del os.environ[name]
+        os.environ.update({"IPY_WEBSEARCH_HOME": home, **values})
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(kept)
+
+
+def light_environment(url: str) -> contextlib.AbstractContextManager[None]:
+    """Send the package to the light server."""
+    return environment(ANTHROPIC_API_KEY="sk-ant-x", ANTHROPIC_BASE_URL=url, BRAVE_API_KEY="key", BRAVE_BASE_URL=url)
+
+
+def write_section(name: str, body: str, command: str) -> None:
+    """Put a section into RESULTS.md in the place of the one of that name; the others stay."""
+    text = RESULTS.read_text(encoding="utf-8")
+    section = f"## {name}\n\n{command}, {machine()}.\n\n{body}\n"
+    pattern = re.compile(rf"^## {re.escape(name)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    text, found = pattern.subn(lambda _: section + "\n", text, count=1)
+    text = text if found else f"{text.rstrip()}\n\n{section}"
+    RESULTS.write_text(text.rstrip() + "\n", encoding="utf-8")
+
+
+def machine() -> str:
+    """Return date, machine and versions in one line."""
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    cpu = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.+)$", cpu.read_text(), re.MULTILINE) if cpu.exists() else None
+    name = found[1].strip() if found else platform.processor() or platform.machine()
+    where = f"{os.cpu_count()} cores (load {os.getloadavg()[0]:.1f}), {platform.system()}, Python {platform.python_version()}"
+    return f"{datetime.now(UTC):%Y-%m-%d}, {name}, {where}, {versions}"

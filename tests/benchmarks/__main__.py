@@ -21,8 +21,8 @@ from typing import Any
 
 import platformdirs
 
+from tests.benchmarks import write_section
 from tests.benchmarks.light_server import ROOT, LightServer
-from tests.benchmarks.report import write_section
 
 PEERS = ("anthropic[aiohttp]", "httpx-aiohttp", "pydantic-ai-slim[anthropic]", "litellm")
 LOOPS = ("hand", "SDK tool runner", "pydantic-ai", "LiteLLM")

@@ -28,7 +28,7 @@ from typing import Any
 import ipy_websearch
 from ipy_websearch.citations import check
 from ipy_websearch.model.stream import Reply
-from tests.benchmarks.report import write_section
+from tests.benchmarks import write_section
 
 MONTHS = "January February March April May June July August September October November December".split()
 NAMES = "Kowalski Lindqvist Okonkwo Tanaka Brisbane Rotterdam Valparaíso Siemens Petronas Montoya".split()

@@ -1,10 +1,10 @@
-"""Enrichment against a server of its own process: speed, memory, refusals, Dask.
+"""Enrichment against a server of its own process: speed and refusals.
 
     python -m tests.benchmarks.enrich [scenario …] [--write]
 
-Each scenario runs in fresh processes, so that processor time and memory are its own; what is timed is repeated, and the median
-stands in the table with the least and the most. `--write` puts the table into RESULTS.md. All of it takes about four minutes
-on a machine that does nothing else: other work makes all figures worse but those of memory.
+Each scenario runs in fresh processes, so that processor time is its own; what is timed is repeated, and the median
+stands in the table with the least and the most. `--write` puts the table into RESULTS.md. All of it takes about two minutes
+on a machine that does nothing else: other work makes all figures worse.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -22,8 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
+import ipy_websearch
+from tests.benchmarks import write_section
 from tests.benchmarks.enrich_server import ROOT, EnrichServer
-from tests.benchmarks.report import write_section
 
 QUESTIONS = {"ceo": "Who is the CEO of {company}?"}
 TURNS = 3
@@ -47,45 +49,18 @@ class Figure:
         return [self.what, f"{middle:,.2f} {self.unit}".rstrip(), spread, reach, verdict]
 
 
-def client(
-    rows: int,
-    concurrency: int,
-    workers: int = 0,
-    turns: int = 1,
-) -> list[dict[str, Any]]:
-    """Enrich frames in this process; return for each turn seconds, processor milliseconds a row, megabytes, rows lost."""
-    import pandas as pd
-
-    import ipy_websearch
-
-    def turn(number: int, dask: Any) -> dict[str, Any]:
+def client(rows: int, concurrency: int, turns: int = 1) -> list[dict[str, Any]]:
+    """Enrich frames in this process; return for each turn seconds, processor milliseconds a row, rows lost."""
+    ipy_websearch.enrich(pd.DataFrame({"company": ["warm"]}), QUESTIONS, progress=False)
+    figures = []
+    for number in range(turns):
         frame = pd.DataFrame({"company": [f"Company {number} {n}" for n in range(rows)]})
-        before, start, cpu = _memory_mb(), time.perf_counter(), time.process_time()
-        options: dict[str, Any] = {"concurrency": concurrency, "max_searches": 1, "cluster": dask}
-        found = ipy_websearch.enrich(frame, QUESTIONS, progress=False, **options)
+        start, cpu = time.perf_counter(), time.process_time()
+        found = ipy_websearch.enrich(frame, QUESTIONS, progress=False, concurrency=concurrency, max_searches=1)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        return {
-            "seconds": round(seconds, 2),
-            "cpu_ms_row": round(cpu * 1000 / rows, 3),
-            "kb_row": round((_memory_mb() - before) * 1024 / rows, 2),
-            "lost": int((found.enrich_status != "ok").sum()),
-        }
-
-    warm = pd.DataFrame({"company": ["warm"]})
-    ipy_websearch.enrich(warm, QUESTIONS, progress=False)
-    if not workers:
-        return [turn(number, None) for number in range(turns)]
-    from distributed import Client, LocalCluster
-
-    with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as dask:
-        many = pd.DataFrame({"company": [f"warm {n}" for n in range(20)]})
-        ipy_websearch.enrich(many, QUESTIONS, cluster=dask, progress=False)
-        return [turn(2 * n + bool(where), where) for n in range(turns) for where in (None, dask)]
-
-
-def _memory_mb() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
+        lost = int((found.enrich_status != "ok").sum())
+        figures.append({"seconds": round(seconds, 2), "cpu_ms_row": round(cpu * 1000 / rows, 3), "lost": lost})
+    return figures
 
 
 def run(server: EnrichServer, home: str, **arguments: Any) -> list[dict[str, Any]]:
@@ -139,30 +114,7 @@ def overloaded(home: str) -> list[Figure]:
     ]
 
 
-def large(home: str) -> list[Figure]:
-    """100,000 rows, by how much the process grows; the frame that comes back is in it."""
-    with EnrichServer(latency=0.0) as server:
-        found = run(server, home, rows=100_000, concurrency=64)
-    return [
-        Figure("100,000 rows: memory growth a row", _all(found, "kb_row"), 1.5, "kB"),
-        Figure("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
-    ]
-
-
-def dask(home: str) -> list[Figure]:
-    """2,000 rows of 200 ms, 100 at once, on a cluster of two workers, in turns with one process."""
-    with EnrichServer(latency=0.2) as server:
-        found = run(server, home, rows=2000, concurrency=100, workers=2, turns=TURNS)
-    one, two = statistics.median(_all(found[::2], "seconds")), _all(found[1::2], "seconds")
-    return [
-        Figure("Dask, two workers, 2,000 rows: wall-clock time / one process", tuple(value / one for value in two), 1.2),
-        Figure("… rows lost", _all(found[1::2], "lost"), 0),
-    ]
-
-
-SCENARIOS: dict[str, Callable[[str], list[Figure]]] = {
-    scenario.__name__: scenario for scenario in (plain, capped, overloaded, large, dask)
-}
+SCENARIOS: dict[str, Callable[[str], list[Figure]]] = {scenario.__name__: scenario for scenario in (plain, capped, overloaded)}
 
 
 def main() -> None:

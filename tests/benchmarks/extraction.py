@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from tests.benchmarks.report import write_section
+from tests.benchmarks import write_section
 
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]*(?:\([^()]*\)[^()\s]*)*\)")
 _ARTICLES = "article-extraction-benchmark"

@@ -21,11 +21,11 @@ from operator import truediv
 from typing import Any
 
 import anthropic
-import httpx
 
-from tests.benchmarks.hand_loop import SYSTEM, TOOL, HandLoop, result_of
+from ipy_websearch.interception import intercept
+from tests.benchmarks import light_environment, write_section
 from tests.benchmarks.light_server import ROOT, LightServer
-from tests.benchmarks.report import light_environment, write_section
+from tests.benchmarks.peers import SYSTEM, TOOL, HandLoop
 
 MODEL = "claude-sonnet-5-5"
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
@@ -35,7 +35,7 @@ one another, in several processes, since one keeps for its life how its memory h
 
 ABOUT = (
     "CPU milliseconds a question: one search and an answer of forty pieces, on a server in another process; same transports "
-    "for the model, turn about, each pair in processes of its own. By hand is the loop of `hand_loop.py`, without a ledger, a "
+    "for the model, turn about, each pair in processes of its own. By hand is the loop of `peers.py`, without a ledger, a "
     "cache, limits or the native shape. Medians of the processes, of the ratio in brackets the least and the most."
 )
 Ask = Callable[[str], Awaitable[Any]]
@@ -46,14 +46,9 @@ def _asked(text: str, tool: dict[str, Any]) -> dict[str, Any]:
     return {"model": MODEL, "max_tokens": 16_000, "system": SYSTEM, "tools": [tool], "messages": messages}
 
 
-def _intercepted(client: Any) -> Any:
-    from ipy_websearch.interception import intercept
-
-    return intercept(client, provider="brave")
-
-
-def _over_aiohttp(url: str) -> Any:
-    return anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=anthropic.DefaultAioHttpClient())
+def _client(url: str) -> Any:
+    http_client = anthropic.DefaultAioHttpClient()
+    return intercept(anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=http_client), provider="brave")
 
 
 def by_hand(url: str) -> Ask:
@@ -63,7 +58,7 @@ def by_hand(url: str) -> Ask:
     async def ask(text: str) -> None:
         asked = _asked(text, TOOL)
         while calls := _calls(await loop.client.messages.create(**asked), asked):
-            found = await asyncio.gather(*(loop.search(call) for call in calls))
+            found = await asyncio.gather(*map(loop.result, calls))
             asked["messages"].append({"role": "user", "content": found})
 
     return ask
@@ -74,26 +69,9 @@ def _calls(reply: Any, asked: dict[str, Any]) -> list[Any]:
     return [block for block in reply.content if block.type == "tool_use"]
 
 
-def by_hand_blocking(url: str) -> Ask:
-    """The hand loop of somebody with a blocking client, who searches with another one."""
-    client, http = anthropic.Anthropic(api_key="k", base_url=url), httpx.Client(timeout=10)
-
-    def search(call: Any) -> dict[str, Any]:
-        parameters = {"q": call.input["query"], "count": 5}
-        response = http.get(f"{url}/res/v1/web/search", params=parameters, headers={"X-Subscription-Token": "key"})
-        return result_of(call.id, response.raise_for_status().json())
-
-    async def ask(text: str) -> None:
-        asked = _asked(text, TOOL)
-        while calls := _calls(client.messages.create(**asked), asked):
-            asked["messages"].append({"role": "user", "content": [search(call) for call in calls]})
-
-    return ask
-
-
 def intercepted(url: str) -> Ask:
     """One `create` of an intercepted client."""
-    client = _intercepted(_over_aiohttp(url))
+    client = _client(url)
 
     async def ask(text: str) -> None:
         assert len((await client.messages.create(**_asked(text, SEARCH))).content) == 3
@@ -103,7 +81,7 @@ def intercepted(url: str) -> Ask:
 
 def intercepted_streaming(url: str) -> Ask:
     """One `stream` of an intercepted client, read as the hand loop reads its own."""
-    client = _intercepted(_over_aiohttp(url))
+    client = _client(url)
 
     async def ask(text: str) -> None:
         async with client.messages.stream(**_asked(text, SEARCH)) as stream:
@@ -113,20 +91,9 @@ def intercepted_streaming(url: str) -> Ask:
     return ask
 
 
-def intercepted_blocking(url: str) -> Ask:
-    """One `create` of an intercepted blocking client."""
-    client = _intercepted(anthropic.Anthropic(api_key="k", base_url=url))
-
-    async def ask(text: str) -> None:
-        assert len(client.messages.create(**_asked(text, SEARCH)).content) == 3
-
-    return ask
-
-
 PAIRS: dict[str, tuple[Callable[[str], Ask], Callable[[str], Ask]]] = {
     "SDK over aiohttp; by hand, httpx over aiohttp": (by_hand, intercepted),
     "the same, streaming": (lambda url: HandLoop(url, url).ask, intercepted_streaming),
-    "blocking clients": (by_hand_blocking, intercepted_blocking),
 }
 
 
@@ -173,9 +140,8 @@ def main() -> None:
     ]
     with LightServer() as url:
         for label in PAIRS:
-            one = cells(url, label, given.questions, 1, given.processes)
-            many = "– | – | –" if "blocking" in label else cells(url, label, given.questions, 50, given.processes)
-            lines.append(f"| {label} | {one} | {many} |")
+            found = [cells(url, label, given.questions, at_once, given.processes) for at_once in (1, 50)]
+            lines.append(f"| {label} | {' | '.join(found)} |")
     table = "\n".join(lines)
     print(table)
     if given.write:

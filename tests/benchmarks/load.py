@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 
+from tests.benchmarks import write_section
 from tests.benchmarks.enrich_server import ROOT
-from tests.benchmarks.report import write_section
 
 RUNS = 9
 MEASURE = """

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from tests.benchmarks.hand_loop import HandLoop
+from tests.benchmarks import environment, light_environment, write_section
 from tests.benchmarks.light_server import LightServer
-from tests.benchmarks.report import environment, light_environment, write_section
+from tests.benchmarks.peers import HandLoop
 
 TURNS = 7
 STEPS, CONTEXT_TOKENS = 6, 12_000

@@ -25,7 +25,7 @@ from pathlib import Path
 from ipy_websearch.extract.page import extract
 from ipy_websearch.providers.passages import best_passages, bm25, content_words, stem, stems, tokens_of
 from ipy_websearch.text import fold
-from tests.benchmarks.report import write_section
+from tests.benchmarks import write_section
 
 QUESTIONS = Path(__file__).with_suffix(".tsv")
 SNIPPET = 300

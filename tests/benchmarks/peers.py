@@ -14,15 +14,83 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from typing import Any
 
-from tests.benchmarks.hand_loop import SYSTEM, TOOL, HandLoop
+import anthropic
+import httpx
+from httpx_aiohttp import AiohttpTransport
 
 MODEL = "claude-sonnet-5-5"
+SYSTEM = "You answer questions with the help of a web search. Cite what you use."
+TOOL = {
+    "name": "web_search",
+    "description": "Search the web. Returns results with their addresses and text.",
+    "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+}
 QUESTIONS, TURNS, AT_ONCE = 60, 5, 50
 Ask = Callable[[str], Awaitable[Any]]
+
+
+class HandLoop:
+    """The loop that somebody writes in an afternoon, the SDK and httpx over aiohttp: what it costs is the floor.
+
+    It streams and runs the calls of a reply at the same time. It has no limits, retries of
+    searches, ledger, cache or citations.
+    """
+
+    def __init__(self, model_url: str, search_url: str, *, model_key: str = "sk-ant-hand", search_key: str = "key") -> None:
+        http_client = anthropic.DefaultAioHttpClient()
+        self.client = anthropic.AsyncAnthropic(api_key=model_key, base_url=model_url, http_client=http_client)
+        self.http = httpx.AsyncClient(transport=AiohttpTransport(), timeout=10)
+        self.search_url = f"{search_url}/res/v1/web/search"
+        self.search_key = search_key
+
+    async def ask(self, question: str) -> str:
+        """Return the answer."""
+        return "".join([piece async for piece in self.stream(question)])
+
+    async def stream(self, question: str) -> AsyncIterator[str]:
+        """Yield the answer as it is written."""
+        messages: list[Any] = [{"role": "user", "content": question}]
+        while True:
+            async with self.client.messages.stream(
+                model=MODEL, max_tokens=16_000, system=SYSTEM, tools=[TOOL], messages=messages
+            ) as stream:
+                async for piece in stream.text_stream:
+                    yield piece
+                reply = await stream.get_final_message()
+            messages.append({"role": "assistant", "content": reply.content})
+            calls = [block for block in reply.content if block.type == "tool_use"]
+            if not calls:
+                return
+            found = await asyncio.gather(*map(self.result, calls))
+            messages.append({"role": "user", "content": found})
+
+    async def result(self, call: Any) -> dict[str, Any]:
+        """Return the result of one call for the model."""
+        return {"type": "tool_result", "tool_use_id": call.id, "content": await self.search(call.input["query"])}
+
+    async def search(self, query: str) -> list[dict[str, Any]]:
+        """Return what one search finds, as blocks for the model."""
+        headers = {"X-Subscription-Token": self.search_key}
+        response = await self.http.get(self.search_url, params={"q": query, "count": 5}, headers=headers)
+        return [
+            {
+                "type": "search_result",
+                "source": result["url"],
+                "title": result["title"],
+                "content": [{"type": "text", "text": t} for t in (result["description"], *result.get("extra_snippets", ()))],
+                "citations": {"enabled": True},
+            }
+            for result in response.raise_for_status().json()["web"]["results"]
+        ]
+
+    async def aclose(self) -> None:
+        """Close both clients."""
+        await self.client.close()
+        await self.http.aclose()
 
 
 def by_hand(url: str) -> Ask:
@@ -32,7 +100,6 @@ def by_hand(url: str) -> Ask:
 
 def sdk_runner(url: str) -> Ask:
     """The SDK's own tool runner over aiohttp, streaming."""
-    import anthropic
     from anthropic import beta_async_tool
 
     hand = HandLoop(url, url)
@@ -40,7 +107,7 @@ def sdk_runner(url: str) -> Ask:
     @beta_async_tool
     async def web_search(query: str) -> Any:
         """Search the web. Returns results with their addresses and text."""
-        return (await hand.search(_Call(query)))["content"]
+        return await hand.search(query)
 
     client = anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=anthropic.DefaultAioHttpClient())
 
@@ -64,7 +131,6 @@ def sdk_runner(url: str) -> Ask:
 
 def pydantic_ai(url: str) -> Ask:
     """An agent with a plain tool, run as a stream of text."""
-    import anthropic
     from pydantic_ai import Agent
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -76,7 +142,7 @@ def pydantic_ai(url: str) -> Ask:
     @agent.tool_plain
     async def web_search(query: str) -> str:
         """Search the web. Returns results with their addresses and text."""
-        return json.dumps((await hand.search(_Call(query)))["content"])
+        return json.dumps(await hand.search(query))
 
     async def ask(question: str) -> str:
         async with agent.run_stream(question) as run:
@@ -111,11 +177,10 @@ def litellm_loop(url: str) -> Ask:
             if not reply.tool_calls:
                 return str(reply.content)
             messages.append(reply.model_dump())
-            found = await asyncio.gather(
-                *(hand.search(_Call(json.loads(call.function.arguments)["query"])) for call in reply.tool_calls)
-            )
+            queries = [json.loads(call.function.arguments)["query"] for call in reply.tool_calls]
+            found = await asyncio.gather(*map(hand.search, queries))
             messages += [
-                {"role": "tool", "tool_call_id": call.id, "content": json.dumps(result["content"])}
+                {"role": "tool", "tool_call_id": call.id, "content": json.dumps(result)}
                 for call, result in zip(reply.tool_calls, found, strict=True)
             ]
 
@@ -123,13 +188,6 @@ def litellm_loop(url: str) -> Ask:
 
 
 LOOPS = {"hand": by_hand, "SDK tool runner": sdk_runner, "pydantic-ai": pydantic_ai, "LiteLLM": litellm_loop}
-
-
-class _Call:
-    """What the hand loop's search takes."""
-
-    def __init__(self, query: str) -> None:
-        self.id, self.input = "toolu_1", {"query": query}
 
 
 def _user(text: str) -> Any:
