@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import re
@@ -167,22 +168,7 @@ def session(messages_api: Any, brave_api: Any, wikipedia_api: Any) -> Iterator[A
 
     made = Session()
     yield made
-    _close(made)
-
-
-def _close(made: Any) -> None:
-    """Close a session, whichever way it is closed."""
-    import asyncio
-    import inspect
-
-    closing = getattr(made, "aclose", None) or getattr(made, "close", None)
-    outcome = closing() if closing else None
-    if inspect.isawaitable(outcome):
-
-        async def wait() -> None:
-            await outcome
-
-        asyncio.run(wait())
+    asyncio.run(made.aclose())
 
 
 @pytest.fixture

@@ -70,10 +70,7 @@ def is_last(body: dict[str, Any]) -> bool:
 def test_a_search_that_failed_may_be_made_again_in_an_answer(messages_api: Any, brave_api: Any, session: Any) -> None:
     """It counts again; once it gave results, or while it runs, it is not made twice."""
     brave_api.fail(429)
-    messages_api.reply(search("ruby author"), search("Ruby author"))
-    messages_api.reply(search("ruby author"))
-    messages_api.reply(search("ruby author"))
-    messages_api.reply("Matz.")
+    messages_api.replies([search("ruby author"), search("Ruby author")], search("ruby author"), search("ruby author"), "Matz.")
     answer = ask(session, max_searches=3)
     assert len(brave_api.queries) == 2 and answer.searches == 2
     failed, again, known = (results_of(body) for body in messages_api.bodies[1:])
@@ -83,8 +80,7 @@ def test_a_search_that_failed_may_be_made_again_in_an_answer(messages_api: Any, 
 
 def test_a_call_cut_off_at_max_tokens_is_not_run(messages_api: Any, brave_api: Any, session: Any) -> None:
     """A tool input that was cut inside its JSON runs nothing, and the model is told."""
-    messages_api.reply(recorded("sdk_incomplete_partial_json_response.sse"))
-    messages_api.reply("Then in words.")
+    messages_api.replies(recorded("sdk_incomplete_partial_json_response.sse"), "Then in words.")
     assert ask(session).text.endswith("Then in words.")
 
 
@@ -94,8 +90,9 @@ def test_a_stream_cut_at_any_event_is_asked_for_again_or_a_partial_answer(
     messages_api: Any, brave_api: Any, session: Any, cut: Any, after: int
 ) -> None:
     """Where nothing was shown the request is sent again; what was shown is kept and said to have broken off."""
-    messages_api.reply(search("ruby author"))
-    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]), text(" In 1993, in Japan."), cut(after))
+    messages_api.replies(
+        search("ruby author"), [text("Matz wrote Ruby.", citations=[(0, 0)]), text(" In 1993, in Japan."), cut(after)]
+    )
     messages_api.behave(lambda body: "Again.")
     answer = ask(session)
     if answer.text == "Again.":
@@ -140,8 +137,10 @@ def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(messages_api: Any, ses
     """The strict server checks that its encrypted content comes back as it was; both parts make one turn. Code that waits over
     a pause goes on in its container."""
     held = Manner(extra={"container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}})
-    messages_api.reply("First. ", server_search("one", HITS), stop("pause_turn"), held)
-    messages_api.reply(text("Done.", citations=[web_citation(*HITS[0], "One.")]))
+    messages_api.replies(
+        ["First. ", server_search("one", HITS), stop("pause_turn"), held],
+        text("Done.", citations=[web_citation(*HITS[0], "One.")]),
+    )
     answer = ask(session, tools="native")
     assert answer.text == "First.\n\nDone.[1]"
     assert [m["role"] for m in messages_api.bodies[1]["messages"]] == ["user", "assistant"]
@@ -172,8 +171,7 @@ def test_an_error_of_a_native_search_is_shown(messages_api: Any, session: Any) -
 def test_a_table_has_typed_columns_nulls_and_sources(messages_api: Any, brave_api: Any, session: Any) -> None:
     """The rows come through a strict tool; the frame has nullable dtypes, and null where a value is not of its type."""
     wrong = {"name": 7, "price": "much", "source": None}
-    messages_api.reply(search("laptops"))
-    messages_api.reply(tool_use("answer_table", {"rows": [*ROWS["rows"], wrong]}))
+    messages_api.replies(search("laptops"), tool_use("answer_table", {"rows": [*ROWS["rows"], wrong]}))
     answer = ask(session, columns="name, price: float")
     frame = answer.to_frame()
     assert list(frame.columns) == ["name", "price", "source"]
@@ -189,8 +187,7 @@ def test_a_model_that_answers_in_words_is_asked_for_the_table(
     messages_api: Any, session: Any, model: str, choice: dict[str, str] | None
 ) -> None:
     """The second request forces the tool where the model lets itself be forced, and asks for it in words."""
-    messages_api.reply("A costs 499.")
-    messages_api.reply(tool_use("answer_table", ROWS))
+    messages_api.replies("A costs 499.", tool_use("answer_table", ROWS))
     answer = ask(session, columns={"name": str, "price": float}, model=model)
     assert len(answer.to_frame()) == 2
     assert messages_api.bodies[1].get("tool_choice") == choice
@@ -240,8 +237,7 @@ def test_a_follow_up_takes_the_thinking_along_where_nothing_else_changed(
     messages_api: Any, brave_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     """Another model, other tools or instructions would make the API refuse the old thoughts; words and results stay."""
-    messages_api.reply(thinking("Search."), search("ruby author"))
-    messages_api.reply(thinking("Found."), text("Matz."))
+    messages_api.replies([thinking("Search."), search("ruby author")], [thinking("Found."), text("Matz.")])
     ask(session)
     table = tool_use("answer_table", {"rows": [{"name": "Ruby", "source": None}]})
     messages_api.behave(lambda body: [thinking("Year."), table if "columns" in change else text("1995.")])

@@ -11,7 +11,7 @@ import pytest
 
 from tests.benchmarks import light_environment
 from tests.benchmarks.light_server import LightServer
-from tests.benchmarks.live import main, questions_of, wilson
+from tests.benchmarks.live import main, questions_of
 from tests.benchmarks.loop import billed, both, question
 from tests.fakes.replies import text, tool_use
 
@@ -92,4 +92,3 @@ def test_files_of_both_benchmarks_are_read_and_others_refused(capsys: pytest.Cap
     with pytest.raises(SystemExit):
         main(["--questions", "other.csv", "--budget", "1"])
     assert "it needs question or problem or prompt, and answer" in capsys.readouterr().err
-    assert wilson(0, 0) == (0.0, 1.0) and wilson(10, 10)[1] == 1.0

@@ -108,10 +108,12 @@ def facts(answer: Any) -> Any:
 
 def test_a_lesson_is_the_same_without_keys_and_network_and_costs_nothing(lesson: Any) -> None:
     lesson.brave.reply([hit("https://ruby.example/", "Ruby", "Matz wrote Ruby.", date="2026-10-01")])
-    lesson.model.reply("Let me look.", search("ruby author"), search("ruby year"))
-    lesson.model.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
-    lesson.model.reply("In 1995.")
-    lesson.model.reply(tool_use("answer_table", {"rows": [{"name": "Ruby", "year": 1995, "source": ""}]}))
+    lesson.model.replies(
+        ["Let me look.", search("ruby author"), search("ruby year")],
+        text("Matz wrote Ruby.", citations=[(0, 0)]),
+        "In 1995.",
+        tool_use("answer_table", {"rows": [{"name": "Ruby", "year": 1995, "source": ""}]}),
+    )
     table = '%ask --table "name, year: int" -o c when did they appear?'
     cells = ["a = %ask who wrote Ruby?", "b = %ask --follow and when?", table, "d = %search moons of Mars"]
     assert all(ran.ok for ran in lesson.record(*cells))
@@ -198,16 +200,15 @@ def test_a_replay_streams_at_the_pace_of_the_recording_or_at_once(lesson: Any) -
     "replies",
     [
         [error(429, headers={"retry-after": "1"}), "Done."],
-        [(COUNT, truncated(1))],
-        [(COUNT, broken_stream(1))],
+        [[COUNT, truncated(1)]],
+        [[COUNT, broken_stream(1)]],
         [error(400, message="no such thing")],
         [error(529), error(529), error(529)],
     ],
     ids=["limited", "truncated", "broken", "refused", "given-up"],
 )
 def test_what_went_wrong_goes_wrong_again_in_the_same_way(lesson: Any, replies: list[Any]) -> None:
-    for reply in replies:
-        lesson.model.reply(*(reply if isinstance(reply, tuple) else (reply,)))
+    lesson.model.replies(*replies)
     lesson.model.allow_refusals = True
     first = lesson.record("a = %ask who?")[0]
     expected = [(a.text, a.limit, a.stop_reason, a.messages) for a in api.session().answers]
@@ -250,8 +251,7 @@ def test_a_time_limit_cuts_a_replay_where_it_cut_the_recording(lesson: Any, opti
 
 
 def test_a_request_that_was_not_recorded_is_one_line_with_the_nearest_question(lesson: Any) -> None:
-    lesson.model.reply("Matz.")
-    lesson.model.reply("Guido.")
+    lesson.model.replies("Matz.", "Guido.")
     lesson.record("%ask who wrote Ruby?", "%ask who wrote Python?", "%search moons of Mars")
     ran = lesson.replay(
         "%ask who wrote Pyton?", "%ask -m haiku who wrote Ruby?", "%search moons of Saturn", "%ask who wrote Ruby?"
@@ -268,10 +268,7 @@ def test_a_search_or_page_of_the_model_that_was_not_recorded_is_the_error_and_no
     lesson: Any, pages: Any
 ) -> None:
     url = pages("a", "<p>Matz wrote Ruby, as everybody knows.</p>")
-    lesson.model.reply(search("ruby author"))
-    lesson.model.reply("Matz.")
-    lesson.model.reply(tool_use("web_fetch", {"url": url}))
-    lesson.model.reply("Matz.")
+    lesson.model.replies(search("ruby author"), "Matz.", tool_use("web_fetch", {"url": url}), "Matz.")
     cells = ["%ask who wrote Ruby?", f"%ask who wrote Ruby, see {url} ?"]
     lesson.record(*cells)
     lesson.change('["q", "ruby author"]', '["q", "another"]')
@@ -282,8 +279,7 @@ def test_a_search_or_page_of_the_model_that_was_not_recorded_is_the_error_and_no
 
 
 def test_equal_requests_are_answered_in_order_and_then_again(lesson: Any) -> None:
-    for answer in ("One.", "Two."):
-        lesson.model.reply(answer)
+    lesson.model.replies("One.", "Two.")
     lesson.record("%ask how many?", "%ask how many?")
     assert [r.value.text for r in lesson.replay(*["%ask how many?"] * 3)] == ["One.", "Two.", "One."]
 

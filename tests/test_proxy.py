@@ -108,9 +108,7 @@ def heads(messages_api: Any) -> dict[str, str]:
 
 def script(fake: Any) -> None:
     """Queue a search and an answer, with a busy moment between them."""
-    fake.reply(thinking(), "Let me look.", CALL)
-    fake.reply(error(529))
-    fake.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
+    fake.replies([thinking(), "Let me look.", CALL], error(529), text("Matz wrote Ruby.", citations=[(0, 0)]))
 
 
 def test_a_client_that_points_at_it_can_search(client: Any, messages_api: Any, brave_api: Any) -> None:
@@ -167,8 +165,7 @@ def test_what_was_paid_is_not_paid_again(
     proxy: Running, heads: Any, messages_api: Any, brave_api: Any, stream: bool, failing: Any
 ) -> None:
     """The later request alone is sent again, and then the client's own retries are told to stop."""
-    for reply in (CALL, failing, failing, failing):
-        messages_api.reply(reply)
+    messages_api.replies(CALL, failing, failing, failing)
     response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, json={**ASKED, "stream": stream}, timeout=30)
     if stream:
         assert response.status_code == 200 and '"type": "error"' in response.text.splitlines()[-2]
@@ -190,8 +187,7 @@ def test_errors_come_through_with_what_a_client_needs(proxy: Running, heads: Any
 
 
 def test_everything_else_passes_as_it_came(client: Any, messages_api: Any) -> None:
-    messages_api.reply("Hello.")
-    messages_api.reply("Hello.")
+    messages_api.replies("Hello.", "Hello.")
     assert client.messages.create(**PLAIN).content[0].text == "Hello."
     with client.messages.stream(**PLAIN) as stream:
         assert stream.get_final_text() == "Hello."

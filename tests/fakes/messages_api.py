@@ -83,6 +83,11 @@ class MessagesAPI(Server):
         """Queue one reply, made of the parts of `tests.fakes.replies`; a plain string is a text block."""
         self._queue.append(parts)
 
+    def replies(self, *replies: Part | list[Part]) -> None:
+        """Queue several replies, each a part or a list of parts."""
+        for made in replies:
+            self.reply(*(made if isinstance(made, list) else [made]))
+
     def behave(self, function: Behaviour | None) -> None:
         """Let a function from the request's JSON to parts answer whenever the queue is empty."""
         self._behaviour = function

@@ -53,8 +53,7 @@ def test_an_agent_searches_reads_and_sees_what_it_cost(brave_api: Any, session: 
 
 
 def test_an_answer_comes_with_its_sources_and_progress(messages_api: Any, brave_api: Any, session: Session) -> None:
-    messages_api.reply(tool_use("web_search", {"query": "ruby author"}))
-    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
+    messages_api.replies(tool_use("web_search", {"query": "ruby author"}), text("Matz wrote Ruby.", citations=[(0, 0)]))
     (asked,), seen = calls(session, ("ask", {"question": "Who wrote Ruby?", "provider": "brave"}))
     answered = asked.structured_content
     assert "Matz wrote Ruby" in answered["text"] and answered["sources"][0]["n"] == 1 and answered["searches"] == 1

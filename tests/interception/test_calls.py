@@ -54,8 +54,7 @@ def test_every_search_that_is_allowed_can_be_made_one_by_one(client: Any, messag
 
 
 def test_after_the_limit_other_tools_may_still_be_called(client: Any, messages_api: Any) -> None:
-    messages_api.reply(search("one thing"), search("two things"))
-    messages_api.reply(tool_use("get_weather", {"city": "Rome"}))
+    messages_api.replies([search("one thing"), search("two things")], tool_use("get_weather", {"city": "Rome"}))
     message = ask(client, tools=[{**SEARCH, "max_uses": 1}, WEATHER])
     assert message.stop_reason == "tool_use" and message.content[-1].name == "get_weather"
 
@@ -72,8 +71,7 @@ def test_domains_bind_the_search_with_their_paths(
 ) -> None:
     every = ["https://a.example/docs/x", "https://a.example/blog", "https://evil.example/docs", "https://sub.a.example/docs/"]
     brave_api.reply([hit(url, url, "Text.") for url in every])
-    messages_api.reply(search("ruby docs"))
-    messages_api.reply("So.")
+    messages_api.replies(search("ruby docs"), "So.")
     assert [r.url for r in found(ask(client, tools=[{**SEARCH, **bounds}]))[0]] == urls
 
 
@@ -85,8 +83,7 @@ def test_the_users_place_goes_to_the_engine(client: Any, messages_api: Any, brav
         "region": "RJ",
         "timezone": "America/Sao_Paulo",
     }
-    messages_api.reply(search("weather tomorrow"))
-    messages_api.reply("So.")
+    messages_api.replies(search("weather tomorrow"), "So.")
     ask(client, tools=[{**SEARCH, "user_location": place}])
     sent = {name.lower(): value for name, value in brave_api.requests[0].headers.items()}
     where = {"city": "Rio X-Evil: 1", "state": "RJ", "timezone": "America/Sao_Paulo", "country": "BR"}
@@ -129,8 +126,7 @@ def test_wrong_arguments_are_refused_at_once(messages_api: Any) -> None:
 
 
 def test_the_same_search_is_made_once_and_shown_twice(client: Any, messages_api: Any, brave_api: Any) -> None:
-    messages_api.reply(search("ruby author"), search("Ruby  author"))
-    messages_api.reply("Matz.")
+    messages_api.replies([search("ruby author"), search("Ruby  author")], "Matz.")
     message = ask(client)
     first, second = found(message)
     assert [r.url for r in first] == [r.url for r in second] and len(brave_api.queries) == 1
@@ -138,9 +134,7 @@ def test_the_same_search_is_made_once_and_shown_twice(client: Any, messages_api:
 
 
 def test_silence_after_results_is_asked_about_once(client: Any, messages_api: Any) -> None:
-    messages_api.reply(search())
-    messages_api.reply(stop("end_turn"))
-    messages_api.reply("Matz.")
+    messages_api.replies(search(), stop("end_turn"), "Matz.")
     assert ask(client).content[-1].text == "Matz."
 
 
@@ -153,8 +147,7 @@ def test_a_reply_cut_off_in_a_call_runs_nothing(client: Any, messages_api: Any, 
 
 @pytest.mark.parametrize("choice", [{"type": "tool", "name": "web_search"}, {"type": "any"}], ids=lambda c: c["type"])
 def test_a_forced_choice_is_let_go_once_it_was_used_and_where_it_cannot_be(client: Any, messages_api: Any, choice: Any) -> None:
-    messages_api.reply(search())
-    messages_api.reply("Matz.")
+    messages_api.replies(search(), "Matz.")
     ask(client, model="claude-haiku-5-5", tool_choice={**choice, "disable_parallel_tool_use": True})
     first, second = (body["tool_choice"] for body in messages_api.bodies)
     assert first["type"] == choice["type"] and second == {"type": "auto", "disable_parallel_tool_use": True}
@@ -170,8 +163,7 @@ def test_a_forced_choice_is_let_go_once_it_was_used_and_where_it_cannot_be(clien
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_engines_failure_has_the_native_code(client: Any, messages_api: Any, brave_api: Any, status: int, code: str) -> None:
     brave_api.fail(status, times=3 if status == 500 else 1)
-    messages_api.reply(search())
-    messages_api.reply("I could not search.")
+    messages_api.replies(search(), "I could not search.")
     message = ask(client)
     assert found(message)[0].to_dict() == {"type": "web_search_tool_result_error", "error_code": code}
     assert message.usage.server_tool_use.web_search_requests == 0
@@ -184,9 +176,7 @@ def test_an_engine_that_refuses_for_good_is_asked_once_a_call(
     client: Any, messages_api: Any, brave_api: Any, status: int
 ) -> None:
     brave_api.fail(status)
-    messages_api.reply(search())
-    messages_api.reply(search("ruby language author"), search("who made ruby"))
-    messages_api.reply("I could not search.")
+    messages_api.replies(search(), [search("ruby language author"), search("who made ruby")], "I could not search.")
     assert [content.error_code for content in found(ask(client))] == ["unavailable"] * 3 and len(brave_api.queries) == 1
 
 
@@ -194,15 +184,13 @@ def test_a_faulty_query_has_the_native_code_and_no_hits_are_an_empty_list(
     client: Any, messages_api: Any, brave_api: Any
 ) -> None:
     brave_api.reply([])
-    messages_api.reply(tool_use("ipy_web_search", {}), search("long " * 300), search("nothing at all"))
-    messages_api.reply("So.")
+    messages_api.replies([tool_use("ipy_web_search", {}), search("long " * 300), search("nothing at all")], "So.")
     first, second, third = found(ask(client))
     assert (first.error_code, second.error_code, third) == ("invalid_tool_input", "query_too_long", [])
 
 
 def test_a_page_is_fetched_in_the_native_shape_and_cited_by_characters(client: Any, messages_api: Any) -> None:
-    messages_api.reply(fetch())
-    messages_api.reply(text("Mars is a planet.", citations=[(0, 1)]))
+    messages_api.replies(fetch(), text("Mars is a planet.", citations=[(0, 1)]))
     asked = [{"role": "user", "content": f"Read {MARS} please"}]
     message = ask(client, messages=asked, tools=[{**FETCH, "citations": {"enabled": True}}])
     call, result, said = message.content
@@ -226,8 +214,7 @@ def test_a_page_is_fetched_in_the_native_shape_and_cited_by_characters(client: A
 def test_a_page_that_may_not_be_read_has_the_native_code(
     client: Any, messages_api: Any, offline: Any, url: str, extra: dict[str, Any], code: str
 ) -> None:
-    messages_api.reply(fetch(url))
-    messages_api.reply("I could not.")
+    messages_api.replies(fetch(url), "I could not.")
     asked = [{"role": "user", "content": f"Read {MARS}, http://127.0.0.1:9/ and https://nowhere.example/ please"}]
     assert found(ask(client, messages=asked, tools=[{**FETCH, **extra}]))[0].error_code == code
 
@@ -242,11 +229,13 @@ def test_whatever_happened_is_sent_back_as_it_was(client: Any, messages_api: Any
     asked = [{"role": "user", "content": f"Read {MARS} and search please"}]
     brave_api.reply([hit("https://a.example/", "A", "Matz."), hit("https://b.example/", "B", "Ruby.")])
     brave_api.reply([])
-    messages_api.reply(thinking(), "Look.", search("ruby author"), search("Ruby  author"))
-    messages_api.reply(thinking(), text("Matz.", citations=[(0, 0)]), search("nothing at all"))
-    messages_api.reply(thinking(), search("x"), fetch(), fetch(), fetch("https://unknown.example/"))
-    messages_api.reply(thinking(), text("A planet.", citations=[(2, 1)]), search("one more"), search("too many"))
-    messages_api.reply(thinking(), "So it is.")
+    messages_api.replies(
+        [thinking(), "Look.", search("ruby author"), search("Ruby  author")],
+        [thinking(), text("Matz.", citations=[(0, 0)]), search("nothing at all")],
+        [thinking(), search("x"), fetch(), fetch(), fetch("https://unknown.example/")],
+        [thinking(), text("A planet.", citations=[(2, 1)]), search("one more"), search("too many")],
+        [thinking(), "So it is."],
+    )
     options = {"tools": tools, "thinking": THINKING}
     message = ask(client, way, messages=asked, **options)
     before = messages_api.bodies[-1]["messages"]
@@ -257,8 +246,7 @@ def test_whatever_happened_is_sent_back_as_it_was(client: Any, messages_api: Any
 
 
 def test_thinking_that_is_refused_in_an_edited_history_is_left_out_once(client: Any, messages_api: Any) -> None:
-    messages_api.reply(thinking("Where?"), search())
-    messages_api.reply("Matz.")
+    messages_api.replies([thinking("Where?"), search()], "Matz.")
     first = ask(client, thinking=THINKING)
     first.content[0].signature = "changed"
     messages_api.allow_refusals = True
@@ -268,8 +256,7 @@ def test_thinking_that_is_refused_in_an_edited_history_is_left_out_once(client: 
 
 
 def test_a_history_goes_on_without_the_tool_that_made_it(client: Any, messages_api: Any, brave_api: Any) -> None:
-    messages_api.reply(search())
-    messages_api.reply(text("Matz.", citations=[(0, 0)]))
+    messages_api.replies(search(), text("Matz.", citations=[(0, 0)]))
     first = ask(client)
     messages_api.reply("In Japan.")
     assert ask(client, messages=going_on(first), tools=anthropic.omit).content[-1].text == "In Japan."
@@ -322,8 +309,7 @@ def test_the_apis_own_search_passes_untouched_unless_ours_is_asked_for(messages_
         messages_api.reply("Matz.")
         ask(intercept(anthropic.Anthropic(), **options))  # type: ignore[arg-type]
         assert ("type" not in messages_api.bodies[-1]["tools"][0]) is own
-    messages_api.reply(search())
-    messages_api.reply("Matz.")
+    messages_api.replies(search(), "Matz.")
     assert kinds(ask(plain, tools=[web_search_tool()])) == [*PAIR, "text"]
 
 
@@ -331,8 +317,7 @@ def test_a_server_that_refuses_the_native_tool_is_helped_from_then_on(messages_a
     messages_api.allow_refusals = True
     client = intercept(anthropic.Anthropic())
     for _ in range(2):
-        messages_api.reply(search())
-        messages_api.reply("Matz.")
+        messages_api.replies(search(), "Matz.")
         assert ask(client, tools=[{"type": "web_search_20991231", "name": "web_search"}]).content[-1].text == "Matz."
     assert len(messages_api.refusals) == 1
 
@@ -346,8 +331,7 @@ def test_the_setting_says_what_an_unknown_address_takes_whenever_it_is_set(messa
     client = intercept(anthropic.Anthropic())
     for platform, form in (("vllm", "text"), ("litellm", "search_result")):
         api.session().settings.platform = platform
-        messages_api.reply(search(f"ruby {platform}"))
-        messages_api.reply("Matz.")
+        messages_api.replies(search(f"ruby {platform}"), "Matz.")
         ask(client)
         assert forms(messages_api.bodies[-1]) == {form}
 
@@ -355,8 +339,7 @@ def test_the_setting_says_what_an_unknown_address_takes_whenever_it_is_set(messa
 @pytest.mark.parametrize("way", ["whole", "stream"])
 def test_refused_results_go_up_once_more_as_text_and_that_is_learned(messages_api: Any, brave_api: Any, way: str) -> None:
     client = intercept(anthropic.Anthropic(max_retries=0), provider="brave")
-    for reply in ([search()], [error(400, message=NOT_TEXT)], ["Matz."], [search("again")], ["Matz."]):
-        messages_api.reply(*reply)
+    messages_api.replies(search(), error(400, message=NOT_TEXT), "Matz.", search("again"), "Matz.")
     assert ask(client, way).content[-1].text == "Matz."
     assert [forms(body) for body in messages_api.bodies[1:]] == [{"search_result"}, {"text"}]
     ask(client, way)
@@ -366,9 +349,7 @@ def test_refused_results_go_up_once_more_as_text_and_that_is_learned(messages_ap
 @pytest.mark.parametrize(("replies", "sent"), [(["prompt is too long"], 2), ([NOT_TEXT, NOT_TEXT], 3)], ids=["other", "twice"])
 def test_other_refusals_are_the_callers_at_once(messages_api: Any, brave_api: Any, replies: list[str], sent: int) -> None:
     client = intercept(anthropic.Anthropic(), provider="brave")
-    messages_api.reply(search())
-    for reply in replies:
-        messages_api.reply(error(400, message=reply))
+    messages_api.replies(search(), *(error(400, message=reply) for reply in replies))
     with pytest.raises(anthropic.BadRequestError):
         ask(client)
     assert len(messages_api.bodies) == sent

@@ -48,9 +48,7 @@ def test_a_clouds_client_searches(brave_api: Any, cloud: str, way: str) -> None:
             "Foundry": {"api_key": "k", "base_url": f"{clouds.url}/anthropic/"},
         }[cloud]
         client = getattr(anthropic, f"{'Async' if 'async' in way else ''}Anthropic{cloud}")(**given)
-        clouds.reply(thinking(), "Let me look.", search())
-        clouds.reply(error(529))
-        clouds.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
+        clouds.replies([thinking(), "Let me look.", search()], error(529), text("Matz wrote Ruby.", citations=[(0, 0)]))
         message = ask(web.intercept(client, provider="brave"), way)
         assert kinds(message) == ["thinking", "text", *PAIR, "text"]
         assert message.content[-1].citations[0].type == "web_search_result_location"
@@ -60,8 +58,7 @@ def test_a_clouds_client_searches(brave_api: Any, cloud: str, way: str) -> None:
 
 def test_copies_search_too_and_keep_what_they_were_given(client: Any, messages_api: Any) -> None:
     for copy in (client.copy(), client.with_options(default_headers={"X-Team": "red"}, timeout=30)):
-        messages_api.reply(search())
-        messages_api.reply("Matz.")
+        messages_api.replies(search(), "Matz.")
         assert kinds(copy.beta.messages.create(**ASKED, extra_headers={"X-Call": "one"})) == [*PAIR, "text"]
     sent = [{name.lower(): value for name, value in request.headers.items()} for request in messages_api.requests]
     assert [head.get("x-team") for head in sent] == [None, None, "red", "red"]
@@ -124,13 +121,11 @@ def test_one_client_serves_many_threads(client: Any, messages_api: Any, brave_ap
 @WAYS
 @pytest.mark.parametrize("failing", [error(529), hang_up()], ids=["busy", "lost"])
 def test_a_later_request_is_sent_as_often_as_the_client_says(messages_api: Any, brave_api: Any, way: str, failing: Any) -> None:
-    for reply in (search(), failing, failing, failing):
-        messages_api.reply(reply)
+    messages_api.replies(search(), failing, failing, failing)
     with pytest.raises(anthropic.APIError):
         ask(made(way, max_retries=2), way)
     assert len(messages_api.requests) == 4 and brave_api.queries == ["ruby author"]
-    for reply in (search("ruby year"), failing, failing, "Matz."):
-        messages_api.reply(reply)
+    messages_api.replies(search("ruby year"), failing, failing, "Matz.")
     assert kinds(ask(made(way, max_retries=2), way)) == [*PAIR, "text"]
     assert list(web.cost().kind).count("search") == 2
 
@@ -172,9 +167,11 @@ def test_a_request_that_found_nobody_costs_nothing_and_a_lost_one_is_booked_once
 
 
 def test_small_servers_that_give_every_call_the_same_id_are_understood(client: Any, messages_api: Any, brave_api: Any) -> None:
-    messages_api.reply(tool_use("WebSearch", {"query": "one thing"}, id="call_1"))
-    messages_api.reply(tool_use("WebSearch", {"query": "two things"}, id="call_1"))
-    messages_api.reply("So.")
+    messages_api.replies(
+        tool_use("WebSearch", {"query": "one thing"}, id="call_1"),
+        tool_use("WebSearch", {"query": "two things"}, id="call_1"),
+        "So.",
+    )
     message = ask(client)
     ids = [block.id for block in message.content if block.type == "server_tool_use"]
     assert len(set(ids)) == 2 and brave_api.queries == ["one thing", "two things"]
@@ -217,9 +214,11 @@ def blocks_of(events: list[Any]) -> list[str]:
 
 def test_the_events_of_all_rounds_are_those_of_one_message(client: Any, messages_api: Any, brave_api: Any) -> None:
     spent = usage(input_tokens=20, output_tokens=2)
-    messages_api.reply(thinking(), "Let me look.", search("one thing"), search("two things"), spent)
-    messages_api.reply("More.", search("three things"), spent)
-    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]), " So.", spent)
+    messages_api.replies(
+        [thinking(), "Let me look.", search("one thing"), search("two things"), spent],
+        ["More.", search("three things"), spent],
+        [text("Matz wrote Ruby.", citations=[(0, 0)]), " So.", spent],
+    )
     events = list(client.messages.create(**ASKED, stream=True))
     assert blocks_of(events) == ["thinking", "text", *PAIR, *PAIR, "text", *PAIR, "text", "text"]
     done = events[-2]
@@ -235,8 +234,7 @@ def test_the_events_of_all_rounds_are_those_of_one_message(client: Any, messages
 
 
 def test_text_arrives_while_it_is_written_in_every_round(client: Any, messages_api: Any) -> None:
-    messages_api.reply(WORDS, search(), slow(0.05))
-    messages_api.reply(WORDS, slow(0.05))
+    messages_api.replies([WORDS, search(), slow(0.05)], [WORDS, slow(0.05)])
     rounds: set[int] = set()
     with client.messages.stream(**ASKED) as stream:
         for _ in stream.text_stream:
@@ -250,8 +248,7 @@ def test_a_silent_stream_gets_pings_while_tools_run(
 ) -> None:
     monkeypatch.setattr(sdk_hook, "PING_S", 0.05)
     brave_api.reply(delay_s=0.4)
-    messages_api.reply(search())
-    messages_api.reply("Matz.")
+    messages_api.replies(search(), "Matz.")
     head = {"x-api-key": "k"}
     with client.messages.with_streaming_response.create(**ASKED, stream=True, extra_headers=head) as response:
         lines = list(response.iter_lines())
@@ -262,9 +259,7 @@ def test_a_silent_stream_gets_pings_while_tools_run(
 def test_a_later_reply_that_breaks_before_its_first_word_is_asked_for_again(
     client: Any, messages_api: Any, brave_api: Any, manner: Any
 ) -> None:
-    messages_api.reply(search())
-    messages_api.reply("Matz.", manner(0))
-    messages_api.reply("Matz.")
+    messages_api.replies(search(), ["Matz.", manner(0)], "Matz.")
     assert blocks_of(list(client.messages.create(**ASKED, stream=True))) == [*PAIR, "text"]
     assert brave_api.queries == ["ruby author"]
 

@@ -12,11 +12,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-from IPython.core.error import UsageError
+from genai_prices.data_snapshot import set_custom_snapshot
 
-from ipy_websearch.display.cost import cost_footer, cost_html
+from ipy_websearch import api
+from ipy_websearch.display.cost import cost_footer
 from ipy_websearch.errors import ConfigError, ProviderError
 from ipy_websearch.frames import CostFrame
 from ipy_websearch.money.ledger import LedgerRow
@@ -37,8 +37,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 def answered(messages_api: Any, shell: Any) -> None:
     """Ask a question that searches once, whose second request reads 20,000 tokens from the prompt cache."""
-    messages_api.reply(tool_use("web_search", {"query": "mars moons"}))
-    messages_api.reply("Two.", usage(cache_read_input_tokens=20_000))
+    messages_api.replies(tool_use("web_search", {"query": "mars moons"}), ["Two.", usage(cache_read_input_tokens=20_000)])
     assert shell.run("a = %ask --provider brave how many moons?").ok
 
 
@@ -50,29 +49,17 @@ def test_the_footer_says_what_was_saved_and_what_is_unknown(messages_api: Any, b
     messages_api.reply("Hello.")
     assert shell.run("%ask --model claude-from-the-future who?").ok
     ran = shell.run("%cost --rows")
-    frame = ran.value
-    assert type(frame) is CostFrame and isinstance(frame, pd.DataFrame) and "usd" in frame
-    total = frame.usd.sum()
-    footer = cost_footer(frame)
-    assert (
-        footer in html.unescape(re.sub(r"<[^>]+>", "", ran.html))
-        and footer in " ".join(ran.texts().split())
-        and "$" not in footer
-    )
-    assert f"total {total:.4f}".rstrip("0") in footer and "this session" in footer
+    footer = cost_footer(ran.value)
+    assert type(ran.value) is CostFrame and footer in html.unescape(re.sub(r"<[^>]+>", "", ran.html))
+    assert footer in " ".join(ran.texts().split()) and "$" not in footer
+    assert f"total {ran.value.usd.sum():.4f}".rstrip("0") in footer and "this session" in footer
     assert "1 call of unknown price (claude-from-the-future)" in footer
     assert "1 cached call (saved 0.005 USD)" in footer and "prompt caching saved 0.038 USD" in footer
-    assert cost_footer(frame[frame.kind == "search"]) == "total 0.005 USD · 1 cached call"
-    assert cost_html(frame.drop(columns="usd")) is None
-    heads = ran.texts().splitlines()[0].split()
-    assert heads == ["time", "question", "kind", "name", "cached", "cost"]  # what a terminal has room for
 
 
 def test_reports_reach_back_over_sessions(messages_api: Any, brave_api: Any, shell: Any) -> None:
     """--all is every session; --since a span or date, over all sessions when it is before this one began."""
     answered(messages_api, shell)
-    from ipy_websearch import api
-
     now = datetime.now(UTC)
     for days, usd in ((3, "0.5"), (40, "4")):
         row = LedgerRow(now - timedelta(days=days), "old", "q", "why?", "search", "exa", cost_usd=Decimal(usd))
@@ -108,59 +95,26 @@ def test_moments_can_be_spans_or_dates(text: str, expected: datetime) -> None:
     assert moment("since", text, NOW) == expected
 
 
-def test_a_reset_starts_the_count_anew(messages_api: Any, brave_api: Any, shell: Any) -> None:
-    """The rows stay in the ledger; the session's table, sum and ceiling begin at nothing."""
-    answered(messages_api, shell)
-    before = len(shell.run("%cost --all").value)
-    assert "starts anew" in shell.run("%cost --reset").stdout
-    assert len(shell.run("%cost").value) == 0 and len(shell.run("%cost --all").value) == before
-    assert "0 USD in this session" in shell.run("%websearch status").stdout
-    shell.run("%search -p brave phobos")
-    assert list(shell.run("%cost --rows").value.name) == ["brave"]
-
-
-def test_budgets_are_set_and_taken_away(shell: Any) -> None:
-    """Both say what they are; what is no amount is refused and changes nothing."""
-    assert "session_budget_usd: 1.00 USD" in shell.run("%cost --budget 1.00").stdout
-    assert "day_budget_usd: 2.5 USD" in shell.run("%cost --day-budget 2.5").stdout
-    for line in ("%cost --budget -1", "%cost --budget much", "%cost --day-budget nan", "%cost --since yesterday", "%cost x"):
-        assert isinstance(shell.run(line).error, UsageError | ConfigError), line
-    from ipy_websearch import api
-
-    settings = api.session().settings
-    assert (settings.session_budget_usd, settings.day_budget_usd) == (1.0, 2.5)
-    assert "none" in shell.run("%cost --budget none --day-budget none").stdout
-    assert (settings.session_budget_usd, settings.day_budget_usd) == (None, None)
-
-
 # --- the picture --------------------------------------------------------------------------------------------------------
 
 
-def test_a_plot_is_a_picture_in_the_notebook(messages_api: Any, brave_api: Any, shell: Any) -> None:
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_plot_is_a_picture_in_the_notebook_or_names_the_extra(
+    messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
     """A PNG with a description in words; matplotlib's own backend and state are left alone."""
     pytest.importorskip("matplotlib")
-    assert "nothing to plot" in shell.run("%cost --plot").stdout
     answered(messages_api, shell)
+    if not installed:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     ran = shell.run("%cost --plot --by kind")
-    shown = next(output.data for output in ran.outputs if "image/png" in output.data)
-    import base64
-
-    assert base64.b64decode(shown["image/png"]).startswith(b"\x89PNG") and len(shown["image/png"]) > 5_000
-    assert "search 0.005 USD" in shown["text/plain"] and "model 0." in shown["text/plain"]
+    if not installed:
+        assert isinstance(ran.error, ConfigError) and "ipy_websearch[plot]" in str(ran.error) and "\n" not in str(ran.error)
+        return
+    (shown,) = (output.data for output in ran.outputs if "image/png" in output.data)
+    assert len(shown["image/png"]) > 5_000 and "search 0.005 USD" in shown["text/plain"]
     assert ran.value is not None and "matplotlib.pyplot" not in sys.modules
-
-
-def test_without_matplotlib_a_plot_names_the_extra(
-    messages_api: Any, brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One clear line, and no picture."""
-    answered(messages_api, shell)
-    for name in [name for name in sys.modules if name.startswith("matplotlib.") or name == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    error = shell.run("%cost --plot").error
-    assert isinstance(error, ConfigError) and "ipy_websearch[plot]" in str(error) and "\n" not in str(error)
 
 
 # --- the notebook's name --------------------------------------------------------------------------------------------------
@@ -168,8 +122,6 @@ def test_without_matplotlib_a_plot_names_the_extra(
 
 def test_rows_know_their_notebook(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jupyter Server's variable, VS Code's and JupyterLab's are known; set by hand wins; otherwise it is empty."""
-    from ipy_websearch import api
-
     shell.run("%search -p brave one")
     monkeypatch.setenv("JPY_SESSION_NAME", "work/costs.ipynb")
     shell.run("%search -p brave two")
@@ -226,8 +178,6 @@ def test_an_estimate_needs_no_key_for_the_model(shell: Any) -> None:
 
 def test_newer_prices_are_used_when_they_were_asked_for(public_web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fetched once, in force until the kernel ends, and said to be fetched."""
-    from genai_prices.data_snapshot import set_custom_snapshot
-
     model = {"id": SONNET, "match": {"equals": SONNET}, "prices": {"input_mtok": 7, "output_mtok": 70}}
     data = [{"id": "anthropic", "name": "Anthropic", "api_pattern": "x", "models": [model]}]
     public_web.page(PRICES + PRICE_LIST_PATH, json.dumps(data))
@@ -276,8 +226,10 @@ def spans(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture
 def asked(session: Session, messages_api: Any, brave_api: Any) -> Session:
     """A session that asked one question with one search."""
-    messages_api.reply(tool_use("web_search", {"query": "ruby author"}), usage(input_tokens=10, cache_read_input_tokens=90))
-    messages_api.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
+    messages_api.replies(
+        [tool_use("web_search", {"query": "ruby author"}), usage(input_tokens=10, cache_read_input_tokens=90)],
+        text("Matz wrote Ruby.", citations=[(0, 0)]),
+    )
     asyncio.run(session.ask("Who wrote Ruby?", provider="brave"))
     return session
 
