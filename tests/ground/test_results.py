@@ -41,12 +41,6 @@ def test_results_are_a_sequence_and_a_frame_with_utc_dates() -> None:
     assert len(empty) == 0 and str(empty.published_date.dt.tz) == "UTC"
 
 
-def test_a_frame_from_the_web_shows_no_formulas_and_other_frames_are_not_touched() -> None:
-    frame = SearchResults((SearchResult("$5 or $6", "https://a.example/"),), "q", "brave").to_frame()
-    assert all("mathjax_ignore" in part._repr_html_() for part in (frame, frame[["title"]], frame.groupby("url").first()))
-    assert "mathjax_ignore" not in (pd.DataFrame({"x": ["$5 or $6"]})._repr_html_() or "")
-
-
 def answer(**values: Any) -> Answer:
     return Answer("q", "Ruby [1][2].", "m", **values)
 

@@ -138,13 +138,6 @@ def test_silence_after_results_is_asked_about_once(client: Any, messages_api: An
     assert ask(client).content[-1].text == "Matz."
 
 
-def test_a_reply_cut_off_in_a_call_runs_nothing(client: Any, messages_api: Any, brave_api: Any) -> None:
-    messages_api.reply(search(), stop("max_tokens"))
-    message = ask(client)
-    assert message.stop_reason == "max_tokens" and found(message)[0].error_code == "invalid_tool_input"
-    assert brave_api.queries == []
-
-
 @pytest.mark.parametrize("choice", [{"type": "tool", "name": "web_search"}, {"type": "any"}], ids=lambda c: c["type"])
 def test_a_forced_choice_is_let_go_once_it_was_used_and_where_it_cannot_be(client: Any, messages_api: Any, choice: Any) -> None:
     messages_api.replies(search(), "Matz.")
@@ -156,37 +149,40 @@ def test_a_forced_choice_is_let_go_once_it_was_used_and_where_it_cannot_be(clien
     assert messages_api.bodies[-1]["tool_choice"] == {"type": "auto"}
 
 
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [(429, "too_many_requests"), (500, "unavailable"), (401, "unavailable"), (414, "request_too_large")],
-)
+UNAVAILABLE = ["unavailable"]
+FAILURES: list[Any] = [
+    ([429], [[search()]], ["too_many_requests"], 1),
+    ([500] * 3, [[search()]], UNAVAILABLE, 3),
+    ([414], [[search()]], ["request_too_large"], 1),
+    # An engine that refuses for good is asked once a call.
+    *(([status], [[search()], [search("ruby year"), search("who made ruby")]], UNAVAILABLE * 3, 1) for status in (401, 402)),
+    ([], [[tool_use("ipy_web_search", {}), search("long " * 300)]], ["invalid_tool_input", "query_too_long"], 0),
+]
+
+
+@pytest.mark.parametrize(("statuses", "calls", "codes", "asked"), FAILURES)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_an_engines_failure_has_the_native_code(client: Any, messages_api: Any, brave_api: Any, status: int, code: str) -> None:
-    brave_api.fail(status, times=3 if status == 500 else 1)
-    messages_api.replies(search(), "I could not search.")
+def test_a_failed_search_has_the_native_code_and_is_not_counted(
+    client: Any, messages_api: Any, brave_api: Any, statuses: list[int], calls: list[Any], codes: list[str], asked: int
+) -> None:
+    for status in statuses:
+        brave_api.fail(status)
+    messages_api.replies(*calls, "I could not search.")
     message = ask(client)
-    assert found(message)[0].to_dict() == {"type": "web_search_tool_result_error", "error_code": code}
-    assert message.usage.server_tool_use.web_search_requests == 0
+    assert [result.error_code for result in found(message)] == codes and len(brave_api.requests) == asked
+    assert found(message)[0].type == "web_search_tool_result_error" and message.usage.server_tool_use.web_search_requests == 0
     assert messages_api.bodies[1]["messages"][-1]["content"][0]["is_error"] is True
 
 
-@pytest.mark.parametrize("status", [401, 402])
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_an_engine_that_refuses_for_good_is_asked_once_a_call(
-    client: Any, messages_api: Any, brave_api: Any, status: int
-) -> None:
-    brave_api.fail(status)
-    messages_api.replies(search(), [search("ruby language author"), search("who made ruby")], "I could not search.")
-    assert [content.error_code for content in found(ask(client))] == ["unavailable"] * 3 and len(brave_api.queries) == 1
-
-
-def test_a_faulty_query_has_the_native_code_and_no_hits_are_an_empty_list(
+def test_no_hits_are_an_empty_list_and_a_call_that_was_cut_off_is_not_run(
     client: Any, messages_api: Any, brave_api: Any
 ) -> None:
     brave_api.reply([])
-    messages_api.replies([tool_use("ipy_web_search", {}), search("long " * 300), search("nothing at all")], "So.")
-    first, second, third = found(ask(client))
-    assert (first.error_code, second.error_code, third) == ("invalid_tool_input", "query_too_long", [])
+    messages_api.replies(search("nothing at all"), [search(), stop("max_tokens")])
+    message = ask(client)
+    nothing, cut = found(message)
+    assert (nothing, cut.error_code, message.stop_reason) == ([], "invalid_tool_input", "max_tokens")
+    assert brave_api.queries == ["nothing at all"]
 
 
 def test_a_page_is_fetched_in_the_native_shape_and_cited_by_characters(client: Any, messages_api: Any) -> None:

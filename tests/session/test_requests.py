@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ipy_websearch
 from ipy_websearch import Session, background
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.requests import closed, ended_by, is_question, trimmed, user_message
+from ipy_websearch.model.requests import is_question, trimmed, user_message
 from tests.fakes.replies import text, thinking, tool_use
 
 
@@ -121,16 +121,6 @@ def test_trimming_drops_whole_turns_from_the_oldest(searches: list[int], most: i
     questions = sum(map(is_question, kept))
     assert kept == history[len(history) - len(kept) :] and is_question(kept[0])
     assert questions == len(searches) - dropped >= 1 and (size(kept) <= most or questions == 1)
-
-
-def test_calls_without_a_result_are_taken_out() -> None:
-    """A turn that was cut off in its calls keeps its text; one of calls alone goes."""
-    use = {"type": "tool_use", "id": "a", "name": "web_search", "input": {}}
-    said = {"type": "text", "text": "Let me look."}
-    question = user_message("q")
-    assert closed([question, {"role": "assistant", "content": [said, use]}])[-1]["content"] == [said]
-    assert closed([question, {"role": "assistant", "content": [use]}]) == [question]
-    assert ended_by([question, {"role": "assistant", "content": [use]}], "stopped")[-1]["content"][0]["text"] == "stopped"
 
 
 # --- recordings -----------------------------------------------------------------------------------------------------------
