@@ -154,12 +154,12 @@ class Database:
     def _recovered_from(self, exc: Exception) -> bool:
         """Say whether another attempt makes sense now; if not, the error is the caller's."""
         code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
-        broken = code in _BROKEN or (
-            isinstance(exc, sqlite3.Error | UnicodeError) and code in _SUSPECT and self._is_damaged(exc)
-        )
+        was_open = self._connection is not None
+        of_sqlite = isinstance(exc, sqlite3.Error | UnicodeError)
+        broken = code in _BROKEN or (of_sqlite and code in _SUSPECT and self._is_damaged(exc))
         if broken or isinstance(exc, _NotOursError):
             self._set_aside("is broken" if broken else str(exc))
-        elif self._connection or not self._memory_instead or code in _LOCKED or "no such module" in str(exc):
+        elif was_open or not self._memory_instead or code in _LOCKED or "no such module" in str(exc):
             return False
         else:
             self._use_memory(getattr(exc, "strerror", None) or str(exc))
@@ -173,6 +173,7 @@ class Database:
         with closing(sqlite3.connect(":memory:")) as new:
             self._prepare(new)
             wanted = _columns(new)
+        self.close()  # so that the caller's file is prepared after this one
         try:
             with closing(sqlite3.connect(str(self.path), timeout=self._busy_timeout_s)) as file:
                 return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",) or not wanted <= _columns(file)

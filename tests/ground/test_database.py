@@ -96,11 +96,19 @@ def test_a_file_that_is_not_this_versions_is_set_aside_whole(tmp_path: Path, sta
     "fault", ["SELECT * FROM missing", "SELECT missing FROM entries", "INSERT INTO entries (id) VALUES (9)"]
 )
 def test_a_faulty_statement_of_ours_sets_no_sound_file_aside(tmp_path: Path, fault: str) -> None:
-    made = database(tmp_path / "ledger.sqlite")
+    """What the owner of the file counts when it is prepared stays that of the file."""
+    path, prepared = tmp_path / "ledger.sqlite", list[str]()
+
+    def prepare_and_note(connection: sqlite3.Connection) -> None:
+        prepare(connection)
+        prepared.append(connection.execute("PRAGMA database_list").fetchone()[2])
+
+    made = Database(path, application_id=77, prepare=prepare_and_note, purpose="ledger")
     use(made)
     with pytest.raises(sqlite3.Error):
         made.write(lambda c: c.execute(fault))
     assert use(made) == (2, 2) and made.warnings == [] and not list(tmp_path.glob("*.broken-*"))
+    assert prepared[-1] == str(path)
 
 
 def test_a_file_that_breaks_while_two_kernels_use_it_is_set_aside_once(tmp_path: Path) -> None:
