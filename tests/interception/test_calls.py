@@ -356,6 +356,17 @@ def test_other_refusals_are_the_callers_at_once(messages_api: Any, brave_api: An
 OPUS = "claude-opus-5"
 
 
+def test_a_call_without_money_for_more_ends_with_what_it_has(messages_api: Any, brave_api: Any) -> None:
+    def reply(body: Any) -> Any:
+        last = body.get("tool_choice", {}).get("type") == "none"
+        return ["What I have." if last else search(f"query {len(body['messages'])}"), usage(input_tokens=4000)]
+
+    messages_api.behave(reply)
+    api.session().settings.session_budget_usd = 0.03
+    message = ask(intercept(anthropic.Anthropic(), provider="brave"))
+    assert message.content[-1].type == "text" and api.cost().usd.sum() <= 0.03
+
+
 @pytest.mark.parametrize(
     ("asked", "told", "usd"),
     [

@@ -81,24 +81,14 @@ def test_a_conversation_that_the_server_keeps_is_refused_as_the_api_does(client:
 
 def test_a_cancelled_call_stops_and_is_booked(messages_api: Any, brave_api: Any) -> None:
     async def run() -> None:
-        async with made("async") as client:
-            seen = asyncio.Event()
+        async with made("async") as client, client.messages.stream(**ASKED) as stream:
+            async for _ in stream.text_stream:
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
 
-            async def read() -> None:
-                async with client.messages.stream(**ASKED) as stream:
-                    async for _ in stream.text_stream:
-                        seen.set()
-
-            task = asyncio.create_task(read())
-            await asyncio.wait_for(seen.wait(), 5)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            while messages_api.active:
-                await asyncio.sleep(0.005)
-
-    messages_api.reply("one two three four five six seven eight nine ten eleven twelve", search(), slow(0.2))
-    asyncio.run(run())
+    messages_api.reply(WORDS, search(), slow(0.2))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    messages_api.wait(lambda fake: not fake.active)
     assert brave_api.queries == [] and len(messages_api.requests) == 1 and list(api.cost().kind) == ["model"]
 
 

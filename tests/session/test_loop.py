@@ -16,7 +16,7 @@ import trio
 import ipy_websearch
 from ipy_websearch import Session, background
 from ipy_websearch.events import TextDelta
-from tests.fakes.replies import slow, tool_use
+from tests.fakes.replies import slow
 
 LOCAL: dict[str, Any] = {"model": "offline", "provider": "local"}
 MOONS = "How many moons does Mars have?"
@@ -69,17 +69,6 @@ def test_leaving_early_keeps_the_answer_so_far_and_books_its_cost(
     assert asyncio.run(session.ask("and?", follow=True)).text == "Go on."
     gc.collect()
     assert capsys.readouterr().err == ""
-
-
-def test_tools_of_a_run_that_is_left_are_cancelled(messages_api: Any, brave_api: Any, session: Session) -> None:
-    messages_api.reply(tool_use("web_search", {"query": "ruby author"}))
-    brave_api.reply(delay_s=30)
-    for event in session.start("who wrote Ruby?"):
-        if type(event).__name__ == "ToolStarted":
-            brave_api.wait(lambda fake: fake.active, 60)
-            break
-    brave_api.wait(lambda fake: not fake.active, 60)
-    assert session.answers[-1].limit == "interrupted"
 
 
 def script(code: str) -> subprocess.CompletedProcess[str]:
