@@ -1,15 +1,16 @@
-"""Enrichment against a server of its own process: speed and refusals.
+"""Enrichment against a server of its own process: speed, memory, refusals, Dask.
 
     python -m tests.benchmarks.enrich [scenario …] [--write]
 
 Each scenario runs in fresh processes, so that processor time is its own; what is timed is repeated, and the median
-stands in the table with the least and the most. `--write` puts the table into RESULTS.md. All of it takes about two minutes
+stands in the table with the least and the most. `--write` puts the table into RESULTS.md. All of it takes about ten minutes
 on a machine that does nothing else: other work makes all figures worse.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -49,18 +51,42 @@ class Figure:
         return [self.what, f"{middle:,.2f} {self.unit}".rstrip(), spread, reach, verdict]
 
 
-def client(rows: int, concurrency: int, turns: int = 1) -> list[dict[str, Any]]:
-    """Enrich frames in this process; return for each turn seconds, processor milliseconds a row, rows lost."""
-    ipy_websearch.enrich(pd.DataFrame({"company": ["warm"]}), QUESTIONS, progress=False)
-    figures = []
-    for number in range(turns):
-        frame = pd.DataFrame({"company": [f"Company {number} {n}" for n in range(rows)]})
-        start, cpu = time.perf_counter(), time.process_time()
-        found = ipy_websearch.enrich(frame, QUESTIONS, progress=False, concurrency=concurrency, max_searches=1)
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        lost = int((found.enrich_status != "ok").sum())
-        figures.append({"seconds": round(seconds, 2), "cpu_ms_row": round(cpu * 1000 / rows, 3), "lost": lost})
-    return figures
+def client(rows: int, concurrency: int, turns: int = 1, workers: int = 0) -> list[dict[str, Any]]:
+    """Enrich frames in this process; return for each turn seconds, processor milliseconds and kilobytes a row, rows lost.
+
+    With `workers`, each turn is run twice: here, and on a Dask cluster.
+    """
+    places: list[Any] = [None]
+    with contextlib.ExitStack() as stack:
+        if workers:
+            from distributed import Client, LocalCluster
+
+            cluster = stack.enter_context(LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0"))
+            places.append(stack.enter_context(Client(cluster)))
+        for place in places:
+            warm = pd.DataFrame({"company": [f"warm {n}" for n in range(20)]})
+            ipy_websearch.enrich(warm, QUESTIONS, progress=False, cluster=place)
+        return [turn(f"{number} {bool(place)}", rows, concurrency, place) for number in range(turns) for place in places]
+
+
+def turn(name: str, rows: int, concurrency: int, cluster: Any) -> dict[str, Any]:
+    """Return the figures of one run."""
+    frame = pd.DataFrame({"company": [f"Company {name} {n}" for n in range(rows)]})
+    before, start, cpu = memory_kb(), time.perf_counter(), time.process_time()
+    options: dict[str, Any] = {"concurrency": concurrency, "max_searches": 1, "cluster": cluster}
+    found = ipy_websearch.enrich(frame, QUESTIONS, progress=False, **options)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return {
+        "seconds": round(seconds, 2),
+        "cpu_ms_row": round(cpu * 1000 / rows, 3),
+        "kb_row": round((memory_kb() - before) / rows, 2),
+        "lost": int((found.enrich_status != "ok").sum()),
+    }
+
+
+def memory_kb() -> float:
+    """Return the memory of this process (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
 def run(server: EnrichServer, home: str, **arguments: Any) -> list[dict[str, Any]]:
@@ -114,7 +140,30 @@ def overloaded(home: str) -> list[Figure]:
     ]
 
 
-SCENARIOS: dict[str, Callable[[str], list[Figure]]] = {scenario.__name__: scenario for scenario in (plain, capped, overloaded)}
+def large(home: str) -> list[Figure]:
+    """100,000 rows, by how much the process grows; the frame that comes back is in it."""
+    with EnrichServer(latency=0.0) as server:
+        found = run(server, home, rows=100_000, concurrency=64)
+    return [
+        Figure("100,000 rows: memory growth a row", _all(found, "kb_row"), 1.5, "kB"),
+        Figure("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
+    ]
+
+
+def dask(home: str) -> list[Figure]:
+    """2,000 rows of 200 ms, 100 at once, on a cluster of two workers, in turns with one process."""
+    with EnrichServer(latency=0.2) as server:
+        found = run(server, home, rows=2000, concurrency=100, workers=2, turns=TURNS)
+    one = statistics.median(_all(found[::2], "seconds"))
+    return [
+        Figure("Dask, two workers, 2,000 rows: wall-clock time / one process", _all(found[1::2], "seconds", one), 1.2),
+        Figure("… rows lost", _all(found[1::2], "lost"), 0),
+    ]
+
+
+SCENARIOS: dict[str, Callable[[str], list[Figure]]] = {
+    scenario.__name__: scenario for scenario in (plain, capped, overloaded, large, dask)
+}
 
 
 def main() -> None:
