@@ -85,7 +85,7 @@ _CALENDAR = frozenset(
 _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
 )
-ENOUGH, LITTLE, FACT, CLOSE, TWIN = 0.51, 0.25, 6, 2, 0.8
+ENOUGH, LITTLE, FACT, CLOSE, TWIN = 0.51, 0.25, 6, 3, 0.8
 CUT_FROM, CUT_TO = 140, 160
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"”')\]]*\s+(?=[\"“'(\[]?[^\sa-z])|(?<=[。！？])|\n+|\s[·|•]\s")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
