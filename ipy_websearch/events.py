@@ -39,12 +39,11 @@ class Cited:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """The model called a tool; calls of one reply start together. `by_server` calls are run by the API itself."""
+    """The model called a tool; calls of one reply start together."""
 
     id: str
     name: str
     input: Mapping[str, Any]
-    by_server: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,6 @@ class ToolFinished:
     charges: Sequence[Charge] = ()
     results: SearchResults | None = field(default=None, repr=False)
     content: Any = field(default=None, repr=False)
-    by_server: bool = False
     log: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 

@@ -134,6 +134,22 @@ def sound(value: Any) -> Any:
 _SMALLEST = Decimal("0.0001")
 
 
+def plural(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: "1 search", "1,204 rows"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its largest sensible unit: "4.2 s", "41 s", "6 min", "2.5 h", "3 days"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 5_400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
+
+
 def usd(amount: Decimal | float | None) -> str:
     """Return US dollars as "0.0123 USD", "12.50 USD", "<0.0001 USD", or "unknown" for None and NaN.
 

@@ -158,13 +158,13 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     wrong, absent = _lacking_quantities(claim.quantities, given)
     facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
     found, score, is_other_name = facts - len(wrong) - len(absent), 1.0, False
-    changed, lacking, free = _altered(claim, given)
+    changed, lacking, others = _altered(claim, given)
     if not _languages_differ(sentence, given):
         near = _nearest(frozenset(map(stem, content)), given)
         score = _overlap(content, given.stems, facts, found)
         names = _lacking_names(sentence, given)
         is_other_name = bool(names or given.are_cut) and _names_differ(content, near)
-        wrong += changed + _comparisons(free, near[:CLOSE]) + _negations(free, near[:CLOSE])
+        wrong += changed + _comparisons(others, near[:CLOSE]) + _negations(others, near[:CLOSE])
         absent += lacking
         (wrong if is_other_name else absent).extend(names)
     if given.are_cut:
@@ -470,9 +470,9 @@ def _names_differ(content: Sequence[str], near: Sequence[Sentence]) -> bool:
 # --- negations and comparisons ----------------------------------------------------------------------------------------------
 
 
-def _comparisons(free: Sequence[str], near: Sequence[Sentence]) -> list[str]:
+def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
-    words = frozenset(free)
+    words = frozenset(others)
     if words.isdisjoint(_COMPARING):
         return []
     around = frozenset(word for sentence in near for word in sentence.words)

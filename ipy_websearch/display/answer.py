@@ -22,7 +22,6 @@ from ipy_websearch.display.text import (
     PLAIN,
     Terminal,
     cost,
-    count,
     grid,
     iso,
     one_line,
@@ -33,7 +32,7 @@ from ipy_websearch.display.text import (
 )
 from ipy_websearch.results import Answer, Citation, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
-from ipy_websearch.text import shorten, usd, visible
+from ipy_websearch.text import plural, shorten, usd, visible
 
 MAX_ROWS = 50
 CARDS = 4
@@ -305,11 +304,11 @@ def facts(answer: Answer) -> str:
     doubted = sum(claim.verdict in ("unsupported", "partly") for claim in answer.checked)
     parts = (
         "offline" if answer.offline else one_line(answer.model),
-        count(answer.searches, "search", "searches"),
-        f"{count(pages, 'page')} not read" if pages else "",
-        f"{count(len(failed) - pages, 'call')} failed" if len(failed) > pages else "",
-        f"{count(doubted, 'sentence')} not supported by the sources" if doubted else "",
-        count(len(answer.notices), "notice") if answer.notices else "",
+        plural(answer.searches, "search", "searches"),
+        f"{plural(pages, 'page')} not read" if pages else "",
+        f"{plural(len(failed) - pages, 'call')} failed" if len(failed) > pages else "",
+        f"{plural(doubted, 'sentence')} not supported by the sources" if doubted else "",
+        plural(len(answer.notices), "notice") if answer.notices else "",
         seconds(answer.seconds) if answer.seconds else "",
         cost(answer.cost_usd),
         f"replayed from {one_line(answer.replayed_from)}" if answer.replayed_from else "",
@@ -444,7 +443,7 @@ def tail_text(view: AnswerView, feedback: int = 1, terminal: Terminal = PLAIN, r
     said = {item.text for item in read if isinstance(item, Line)}
     below = [terminal.wrap(notice) for notice in map(one_line, answer.notices) if notice not in said]
     if answer.panels:
-        below.append(f"{count(len(answer.panels), 'tool output')}: %panels · steps: %trace")
+        below.append(f"{plural(len(answer.panels), 'tool output')}: %panels · steps: %trace")
     below.append(terminal.faint(facts(answer)))
     return "\n\n".join(filter(None, ("\n".join(lines), "\n".join(below) if feedback else "")))
 

@@ -16,9 +16,9 @@ from itertools import accumulate
 from typing import Any
 
 from ipy_websearch.display.html import render
-from ipy_websearch.display.text import PLAIN, Terminal, count, grid, one_line
+from ipy_websearch.display.text import PLAIN, Terminal, grid, one_line
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.text import shorten, usd
+from ipy_websearch.text import plural, shorten, usd
 
 MAX_NAMES = 5
 _ROWS = 60
@@ -73,7 +73,7 @@ def _view(frame: Any, budget_usd: float | None) -> dict[str, Any]:
             {"cells": row, "usd": usd(amount), "share": round(100 * amount / largest, 1) if amount and largest > 0 else 0}
             for row, amount in zip(cells, shown["usd"], strict=True)
         ],
-        "more": f"… {count(left, 'earlier row' if calls else 'more row')}" if left else "",
+        "more": f"… {plural(left, 'earlier row' if calls else 'more row')}" if left else "",
         "footer": cost_footer(frame).partition(" · ")[::2],
         "meter": meter,
     }
@@ -83,16 +83,16 @@ def cost_footer(frame: Any) -> str:
     """Return "total 0.0123 USD · this session · 2 calls of unknown price (x) · 3 cached calls (saved 0.015 USD)"."""
     summary = getattr(frame, "summary", None)
     cached = int(frame["cached"].fillna(0).sum()) if "cached" in frame.columns else 0
-    called = count(cached, "cached call") if cached else ""
+    called = plural(cached, "cached call") if cached else ""
     if summary is None or summary.rows != len(frame):
         unknown = int(frame["unknown"].sum() if "unknown" in frame.columns else frame["usd"].isna().sum())
-        unpriced = f"{count(unknown, 'call')} of unknown price" if unknown else ""
+        unpriced = f"{plural(unknown, 'call')} of unknown price" if unknown else ""
         return " · ".join(filter(None, (f"total {usd(math.fsum(frame['usd'].dropna()))}", unpriced, called)))
     unpriced = ""
     if summary.unpriced:
         names = [one_line(name) for name in summary.unpriced]
         listed = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
-        unpriced = f"{count(sum(summary.unpriced.values()), 'call')} of unknown price ({listed})"
+        unpriced = f"{plural(sum(summary.unpriced.values()), 'call')} of unknown price ({listed})"
     if summary.saved_calls_usd:
         called = f"{called or 'cached calls'} (saved {usd(summary.saved_calls_usd)})"
     prompts = f"prompt caching saved {usd(summary.saved_prompt_usd)}" if summary.saved_prompt_usd else ""

@@ -14,7 +14,6 @@ from ipy_websearch.display.text import (
     PLAIN,
     Terminal,
     cost,
-    count,
     grid,
     iso,
     one_line,
@@ -24,7 +23,7 @@ from ipy_websearch.display.text import (
     short_address,
 )
 from ipy_websearch.results import Page, SearchResults
-from ipy_websearch.text import shorten, usd
+from ipy_websearch.text import plural, shorten, usd
 
 MAX_ROWS = 50
 ENRICHED_ROWS = 20
@@ -97,15 +96,15 @@ def _search(found: Any, max_rows: int) -> dict[str, Any] | None:
     ]
     left = len(frame) - len(rows)
     notices, summary = _about(frame.search, len(frame))
-    more = f"… {count(left, 'more row')}" if left else ""
+    more = f"… {plural(left, 'more row')}" if left else ""
     return {"rows": rows, "more": more, "nothing": NOTHING, "notices": notices, "summary": summary}
 
 
 def _about(search: SearchResults | None, rows: int) -> tuple[list[str], str]:
     """Return what stands above the results (who did not answer and why, remarks) and below: query, engine, number, cost."""
     if search is None:
-        return [], count(rows, "row")
-    number = f"{rows} of {len(search)} results" if rows != len(search) else count(rows, "result")
+        return [], plural(rows, "row")
+    number = f"{rows} of {len(search)} results" if rows != len(search) else plural(rows, "result")
     price = cost(search.cost_usd, cached=search.cached)
     summary = f"{shorten(one_line(search.query), 80)} — {one_line(search.provider)} · {number} · {price}"
     return list(map(one_line, search.notices)), summary
@@ -159,7 +158,7 @@ def _enriched(frame: Any) -> dict[str, Any] | None:
             }
             for i, label in enumerate(shown.index)
         ],
-        "more": f"… {count(left, 'more row')}" if left else "",
+        "more": f"… {plural(left, 'more row')}" if left else "",
         "failures": list(_failures(frame)),
         "summary": _enriched_summary(frame, filled),
     }
@@ -180,8 +179,8 @@ def _enriched_summary(frame: Any, filled: Mapping[str, int]) -> str:
     spent = frame["enrich_cost_usd"].sum() if "enrich_cost_usd" in frame.columns else 0.0
     report = frame.attrs.get("report")
     parts = (
-        count(len(frame), "row"),
-        f"{sum(filled.values()):,} of {count(len(frame) * len(filled), 'cell')} filled",
+        plural(len(frame), "row"),
+        f"{sum(filled.values()):,} of {plural(len(frame) * len(filled), 'cell')} filled",
         f"{low} below {LOW_CONFIDENCE} confidence (marked)" if low else "",
         usd(float(spent)) if spent else "",
         seconds(report["seconds"]) if isinstance(report, dict) and "seconds" in report else "",
@@ -194,7 +193,7 @@ def _failures(frame: Any) -> Iterator[str]:
     """Yield why rows have no values, equal reasons together."""
     if "enrich_error" in frame.columns:
         reasons = frame["enrich_error"].dropna().map(lambda reason: shorten(one_line(reason), 160)).value_counts()
-        yield from (f"✗ {count(number, 'row')}: {reason}" for reason, number in reasons.head(5).items() if reason)
+        yield from (f"✗ {plural(number, 'row')}: {reason}" for reason, number in reasons.head(5).items() if reason)
 
 
 # --- pages --------------------------------------------------------------------------------------------------------
@@ -222,7 +221,7 @@ def _lines(page: Page) -> str:
     if page.lines_read == 0:
         return f"no lines here; the page has {page.total_lines:,}"
     some = page.lines_read < page.total_lines
-    words = f"{page.lines_read:,} of {page.total_lines:,} lines" if some else count(page.total_lines, "line")
+    words = f"{page.lines_read:,} of {page.total_lines:,} lines" if some else plural(page.total_lines, "line")
     fetched = f", fetched {page.fetched_at:%Y-%m-%d %H:%M} UTC" if page.fetched_at is not None else ""
     return f"{words} · cached{fetched}" if page.cached else words
 

@@ -40,11 +40,6 @@ def cost(amount: Decimal | float | None, *, cached: bool = False) -> str:
     return {"unknown": "cost unknown", "0 USD": "free"}.get(words, words)
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: "1 search", "1,204 rows"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def seconds(value: float) -> str:
     """Return seconds as "0.4 s", "12 s" or "2 min 05 s"."""
     if value < 9.95:

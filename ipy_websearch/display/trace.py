@@ -25,10 +25,10 @@ import pandas as pd
 from ipy_websearch.display.answer import starts, timeline
 from ipy_websearch.display.html import render
 from ipy_websearch.display.live import is_notebook
-from ipy_websearch.display.text import Terminal, cost, count, grid, one_line, seconds
+from ipy_websearch.display.text import Terminal, cost, grid, one_line, seconds
 from ipy_websearch.model.requests import without_marks
 from ipy_websearch.results import Answer, Step
-from ipy_websearch.text import shorten, visible
+from ipy_websearch.text import plural, shorten, visible
 from ipy_websearch.usage import Usage
 
 OVERVIEW_CHARACTERS = 48_000
@@ -152,7 +152,7 @@ def _news(body: Mapping[str, Any], before: Step) -> dict[str, Any]:
     messages, earlier = body.get("messages", ()), known.get("messages", ())
     told = sum(1 for _ in takewhile(lambda pair: _is_same(*pair), zip(messages, earlier, strict=False)))
     news = {**body, **dict.fromkeys(repeated, f"… {same}")}
-    return {**news, "messages": [f"… {count(told, 'message')} {same}", *messages[told:]]} if told else news
+    return {**news, "messages": [f"… {plural(told, 'message')} {same}", *messages[told:]]} if told else news
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -48,7 +48,7 @@ from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation, microseconds
 from ipy_websearch.money.prices import add_money, billed_model, worst_case
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.text import fold, shorten, visible
+from ipy_websearch.text import fold, plural, shorten, visible
 from ipy_websearch.usage import Usage, reported
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class BatchRun:
     def _leave(self) -> None:
         """Say of the rows that are at the API when the run ends that the same call collects them."""
         if left := sum(len(batch.rows.keys() & self._rows.keys()) for batch in self._pending):
-            text = f"{left:,} row{'s' * (left != 1)} at the API go on there and will be paid for: the same call collects them, "
+            text = f"{plural(left, 'row')} at the API go on there and will be paid for: the same call collects them, "
             self._run.notices[f"{text}`%websearch store cancel` ends them"] = None
         for key in list(self._rows):
             self._finish(key)

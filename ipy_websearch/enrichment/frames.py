@@ -258,7 +258,7 @@ def _into_partitions(
         with config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             answers = client.persist(answers)
     pieces = [
-        delayed(put_together)(own, answer, fields, _digest(part, fields))
+        delayed(put_together)(own, answer, fields, rows_digest(part, fields))
         for own, answer, part in zip(frame.to_delayed(), answers, parts, strict=True)
     ]
     meta = put_together(frame._meta, added.iloc[:0], (), "")
@@ -272,10 +272,10 @@ def put_together(own: pd.DataFrame, added: pd.DataFrame, fields: Sequence[str], 
     Raises:
         EnrichmentError: these are not the rows that were asked about.
     """
-    if digest and _digest(own, fields) != digest:
+    if digest and rows_digest(own, fields) != digest:
         raise EnrichmentError("a partition has other rows now than when it was enriched; persist the Dask DataFrame before")
     return joined(own, added.set_axis(own.index))
 
 
-def _digest(part: pd.DataFrame, fields: Sequence[str]) -> str:
+def rows_digest(part: pd.DataFrame, fields: Sequence[str]) -> str:
     return hashlib.sha256(repr(inputs_of(part, fields)).encode("utf-8", "replace")).hexdigest()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_ASKED, NOT_FOUND, Cell, Column
-from ipy_websearch.text import shorten, usd
+from ipy_websearch.text import duration, plural, shorten, usd
 
 if TYPE_CHECKING:
     from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
@@ -85,11 +85,11 @@ class Report(dict[str, Any]):
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
-        parts = [f"{self['filled']:,} of {self['cells']:,} cell{'s' * (self['cells'] != 1)} filled"]
+        parts = [f"{self['filled']:,} of {plural(self['cells'], 'cell')} filled"]
         parts += [f"{self['not_found']:,} not found"] if self["not_found"] else []
         parts += [f"{self['no_results']:,} without a search result"] if self["no_results"] else []
         counts = [(self[name], words) for name, words in _ROWS.items() if self[name]]
-        parts += [f"{count:,} row{'s' * (count != 1)} {words}" for count, words in counts]
+        parts += [f"{plural(rows, 'row')} {words}" for rows, words in counts]
         head = f"{', '.join(parts)}; {_cost(self['cost_usd'])}, {duration(self['seconds'])}"
         columns = self["columns"].items() if len(self["columns"]) > 1 else ()
         by_column = ", ".join(f"{name} {column['filled']:,} of {column['cells']:,}" for name, column in columns)
@@ -185,7 +185,7 @@ class Estimate:
         notes = [f"{self.distinct:,} distinct"] if self.distinct < self.rows else []
         notes += [f"{self.stored:,} already in the store"] if self.stored else []
         notes += [f"{self.failed} of the {self.sample} rows tried failed"] if self.failed else []
-        text = f"looks like {self.rows:,} row{'s' * (self.rows != 1)} ≈ {_cost(self.cost_usd)}, {duration(self.seconds)}"
+        text = f"looks like {plural(self.rows, 'row')} ≈ {_cost(self.cost_usd)}, {duration(self.seconds)}"
         return text + (f" ({', '.join(notes)})" if notes else "")
 
     def __repr__(self) -> str:
@@ -224,15 +224,6 @@ def why_no_estimate(outcomes: Sequence[Outcome | None]) -> str:
 
 def _cost(amount: float | None) -> str:
     return "cost unknown" if amount is None else usd(amount)
-
-
-def duration(seconds: float) -> str:
-    """Return a time in its largest sensible unit: "41 s", "6 min", "2.5 h"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 # --- while it runs ------------------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean
+from ipy_websearch.text import plural
 from ipy_websearch.tools.web_fetch import web_fetch_tool
 from ipy_websearch.tools.web_search import PageReading
 from ipy_websearch.usage import Usage
@@ -246,7 +247,7 @@ class Enrichment:
         statuses = Counter(outcome.status for outcome in self.outcomes if outcome is not None)
         if self.stopped is not None and self.stopped[0] == "error" and left and not statuses["ok"]:
             failed = statuses["error"] - left
-            begun = f"stopped after {failed:,} row{'s' * (failed != 1)} failed: " if failed else ""
+            begun = f"stopped after {plural(failed, 'row')} failed: " if failed else ""
             raise EnrichmentError(f"{begun}{self.stopped[1]}")
 
     def stop(self) -> None:

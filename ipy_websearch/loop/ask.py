@@ -60,6 +60,7 @@ from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.results import Answer, Claim, Panel, Panels
+from ipy_websearch.text import plural
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import LimitName, Limits
 
@@ -384,7 +385,7 @@ class AnswerLoop:
             finally:
                 await signals.aclose()
                 self.loop.meter.reached = reached  # the limit stopped the repair, and not the answer
-        sentences = "1 sentence without support" if len(faulty) == 1 else f"{len(faulty)} sentences without support"
+        sentences = plural(len(faulty), "sentence without support", "sentences without support")
         if problem:
             self._late.append(f"{sentences} could not be mended, and the first answer stands: {problem}")
             return
@@ -460,7 +461,7 @@ class AnswerLoop:
             return [*map(Cited, self.book.citations[known:]), *shown]
         if kind in ("tool_use", "server_tool_use"):
             given = block.get("input") or {}
-            return [ToolStarted(str(block.get("id")), str(block.get("name")), given, kind == "server_tool_use")]
+            return [ToolStarted(str(block.get("id")), str(block.get("name")), given)]
         return [self._server_result(block)] if kind.endswith("_tool_result") else []
 
     def _server_result(self, block: Mapping[str, Any]) -> Event:
@@ -470,12 +471,12 @@ class AnswerLoop:
         code = content.get("error_code") if isinstance(content, Mapping) else None
         found = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
         name = str(block.get("type", "")).removesuffix("_tool_result")
-        summary = f"error: {code}" if code else f"{len(found) or 1} result{'' if len(found) == 1 else 's'}"
+        summary = f"error: {code}" if code else plural(len(found) or 1, "result")
         self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
         panel = self.panels.add(name, "yaml", shown or {"error": summary}, tool=name, is_error=bool(code))
         call_id = str(block.get("tool_use_id"))
-        return self._noted(ToolFinished(call_id, name, summary, bool(code), panel=panel, content=content, by_server=True))
+        return self._noted(ToolFinished(call_id, name, summary, bool(code), panel=panel, content=content))
 
 
 def stop_note(reply: Reply) -> str:

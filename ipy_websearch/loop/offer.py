@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -25,7 +25,7 @@ from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import worst_case
 from ipy_websearch.text import plain, shorten
-from ipy_websearch.tools.base import Tool, ToolFactory, build_tools
+from ipy_websearch.tools.base import Offer, Tool, ToolFactory, build_tools
 from ipy_websearch.usage import Limits
 
 # --- what it is told ---------------------------------------------------------------------------------------------------
@@ -168,16 +168,6 @@ _PROMPT_TOKENS = 4_000
 Definition = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """The tools of one question: ours, Anthropic's own, the names of all, and what the reader should know of them."""
-
-    tools: tuple[Tool, ...]
-    server_tools: tuple[Definition, ...]
-    names: tuple[str, ...]
-    notices: tuple[str, ...] = ()
-
-
 def offered(
     factory: ToolFactory,
     tools: str | Sequence[str],
@@ -186,7 +176,7 @@ def offered(
     model: str,
     limits: Limits,
     room: Decimal | None,
-) -> Offered:
+) -> Offer:
     """Return the tools of one question; where `room` USD is left, Anthropic's own with uses that can be held to it.
 
     Raises:
@@ -195,12 +185,12 @@ def offered(
     names, native = without_native(tools)
     ours = build_tools(names, factory, keys, native=native)
     if not native:
-        return Offered(ours.tools, (), ours.names, ours.notices)
+        return ours
     server: Sequence[Definition] = server_tools(model, platform, limits.max_searches, factory.defaults)
     notices: list[str] = []
     if room is not None:
         server, notices = affordable_native(server, model, room)
-    return Offered(ours.tools, tuple(server), (*ours.names, *STANDARD), (*ours.notices, *notices))
+    return replace(ours, server_tools=tuple(server), notices=(*ours.notices, *notices))
 
 
 def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) -> tuple[list[Definition], list[str]]:

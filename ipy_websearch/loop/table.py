@@ -15,6 +15,7 @@ from typing import Any
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.options import as_tuple
 from ipy_websearch.settings import did_you_mean
+from ipy_websearch.text import plural
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 
 TABLE_TOOL = "answer_table"
@@ -91,7 +92,7 @@ def table_tool(columns: Mapping[str, type], keep: Callable[[tuple[dict[str, Any]
     async def call(value: Rows, context: ToolContext) -> ToolOutput:
         rows = tuple({name: _fitted(row.get(name), kind) for name, kind in names.items()} for row in value.rows)
         keep(rows)
-        return ToolOutput(summary=f"{len(rows)} row{'' if len(rows) == 1 else 's'}", text="The rows were taken.")
+        return ToolOutput(summary=plural(len(rows), "row"), text="The rows were taken.")
 
     row = _object({name: {"anyOf": [SCHEMAS[kind], {"type": "null"}]} for name, kind in names.items()})
     schema = _object({"rows": {"type": "array", "items": row}})

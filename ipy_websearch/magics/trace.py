@@ -49,6 +49,7 @@ class TraceMagics(WebMagics):
             return None
         number = _number(call.text, steps)
         from ipy_websearch.display.trace import trace_frame, trace_widget
+        from ipy_websearch.text import plural
 
         if "widget" in options:
             if "step" in options:
@@ -58,7 +59,7 @@ class TraceMagics(WebMagics):
         if "step" in options:
             number = number or (self._walk[1] if self._walk[0] is answer else 0) + 1
             if number > steps:
-                print(f"That was the last of {steps} step{'s' * (steps != 1)}; %trace --step 1 begins anew.")
+                print(f"That was the last of {plural(steps, 'step')}; %trace --step 1 begins anew.")
                 return None
             self._walk = (answer, number)
             note = "%trace --step shows the next step" if number < steps else "this is the last step"

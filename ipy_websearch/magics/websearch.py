@@ -220,8 +220,10 @@ class WebSearchMagics(WebMagics):
         from ipy_websearch.display.export import export
 
         path = Path(names[0]).expanduser()
+        from ipy_websearch.text import plural
+
         export(session.answers, path, force=bool(flags))
-        return [f"{len(session.answers)} answer{'s' * (len(session.answers) != 1)} written to {path}"]
+        return [f"{plural(len(session.answers), 'answer')} written to {path}"]
 
     def _record(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
         cassette = session.record(names[0], append="--append" in flags, force="--force" in flags).cassette
@@ -336,5 +338,7 @@ def _coverage(counts: dict[str, int]) -> str:
 
 
 def _count(cassette: Any) -> str:
+    from ipy_websearch.text import plural
+
     done = "replayed from" if cassette.replaying else "recorded in"
-    return f"{cassette.count} exchange{'s' * (cassette.count != 1)} {done} {cassette.path}"
+    return f"{plural(cassette.count, 'exchange')} {done} {cassette.path}"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.platforms import did_you_mean
-from ipy_websearch.text import plain, shorten, sound
+from ipy_websearch.text import duration, plain, shorten, sound
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
@@ -437,13 +437,5 @@ def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
     if status == 404:
         advice += did_you_mean(detail.removeprefix("model: "))
     if (status == 429 or status >= 500) and wait_s is not None and wait_s >= 5:
-        advice = f"the server asks to be left alone for {_span(wait_s)}"
+        advice = f"the server asks to be left alone for {duration(wait_s)}"
     return f"{what} ({status}: {detail}); {advice}"
-
-
-def _span(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 5_400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"

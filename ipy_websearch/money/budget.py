@@ -30,7 +30,7 @@ from ipy_websearch.money.ledger import DAY_US, LEASE_S, Ledger, LedgerRow, Limit
 from ipy_websearch.money.prices import add_money, caching_saved, charge_cost, charges_cost, model_cost, worst_case
 from ipy_websearch.results import Step
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch
-from ipy_websearch.text import usd
+from ipy_websearch.text import plural, usd
 from ipy_websearch.usage import USUAL, Charge, Limits, Terms, Usage
 
 MIN_ANSWER_TOKENS = 256
@@ -480,12 +480,12 @@ class Estimate:
 
     def __repr__(self) -> str:
         held = f", held by the budget of {usd(self.ceiling_usd)}" if self.ceiling_usd is not None else ""
-        worst = "" if self.native_uses else f"{_plural(self.max_searches, 'search')}, "
+        worst = "" if self.native_uses else f"{plural(self.max_searches, 'search', 'searches')}, "
         lines = [
             f"first request   about {self.input_tokens:,} tokens (at most {self.most_input_tokens:,}) to {self.model}",
-            f"expected        {usd(self.expected_usd):<12} {_plural(self.searches, 'search')}, "
-            f"{_plural(self.requests, 'request')}",
-            f"worst case      {usd(self.worst_usd):<12} {worst}{_plural(self.max_requests, 'request')} of "
+            f"expected        {usd(self.expected_usd):<12} {plural(self.searches, 'search', 'searches')}, "
+            f"{plural(self.requests, 'request')}",
+            f"worst case      {usd(self.worst_usd):<12} {worst}{plural(self.max_requests, 'request')} of "
             f"{self.max_tokens:,} tokens each{held}",
         ]
         if self.native_uses:
@@ -496,10 +496,6 @@ class Estimate:
         if self.refusal:
             lines.append(f"would be refused: {self.refusal}")
         return "\n".join((*lines, "Nothing was sent."))
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('h') else 's'}"
 
 
 def estimate(

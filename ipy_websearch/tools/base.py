@@ -184,11 +184,6 @@ def whole_text(passages: Sequence[Passage]) -> str:
     return "\n\n".join(parts)
 
 
-def counted(count: int, thing: str) -> str:
-    """Return a number with its noun: "1 result", "1,200 URLs"."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
 def place(url: str) -> str:
     """Return host and path of an address for people, short and printable."""
     try:
@@ -290,15 +285,16 @@ TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The tools that a question gets, and notices of those that it does not get."""
+    """The tools that a question gets, those that the API runs itself, and notices of what it does not get."""
 
     tools: tuple[Tool, ...]
     notices: tuple[str, ...] = ()
+    server_tools: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the tools."""
-        return tuple(tool.name for tool in self.tools)
+        """The names of all tools."""
+        return (*(tool.name for tool in self.tools), *(str(tool["name"]) for tool in self.server_tools))
 
 
 def build_tools(wanted: str | Sequence[str], factory: ToolFactory, keys: Keys, *, native: bool = False) -> Offer:

@@ -16,8 +16,8 @@ from ipy_websearch.errors import WebSearchError
 from ipy_websearch.providers.base import SafeSearch, SearchRequest
 from ipy_websearch.providers.goggles import resolve
 from ipy_websearch.results import SearchResults
-from ipy_websearch.text import plain, shorten
-from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput, counted, refused, whole_text
+from ipy_websearch.text import plain, plural, shorten
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput, refused, whole_text
 from ipy_websearch.tools.web_search import Search, rich_passage, search_output
 from ipy_websearch.usage import Charge
 
@@ -88,7 +88,7 @@ def brave_search_tool(search: Search, defaults: SearchRequest, *, price: tuple[C
         except WebSearchError as exc:
             return refused(exc)
         rich = rich_passage(results)
-        found = counted(len(results), "result") + (f" and {rich.title.partition(': ')[2]}" if rich else "")
+        found = plural(len(results), "result") + (f" and {rich.title.partition(': ')[2]}" if rich else "")
         output = _output("brave_search", results, found)
         return replace(output, passages=(rich, *output.passages), text="") if rich else output
 
@@ -109,7 +109,7 @@ def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest) -> To
         except WebSearchError as exc:
             return refused(exc, price)
         tokens = sum(len(text) for result in results for text in (result.description, *result.extra_snippets)) // 4
-        output = _output("brave_llm_context", results, f"{counted(len(results), 'URL')}, ~{tokens:,} tokens")
+        output = _output("brave_llm_context", results, f"{plural(len(results), 'URL')}, ~{tokens:,} tokens")
         passages = tuple(replace(passage, read="page") for passage in output.passages)  # Brave takes them from the pages
         return replace(output, passages=passages, text=output.text or whole_text(passages))
 

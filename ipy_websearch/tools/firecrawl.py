@@ -29,7 +29,7 @@ from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.firecrawl import FirecrawlProvider, one, published, used
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import SearchResults
-from ipy_websearch.text import plain, shorten, visible
+from ipy_websearch.text import plain, plural, shorten, visible
 from ipy_websearch.tools.base import (
     MODEL_CHARACTERS,
     Passage,
@@ -37,7 +37,6 @@ from ipy_websearch.tools.base import (
     ToolContext,
     ToolOutput,
     as_passage,
-    counted,
     place,
     refused,
     whole_text,
@@ -287,7 +286,7 @@ def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -
         panel.append(f"# {result.title or result.url}\n\n{result.url}\n\n{body}".rstrip())
     links = (link for page in read.values() for link in page.links)
     return ToolOutput(
-        f"{counted(len(results), 'result')} for '{shorten(plain(results.query), 80)}'",
+        f"{plural(len(results), 'result')} for '{shorten(plain(results.query), 80)}'",
         passages=tuple(passages),
         text=whole_text(passages) or f"No results found for {results.query!r} (firecrawl).",
         panel_title=f"firecrawl_search: {results.query}",
@@ -315,7 +314,7 @@ def _map_output(raw: Mapping[str, Any], asked: str, limit: int) -> ToolOutput:
     if len(links) > MODEL_LINKS:
         paragraphs.append(f"addresses: {MODEL_LINKS} of {len(links):,}")
     return ToolOutput(
-        f"{counted(len(links), 'URL')} discovered on {site}",
+        f"{plural(len(links), 'URL')} discovered on {site}",
         passages=(Passage(asked, f"Addresses of {site}", tuple(paragraphs)),) if links else (),
         text="" if links else f"No URLs found on {site}.",
         panel_title=f"firecrawl_map: {asked}",

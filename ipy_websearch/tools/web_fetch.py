@@ -28,7 +28,8 @@ from ipy_websearch.providers.base import clean_domain
 from ipy_websearch.providers.parsing import host_matches
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Page
-from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput, counted, place
+from ipy_websearch.text import plural
+from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput, place
 from ipy_websearch.tools.schemas import SCHEMAS
 from ipy_websearch.usage import Charge
 
@@ -302,7 +303,7 @@ def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
     part, is_cut = _for_model(page, limit, room)
     last = offset + part.lines_read - 1
     lines = f"lines {offset:,}–{last:,} of {part.total_lines:,}"
-    what = lines if 0 < part.lines_read < part.total_lines else counted(part.lines_read, "line")
+    what = lines if 0 < part.lines_read < part.total_lines else plural(part.lines_read, "line")
     output = ToolOutput(
         f"read {what} of {place(part.final_url)}{' (cached)' if part.cached else ''}",
         panel_title=page.title or place(page.final_url),

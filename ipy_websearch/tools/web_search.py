@@ -28,8 +28,8 @@ from ipy_websearch.http.address import TO_OPEN, shown
 from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
 from ipy_websearch.providers.passages import best_passages, tokens_of
 from ipy_websearch.results import Page, SearchResult, SearchResults
-from ipy_websearch.text import plain, shorten, visible
-from ipy_websearch.tools.base import UNREAD, Passage, Tool, ToolContext, ToolOutput, as_passage, counted, refused
+from ipy_websearch.text import plain, plural, shorten, visible
+from ipy_websearch.tools.base import UNREAD, Passage, Tool, ToolContext, ToolOutput, as_passage, refused
 from ipy_websearch.tools.schemas import SCHEMAS
 from ipy_websearch.tools.web_fetch import addresses_of_page, comparable, judge_address, judge_arrival
 from ipy_websearch.usage import Charge
@@ -155,7 +155,7 @@ def without(results: SearchResults, domains: list[str]) -> SearchResults:
 
 def search_output(results: SearchResults) -> ToolOutput:
     """Return the output for the results of a search."""
-    hits = f"{counted(len(results), 'result')} from {results.provider}" + (" (cached)" if results.cached else "")
+    hits = f"{plural(len(results), 'result')} from {results.provider}" + (" (cached)" if results.cached else "")
     return ToolOutput(
         summary=f"{hits} for “{shorten(results.query, 80)}”",
         passages=tuple(passage for result in results if (passage := as_passage(result)).paragraphs),
@@ -276,7 +276,7 @@ def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
     body = output.panel_data if output.results.body is None else output.results.raw
     return replace(
         output,
-        summary=f"{output.summary}; {read} of {counted(len(reads), 'page')} read",
+        summary=f"{output.summary}; {read} of {plural(len(reads), 'page')} read",
         passages=tuple(passage for passage in passages if passage.paragraphs),
         panel_data={"pages_read": facts, **(body if isinstance(body, Mapping) else {"results": body})},
         urls=tuple(dict.fromkeys((*output.urls, *(url for urls in known for url in urls)))),

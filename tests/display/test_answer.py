@@ -12,10 +12,10 @@ import pytest
 
 from ipy_websearch import events as ev
 from ipy_websearch.display.answer import AnswerView, answer_html, answer_markdown, answer_text, panel_html, panel_text
-from ipy_websearch.display.text import Terminal, cost, count, iso, seconds
+from ipy_websearch.display.text import Terminal, cost, iso, seconds
 from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Citation, Claim, Panel
-from ipy_websearch.text import usd
+from ipy_websearch.text import plural, usd
 from tests.fakes.shown import ANSWER, NOW, RUN
 
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
@@ -38,7 +38,7 @@ def test_amounts_counts_times_and_dates_read_as_phrases() -> None:
     assert list(map(usd, amounts)) == told
     costs = [cost(Decimal(0)), cost(None), cost(Decimal("0.005")), cost(None, cached=True)]
     assert costs == ["free", "cost unknown", "0.005 USD", "cached"]
-    assert [count(1, "search", "searches"), count(1204, "row")] == ["1 search", "1,204 rows"]
+    assert [plural(1, "search", "searches"), plural(1204, "row")] == ["1 search", "1,204 rows"]
     assert [seconds(0.41), seconds(12.3), seconds(125)] == ["0.4 s", "12 s", "2 min 05 s"]
     assert [iso(NOW), iso(None), iso(NOW.replace(tzinfo=None))] == ["2026-11-20", "", "2026-11-20"]
 

@@ -203,13 +203,13 @@ def test_a_dask_frame_keeps_its_partitions_and_index(
 
 def test_a_partition_that_changed_is_an_error() -> None:
     """Answers are never put beside other rows than those that were asked about."""
-    from ipy_websearch.enrichment.frames import _digest, put_together
+    from ipy_websearch.enrichment.frames import put_together, rows_digest
 
     own, other = companies(2), companies(2).iloc[::-1]
     added = pd.DataFrame({"ceo": ["a", "b"]})
-    assert list(put_together(own, added, ["company"], _digest(own, ["company"])).ceo) == ["a", "b"]
+    assert list(put_together(own, added, ["company"], rows_digest(own, ["company"])).ceo) == ["a", "b"]
     with pytest.raises(EnrichmentError, match="persist"):
-        put_together(other, added, ["company"], _digest(own, ["company"]))
+        put_together(other, added, ["company"], rows_digest(own, ["company"]))
 
 
 @pytest.mark.parametrize(
