@@ -190,7 +190,7 @@ def money(name: str, value: Decimal | float | str | None) -> Decimal | None:
     if value is None:
         return None
     with suppress(ArithmeticError):
-        amount = Decimal(str(value))
+        amount = Decimal(str(value).removeprefix("$"))
         if amount.is_finite() and amount >= 0:
             return amount
     raise _wrong(name, value, "an amount of US dollars such as 0.05")

@@ -30,7 +30,8 @@ from ipy_websearch.display.text import (
     seconds,
     short_address,
 )
-from ipy_websearch.results import Answer, Citation, Panel, Step
+from ipy_websearch.loop.table import TABLE_TOOL
+from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural, shorten, usd, visible
 
@@ -226,7 +227,9 @@ class AnswerView:
 def call_words(name: str, given: Any) -> tuple[str, str]:
     """Return (verb, subject) for a tool call: ("searching", "moons of Mars"), ("reading", "example.com/a")."""
     given = given if isinstance(given, Mapping) else {"input": given}  # a model can call a tool with anything
-    if isinstance(given.get("query"), str):
+    if name == TABLE_TOOL:
+        verb, subject = "writing the table", ""
+    elif isinstance(given.get("query"), str):
         verb, subject = "searching", given["query"]
     elif isinstance(given.get("url"), str):
         verb, subject = "mapping" if name.endswith("_map") else "reading", short_address(given["url"], 80)
@@ -301,7 +304,7 @@ def facts(answer: Answer) -> str:
     """Return the footer: "claude-… · 3 searches · 1 page not read · 12 s · 0.0123 USD"."""
     failed = [step.name for step in answer.trace if step.kind == "tool" and step.is_error]
     pages = sum("fetch" in name or "scrape" in name for name in failed)
-    doubted = sum(claim.verdict in ("unsupported", "partly") for claim in answer.checked)
+    doubted = len(doubtful(answer))
     parts = (
         "offline" if answer.offline else one_line(answer.model),
         plural(answer.searches, "search", "searches"),
@@ -314,6 +317,17 @@ def facts(answer: Answer) -> str:
         f"replayed from {one_line(answer.replayed_from)}" if answer.replayed_from else "",
     )
     return " · ".join(filter(None, parts))
+
+
+def doubtful(answer: Answer) -> list[Claim]:
+    """Return the sentences that their sources do not support."""
+    return [claim for claim in answer.checked if claim.verdict in ("unsupported", "partly")]
+
+
+def remarks(answer: Answer) -> list[str]:
+    """Return what is remarked on an answer: the doubtful sentences, for those who see no colours, then the notices."""
+    found = [(", ".join(claim.missing) or "this", shorten(one_line(claim.sentence), 200)) for claim in doubtful(answer)]
+    return [f"its source does not say {one_line(missing)}: “{sentence}”" for missing, sentence in found] + [*answer.notices]
 
 
 def quoted(citations: Sequence[Citation]) -> list[tuple[Citation, list[str], list[str]]]:
@@ -400,10 +414,10 @@ def answer_html(
     if answer.rows:
         values["table"], values["more"] = _table(answer), _left_out(answer)
     else:
-        values["parts"] = [to_html(view.text, sources, answer.checked)]
+        values["parts"] = [to_html(view.text, sources, doubtful(answer))]
     if feedback:
         values |= {"facts": facts(answer), "timeline": timeline(answer.trace), "panels": _panels(answer.panels)}
-        values |= {"notices": answer.notices, "session": usd(answer.session_cost_usd), "unfolded": feedback > 1}
+        values |= {"notices": remarks(answer), "session": usd(answer.session_cost_usd), "unfolded": feedback > 1}
     cited = [(source, " · ".join(about), passages * (not view.offline)) for source, about, passages in quoted(view.citations)]
     return render("answer", labels=labels(view), sources=cited, cards=cards, **values)
 
@@ -441,7 +455,7 @@ def tail_text(view: AnswerView, feedback: int = 1, terminal: Terminal = PLAIN, r
         words = " · ".join((one_line(source.title), *about[1:]))  # the address under it says where it is from
         lines.append(terminal.wrap(f"[{source.n}] {words}") + f"\n    {terminal.link(source.url)}")
     said = {item.text for item in read if isinstance(item, Line)}
-    below = [terminal.wrap(notice) for notice in map(one_line, answer.notices) if notice not in said]
+    below = [terminal.wrap(notice) for notice in map(one_line, remarks(answer)) if notice not in said]
     if answer.panels:
         below.append(f"{plural(len(answer.panels), 'tool output')}: %panels · steps: %trace")
     below.append(terminal.faint(facts(answer)))
@@ -462,7 +476,7 @@ def answer_markdown(answer: Answer, *, feedback: int = 1) -> str:
         found.append(f"- [{source.n}] {title} {text_markdown(', '.join(about))}{quote}")
     parts += ["**Sources**", "\n".join(found)] if found else []
     if feedback:
-        parts += [text_markdown(notice) for notice in answer.notices] + [f"*{text_markdown(facts(answer))}*"]
+        parts += [text_markdown(remark) for remark in remarks(answer)] + [f"*{text_markdown(facts(answer))}*"]
     return "\n\n".join(filter(None, parts))
 
 

@@ -59,10 +59,15 @@ def _parts(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "tools", str(tool["name"]), _json(tool)
     for block in body["system"]:
         yield "system", "instructions", block["text"]
-    for message in body["messages"]:
+    *earlier, question = body["messages"]
+    for message in (*earlier, question):
         content = message["content"]
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-            yield message["role"], *_part(block)
+            what, text = _part(block)
+            if what == "text":
+                said = "question" if message["role"] == "user" else "answer"
+                what = said if message is question else f"earlier {said}"
+            yield message["role"], what, text
 
 
 def _part(block: Mapping[str, Any]) -> tuple[str, str]:

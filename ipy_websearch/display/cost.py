@@ -111,11 +111,10 @@ def _cell(value: Any) -> str:
 
 # --- the picture --------------------------------------------------------------------------------------------------
 
-_INK, _PAPER = "#555555", "#fafafa"
-"""The picture brings its own background: no ink has a contrast of 4.5 with both a white page and a black one."""
+_INK = "#777777"
+"""It reads on light and dark pages alike: a contrast of 4.5 with white, of 4.2 with JupyterLab's dark theme."""
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
-_PAPERS = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
-_LOOK: dict[str, Any] = {**dict.fromkeys(_INKED, _INK), **dict.fromkeys(_PAPERS, _PAPER), "axes.titlesize": 10}
+_LOOK: dict[str, Any] = {**dict.fromkeys(_INKED, _INK), "savefig.transparent": True, "axes.titlesize": 10}
 
 
 def cost_words(steps: Sequence[Step], by: str) -> str:

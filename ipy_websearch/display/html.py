@@ -28,6 +28,7 @@ NO_MATH = "tex2jax_ignore mathjax_ignore"
 
 MARK = re.compile(r"(?<!\\)\[(\d{1,4})\]")
 _LIKE_A_MARK = re.compile(r"\[\d{1,4}\]|\d{1,2}")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _BROKEN = (RecursionError, ValueError, IndexError, KeyError, AttributeError)
 _MAX_CELLS = 40_000  # the header of a table can multiply a short text into megabytes of empty cells
 _MAX_GROWTH = 8
@@ -42,7 +43,7 @@ STYLES = {
     "pane": "rgba(128,128,128,.14)",
     "amber": "#d98200",
     "doubt": "background-color:#fbdba7;color:#222222",  # JupyterLab drops "inherit" and leaves a mark's text black
-    "left": "text-align:left;vertical-align:top",
+    "left": "text-align:start;vertical-align:top",
     "right": "text-align:right;vertical-align:top;white-space:nowrap",
     "number": "text-align:right;vertical-align:top;white-space:normal",
     "small": "font-size:.85em;opacity:.8",
@@ -97,9 +98,12 @@ _parser = cache(_Parser)
 
 def _prepare(state: Any) -> None:
     """Make the marks of known sources tokens of their own, and text of images and of links that look like a mark."""
+    both_ways = _RIGHT_TO_LEFT.search(state.src)
     for token in state.tokens:
+        if both_ways and token.nesting == 1:
+            token.attrs["dir"] = "auto"
         if token.type in ("th_open", "td_open"):
-            token.attrs.setdefault("style", "text-align:left")  # JupyterLab aligns to the right
+            token.attrs.setdefault("style", "text-align:start")  # JupyterLab aligns to the right
         token.children = _prepared(token.children or [], state.env.get("sources", {}))
 
 
@@ -147,13 +151,13 @@ def _mark_doubts(state: Any) -> None:
     Sentences are found by their letters and digits, so that emphasis, links, citation marks and the borders of table cells
     within them do not matter.
     """
-    doubtful = [claim for claim in state.env.get("claims", ()) if claim.verdict in ("unsupported", "partly")]
-    if not doubtful:
+    claims = state.env.get("claims", ())
+    if not claims:
         return
     texts = [text for token in state.tokens for text in token.children or () if text.type in ("text", "code_inline")]
     places = [(letter, text, at) for text in texts for at, char in enumerate(text.content) for letter in _letters(char)]
     letters = "".join(letter for letter, _, _ in places)
-    for claim in doubtful:
+    for claim in claims:
         sentence = _letters(claim.sentence)
         start = letters.find(sentence)
         found = places[start : start + len(sentence)] if start >= 0 else []
@@ -266,7 +270,7 @@ def clean(html: str) -> str:
 def _cleaner() -> nh3.Cleaner:
     return nh3.Cleaner(
         tags=_TAGS,
-        attributes={"*": {"style", "title"}, "a": {"href"}, "th": {"colspan"}, "ol": {"start"}, "details": {"open"}},
+        attributes={"*": {"dir", "style", "title"}, "a": {"href"}, "th": {"colspan"}, "ol": {"start"}, "details": {"open"}},
         allowed_classes={"div": set(NO_MATH.split())},
         filter_style_properties=_PROPERTIES,
         url_schemes={"http", "https", "mailto"},

@@ -190,10 +190,13 @@ def _enriched_summary(frame: Any, filled: Mapping[str, int]) -> str:
 
 
 def _failures(frame: Any) -> Iterator[str]:
-    """Yield why rows have no values, equal reasons together."""
-    if "enrich_error" in frame.columns:
-        reasons = frame["enrich_error"].dropna().map(lambda reason: shorten(one_line(reason), 160)).value_counts()
-        yield from (f"✗ {plural(number, 'row')}: {reason}" for reason, number in reasons.head(5).items() if reason)
+    """Yield why rows have no values, and remarks on rows that have, equal ones together."""
+    if {"enrich_error", "enrich_status"} <= set(frame.columns):
+        told = frame[frame["enrich_error"].notna()]
+        glyphs = told["enrich_status"].map(lambda status: "·" if status == "ok" else "✗")
+        reasons = told["enrich_error"].map(lambda reason: shorten(one_line(reason), 160))
+        counts = reasons.groupby([glyphs, reasons], sort=False).size().nlargest(5)
+        yield from (f"{glyph} {plural(number, 'row')}: {reason}" for (glyph, reason), number in counts.items() if reason)
 
 
 # --- pages --------------------------------------------------------------------------------------------------------

@@ -29,6 +29,22 @@ def one_line(text: Any) -> str:
     return " ".join(visible(str(text)).split())
 
 
+def cell(value: Any, width: int = 200) -> str:
+    """Return a value of a table as one line of text; a missing one is ""."""
+    match value:
+        case None | False:
+            return ""
+        case True:
+            return "yes"
+        case datetime():  # a day is one without a time
+            return "" if value != value else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
+        case int() | float():
+            return "" if value != value else f"{value:,.10g}"
+        case list() | tuple():
+            return shorten(", ".join(cell(item, width) for item in value), width)
+    return "" if type(value).__name__ in ("NAType", "NaTType") else shorten(one_line(value), width)
+
+
 # --- amounts and dates -------------------------------------------------------------------------------------------
 
 

@@ -105,13 +105,19 @@ def parse(method: Any, line: str, *, anywhere: bool = False) -> Call:
     try:
         parsed = vars(parser.parse_args(options))
     except UsageError as exc:
-        raise UsageError(str(exc).removeprefix("argument ")) from None
+        told = re.sub(r"invalid (int|float) value: (.*)", r"\2 is not a number", str(exc))
+        raise UsageError(told.removeprefix("argument ")) from None
     given = {name: value for name, value in parsed.items() if value is not None and value is not False and value != []}
     if "help" in given:
-        raise Help(parser.format_help().removeprefix("::").lstrip("\n"))
+        raise Help(help_of(parser))
     if {"allowed_domains", "blocked_domains"} <= given.keys():
         raise UsageError("--site and --not-site exclude each other; give one of the two")
     return Call(given, " ".join(filter(None, (*words, rest))), given.pop("output", None))
+
+
+def help_of(parser: Any) -> str:
+    """Return the help of a magic as text; IPython begins it with a mark for Sphinx."""
+    return str(parser.format_help()).removeprefix("::").lstrip("\n")
 
 
 def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
@@ -195,7 +201,7 @@ def magic(*kinds: str) -> Callable[[Any], Any]:
 
         run.kinds, run.make_parser = kinds, parser  # type: ignore[attr-defined]
         if hasattr(method, "decorators"):
-            run.getdoc = lambda: parser().format_help()  # type: ignore[attr-defined]
+            run.getdoc = lambda: help_of(parser())  # type: ignore[attr-defined]
         return no_var_expand(run)
 
     return decorate

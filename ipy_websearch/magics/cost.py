@@ -52,7 +52,7 @@ class CostMagics(WebMagics):
             session.reset_cost()
             print("The session's count starts anew; what was spent stays in the ledger (%cost --all).")
         for name, value in budgets.items():
-            usd = None if value == "none" else money(name, value.removeprefix("$"))
+            usd = None if value == "none" else money(name, value)
             setattr(session.settings, name, None if usd is None else float(usd))
             print(f"WebSearch.{name}: {'none' if usd is None else f'{usd:f} USD; a call that would exceed it is refused'}.")
         if (reset or budgets) and not (options or plot or rows or call.output):

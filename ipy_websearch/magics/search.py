@@ -72,7 +72,7 @@ class SearchMagics(WebMagics):
             page = %fetch --limit 40 corpus://planets/mars
         """
         call = parse(self.fetch, line, anywhere=True)
-        url = interpolate(call.text, variables_of(self.shell))
+        url = interpolate(call.text.strip("\"'"), variables_of(self.shell))
         if not url or any(c.isspace() for c in url):
             raise UsageError("%fetch needs one address, such as: %fetch https://example.com (%fetch --help)")
         from ipy_websearch import api

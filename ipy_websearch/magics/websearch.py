@@ -163,9 +163,16 @@ class WebSearchMagics(WebMagics):
         return lines
 
     def _cache(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+        from ipy_websearch.text import plural
+
         if names == ["clear"]:
-            return [f"{session.cache.clear()} entries were removed from the cache."]
-        return [f"{name}: {value}" for name, value in session.cache.stats().items()]
+            return [f"{plural(session.cache.clear(), 'entry', 'entries')} removed from the cache."]
+        if names:
+            raise UsageError(f"write %websearch cache or %websearch cache clear, not {names[0]!r}")
+        held = session.cache.stats()
+        kinds = [f"{count:,} {kind}" for kind, count in held["kinds"].items()]
+        entries = ", ".join([plural(held["entries"], "entry", "entries"), *kinds])
+        return [f"{entries}; {held['bytes']:,} bytes in {held['path'] or 'memory'}"]
 
     def _store(self, session: Any, names: list[str], flags: list[str]) -> Any:
         from ipy_websearch import background

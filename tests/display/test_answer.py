@@ -211,6 +211,7 @@ def test_calls_of_other_tools_are_named_with_their_input() -> None:
     strange: tuple[Any, ...] = (("odd", ["no", "object"]), ("mystery", {"deep": {"er": "\x1b[31mred\n" * 99}}))
     texts = [str(*view_of((ev.ToolStarted("a", *call),)).items) for call in (*calls, *strange)]
     assert texts[:2] == ["⋯ mapping: a.example", "⋯ reading research: notes/x.md"]
+    assert [str(*view_of((ev.ToolStarted("a", "answer_table", {"rows": [{}]}),)).items)] == ["⋯ writing the table"]
     assert texts[2] == '⋯ calling odd: {"input": ["no", "object"]}'
     assert texts[3].startswith('⋯ calling mystery: {"deep"') and len(texts[3]) < 140 and "\x1b" not in texts[3]
 
@@ -231,3 +232,9 @@ def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> 
     assert marked_in_table == ["of Saturn", "274", "Our ", "Saturn", " has ", "274", " moons"]
     for shown in (words(answer_html(answer)), answer_text(answer), answer_markdown(answer)):
         assert "1 sentence not supported by the sources" in shown
+        assert "its source does not say 274, Saturn: “Saturn has 274 moons" in shown, "for those who see no colours"
+
+
+def test_languages_that_are_written_from_right_to_left_are_set_so() -> None:
+    html = answer_html(replace(ANSWER, text="القمر تابع للأرض [1].\n\n| a |\n|---|\n| ירח |"))
+    assert '<p dir="auto">' in html and "text-align:left" not in html and "dir=" not in answer_html(ANSWER)

@@ -108,6 +108,8 @@ def test_an_enriched_frame_shows_values_with_sources_fill_and_doubt() -> None:
     assert "✗ 1 row: brave refused the key" in shown and "<b>Atlantis" in shown
     text = enriched_text(enriched()) or ""
     assert "capital_source" not in text and "3 of 6 cells filled" in text and "brave refused the key" in text
+    remarked = enriched().assign(enrich_error="exa did not answer, brave did")
+    assert "· 2 rows: exa did not answer, brave did\n✗ 1 row: exa" in (enriched_text(remarked) or "")
 
 
 def test_an_enriched_frame_without_its_sources_is_pandas_own() -> None:

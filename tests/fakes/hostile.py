@@ -16,7 +16,7 @@ from ipy_websearch.display.text import safe_href
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-ATTRIBUTES = {"class", "style", "title", "href", "rel", "target", "start", "open"}
+ATTRIBUTES = {"class", "dir", "style", "title", "href", "rel", "target", "start", "open"}
 TAGS = set(
     "a b blockquote br code div em h1 h2 h3 h4 h5 h6 hr i li mark ol p pre s small span strong sub sup table tbody td th thead "
     "tr ul details summary".split()

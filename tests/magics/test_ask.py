@@ -40,6 +40,10 @@ def test_context_and_estimate_send_nothing(messages_api: Any, shell: Any) -> Non
     context = shell.run("%ask --context -o c how many moons has Mars?")
     assert estimate.value is shell.ns["e"] and "how many moons has Mars?" in context.texts()
     assert [body for body in messages_api.bodies if body.get("stream")] == []
+    messages_api.reply("Two.")
+    assert shell.run("%ask how many moons has Mars?").ok
+    parts = shell.run("%ask --context --follow and Earth?").value
+    assert list(parts.what[-4:-1]) == ["earlier question", "earlier answer", "question"]
 
 
 def test_cost_is_the_bill_by_question_until_it_is_reset(messages_api: Any, shell: Any) -> None:

@@ -81,6 +81,7 @@ def test_the_cache_is_emptied_and_goggles_are_listed(shell: Any) -> None:
         ("status --bogus", "write %websearch status, not 'status --bogus'"),
         ("key", "write %websearch key NAME [--save | --forget]"),
         ("store empty", "store clear [COLUMN]"),
+        ("cache empty", "write %websearch cache or"),
         ("index nowhere", "nowhere is not a folder"),
     ],
 )
