@@ -224,9 +224,10 @@ class Keys:
         text = _text_of(self.env_file, spec.variable) if self.env_file else ""
         if not text:
             return ""
-        from dotenv import dotenv_values
+        from dotenv.parser import parse_stream  # `dotenv_values` logs every line that is none, at each look
 
-        return dotenv_values(stream=io.StringIO(text), interpolate=False).get(spec.variable) or ""
+        lines = {line.key: line.value for line in parse_stream(io.StringIO(text))}
+        return lines.get(spec.variable) or ""
 
 
 def _clean(value: str, spec: KeySpec, where: str = "") -> str:

@@ -353,7 +353,7 @@ def _read_own(*_place: str | None) -> PriceFile:
     path = settings_dir() / FILE_NAME
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the ledger says so where a folder cannot be made
         return PriceFile()
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"the price file {path} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc

@@ -349,7 +349,7 @@ def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
 
 
 class Engine:
-    """Base of the built-in engines: limits, keys and address, one way to send, one way to put an answer together.
+    """Base of the built-in engines and of plug-ins: limits, keys and address, one way to send and to put an answer together.
 
     An engine of the usual form says how a request becomes parameters (`parameters`) and an item of the answer a result
     (`result`), and no more. They are sent to `path`: as JSON, or in the query of a GET where `method` says so. `key_header` is
@@ -375,7 +375,7 @@ class Engine:
 
     def __init__(self, context: ProviderContext) -> None:
         self.context = context
-        self.info = PROVIDERS[self.name]
+        self.info = provider_info(self.name)
         self.chosen: dict[str, Any] = {}
         for name, value in context.options.items():
             # The end of a name will do ("depth" for Tavily's search_depth).
@@ -406,7 +406,7 @@ class Engine:
         return parsing.objects(raw.get("results"))
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
-        """Return an item as a result, None when it is none."""
+        """Return an item as a result, in plain text (`parsing.hit` makes one), None when it is none."""
         raise NotImplementedError
 
     def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:

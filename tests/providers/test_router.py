@@ -275,13 +275,13 @@ def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Service, t
 
 PLUGIN = """
 from decimal import Decimal
+from ipy_websearch.providers import base
 from ipy_websearch.providers.base import ProviderInfo
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.usage import Charge
 
-class Engine:
+class Engine(base.Engine):
     name = "mine"
-    def __init__(self, context): pass
     async def search(self, request):
         if "broken" in request.query:
             raise KeyError("oops")
