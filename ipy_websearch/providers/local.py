@@ -48,7 +48,9 @@ DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
 MAX_TERMS, CANDIDATES = 32, 40
 COMMON = 2_000
 """Documents with the words of a query that are ranked; a word that stands in more tells nothing beside others."""
-LEAST_COVERAGE = 0.34
+NAMED = 10.0
+"""What a document gets whose whole title stands in the query: it goes first."""
+LEAST_COVERAGE = 0.33
 """The share of a query's words that a document must hold, unless one stands in its title."""
 
 _SCHEMA = (
@@ -334,7 +336,9 @@ def _find(
         most = max(CANDIDATES, 2 * count)
         some = ranked([term for term in quoted if is_rare(term)], " OR ", most) or ranked(quoted, " OR ", most)
         covered = _coverage(connection, terms, [at for at, _ in some])
-        found = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE][:count]
+        enough = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE]
+        complete = {at for at, _ in found}
+        found = sorted(enough, key=lambda row: (covered[row[0]] < NAMED, row[0] not in complete))[:count]
     elif not found:
         found = ranked([f"{term}*" for term in quoted if len(term) > 4], " OR ", count)
     select = "SELECT url, title, body, date FROM documents WHERE id = ?"
@@ -342,7 +346,7 @@ def _find(
 
 
 def _coverage(connection: sqlite3.Connection, terms: Sequence[str], numbers: Sequence[int]) -> dict[int, float]:
-    """Return the share of the words that each document holds; one in the title is enough for 1."""
+    """Return the share of the words that each document holds; one in the title is enough for 1, the whole title for `NAMED`."""
     held = dict.fromkeys(numbers, 0.0)
     listed = ",".join(map(str, numbers))
     for term in terms:
@@ -351,7 +355,8 @@ def _coverage(connection: sqlite3.Connection, terms: Sequence[str], numbers: Seq
             held[at] += 1 / len(terms)
     wanted = set(map(stem, terms))
     for at, title in connection.execute(f"SELECT id, title FROM documents WHERE id IN ({listed})"):
-        held[at] += not wanted.isdisjoint(stems(_with_symbols(title)))
+        words = set(stems(_with_symbols(re.sub(r" \(.*\)$", "", title))))
+        held[at] += (not wanted.isdisjoint(words)) + (NAMED if words <= wanted else 0)
     return held
 
 

@@ -61,7 +61,7 @@ def stem(word: str) -> str:
             break
     if len(plain) > 4 and plain[-1] == plain[-2]:
         plain = plain[:-1]
-    return plain[:-1] + "i" if plain.endswith("y") and len(plain) > 3 else plain.removesuffix("e") if len(plain) > 4 else plain
+    return plain[:-1] + "i" if plain.endswith("y") and len(plain) > 3 else plain.removesuffix("e") if len(plain) > 3 else plain
 
 
 def stems(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ipy_websearch.model.offline.passages import FACTS, Source
+from ipy_websearch.model.offline.passages import FACTS, Source, named_in
 from ipy_websearch.providers.passages import content_words, stem, stems
 
 MOST_ROWS = 20
@@ -85,8 +85,7 @@ def _rows(properties: Mapping[str, Any], sources: Sequence[Source]) -> list[dict
 def _value(name: str, asked: str, text: str, schema: Mapping[str, Any], sources: Sequence[Source]) -> tuple[Fact | None, Any]:
     """Return the fact for a property and its value in the property's type; the article must be the one that the text names."""
     said = set(stems(text))
-    about = [source for source in sources if set(stems(re.sub(r"\s*\(.*\)$", "", source.title))) <= said]
-    for source in sorted(about, key=lambda source: -len(set(stems(source.title)) & said)):
+    for source in sorted(named_in(text, sources), key=lambda source: -len(set(stems(source.title)) & said)):
         fact = _match(name, asked, facts_of(source))
         if (value := _converted(fact, schema, asked)) is not None:
             return fact, value

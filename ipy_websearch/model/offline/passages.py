@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from ipy_websearch.providers.passages import bm25, content_words, stem, stems, word_weights, words_in
@@ -21,10 +22,16 @@ from ipy_websearch.tools.web_search import UNAVAILABLE
 
 Block = Mapping[str, Any]
 
-_ASKS_ON = re.compile(
-    r"^\W*(?:and|or|but|what about|how about)\b|\b(?:it|its|they|their|them|he|his|she|her|there|that|this|one)\b", re.I
+_POINTS_BACK = re.compile(
+    r"\b(?:it|its|they|their|them|he|his|she|her)\b|(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bwere )\bthere\b"
+    r"|\b(?:is|are|was|were|do|does|did|of|to|from|in|on|for|with|than|about)\s+(?:that|this|those|these)\b",
+    re.IGNORECASE,
 )
-_INSTEAD = re.compile(r"^\W*(?:and\s+)?(?:what|how) about\s+(.+?)\W*$", re.I)
+_NAME = re.compile(r"(?<=\w\s)[A-Z]")
+_CHANGES = re.compile(r"^\W*(?:(?:and|or|but)\s+)?(?:what|how) about\b|^\W*(?:and|or|but)\b", re.IGNORECASE)
+_ASKS = re.compile(
+    r"\b(?:who|whom|whose|what|which|when|where|why|how)\b|^\W*(?:is|are|was|were|do|does|did|has|have|can)\b", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,9 @@ class Source:
 class Conversation:
     """A request's open question and all that belongs to it.
 
-    `previous` is the question before, `subject` the title that the newest answer cited first. `calls` are the names and inputs
-    of the tool calls made for the open question, `sources` what came back, `failures` the texts of failed calls.
+    `previous` is what the question before was searched with, `subject` the title that the newest answer cited first. `calls`
+    are the names and inputs of the tool calls made for the open question, `sources` what came back, `failures` the texts of
+    failed calls.
     """
 
     question: str = ""
@@ -55,15 +63,17 @@ class Conversation:
 
     @property
     def query(self) -> str:
-        """The words to search for; a follow-up that names no subject of its own carries the last one."""
-        if self.previous and (instead := _INSTEAD.match(self.question)):
-            known = set(stems(self.subject))
-            asked = [word for word in content_words(self.previous) if stem(word) not in known]
-            return " ".join([instead[1], *asked])
-        names_none = not re.search(r"(?<=\w\s)[A-Z]", self.question)
-        if self.previous and self.subject and (names_none or _ASKS_ON.search(self.question)):
-            return f"{self.question} {self.subject}"
-        return self.question
+        """The words to search for; a follow-up carries what it leaves out: the subject, the words of the one before."""
+        if not self.previous or not self.subject:
+            return self.question
+        if _POINTS_BACK.search(self.question):
+            return f"{self.subject}: {self.question}"
+        names_one = bool(_NAME.search(self.question))
+        if not _ASKS.search(_CHANGES.sub("", self.question)):  # "And the moons?", "What about Brazil?"
+            replaced = set(stems(self.subject)) if names_one else set()
+            kept = [word for word in content_words(self.previous) if stem(word) not in replaced]
+            return " ".join([*content_words(self.question), *kept])
+        return self.question if names_one else f"{self.question} {self.subject}"
 
 
 def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
@@ -77,7 +87,7 @@ def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
             continue
         results = [block for block in blocks if block.get("type") == "tool_result"]
         if (words := text_of(blocks)) and not results:
-            talk = Conversation(words, talk.question, talk.subject)
+            talk = Conversation(words, talk.query, talk.subject)
         given: list[tuple[Block, Mapping[str, Any]]] = [(block, {}) for block in blocks if block.get("type") == "search_result"]
         for result in results:
             parts = blocks_of(result.get("content"))
@@ -121,8 +131,14 @@ def text_of(blocks: Sequence[Block]) -> str:
 def _cited_source(block: Block, index: int) -> Source:
     texts = tuple(str(part.get("text") or "") for part in blocks_of(block.get("content")))
     texts = tuple(text for text in texts if not text.startswith(UNREAD))  # it is the last one: the others keep their places
+    texts = tuple("" if _is_part(text, texts) else text for text in texts)
     citable = bool((block.get("citations") or {}).get("enabled"))
     return Source(str(block.get("title") or ""), str(block.get("source") or ""), texts, index if citable else None)
+
+
+def _is_part(text: str, others: Sequence[str]) -> bool:
+    """Say whether a text is the beginning or a part of another: engines cut the best paragraph to a description."""
+    return any(text != other and text.rstrip("…") in other for other in others)
 
 
 # --- the passages that fit it ------------------------------------------------------------------------------------------
@@ -163,7 +179,7 @@ def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]
     blocks: list[dict[str, Any]] = []
     if (found := answering_sentence(talk.query, talk.sources)) is not None:
         blocks += [_cited(found, found.text), {"type": "text", "text": "\n\n"}]
-    blocks.append({"type": "text", "text": f"{LABEL}\n\n"})
+    blocks.append({"type": "text", "text": f"{LABEL}{_missing(talk.question, passages)}\n\n"})
     wanted = {stem(word) for word in content_words(talk.query)}
     for n, passage in enumerate(passages):
         shown = _excerpt(passage.text, wanted)
@@ -173,43 +189,76 @@ def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]
     return blocks
 
 
-def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> list[Passage]:
-    """Return the passages that fit a query best, best first: BM25 over paragraphs, at most two of a source.
+def _missing(question: str, passages: Sequence[Passage]) -> str:
+    """Return a sentence that says which names and numbers of a question stand in no passage, "" when all do."""
+    there = {word for passage in passages for word in stems(f"{passage.source.title} {passage.text}")}
+    names = [word for word in content_words(question) if not word.islower() and not question.lstrip("¿¡\"'“ ").startswith(word)]
+    missing = [f"“{_escaped(name)}”" for name in names if stem(name) not in there]
+    return f" None of them has {' or '.join(missing)}." if missing else ""
 
-    A word in the title counts half, and a source that the search ranked higher goes before an equal one.
+
+def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> list[Passage]:
+    """Return the passages that fit a query best: BM25 over paragraphs, at most two of a source.
+
+    Facts that are asked of an article come first. Where a question about one article asks for none by name, its fact line comes
+    last; where it names several, theirs come first, to be compared.
     """
     wanted = [stem(word) for word in content_words(query)] or stems(query)
-    candidates = [passage for source in sources for passage in _candidates(source, set(wanted))]
-    counted = [Counter(stems(passage.text)) for passage in candidates]
-    titles = [set(stems(passage.source.title)) for passage in candidates]
-    weights, texts = word_weights(wanted, counted), bm25(wanted, counted)
-    ranks = {id(source): n for n, source in enumerate(sources)}
-    scores: dict[int, float] = {}
-    for n, passage in enumerate(candidates):
-        title = sum(weight for word, weight in weights.items() if word in titles[n])
-        exact = 1.5 if passage.source.paragraphs[passage.at].startswith(FACTS) else 1.0
-        scores[n] = exact * (texts[n] + 0.5 * title) / (1 + 0.12 * ranks[id(passage.source)])
+    about = named_in(query, sources)
+    facts = [passage for source in about for passage in _facts(source, set(wanted))]
+    by_name = [passage for passage in facts if not passage.text.startswith(FACTS)]
+    asked = (by_name or (facts if len(about) > 1 else []))[:most]
+    last = [] if asked else facts[:1]
     chosen: list[Passage] = []
-    for n in sorted(scores, key=lambda n: -scores[n]):
-        if sum(other.source is candidates[n].source for other in chosen) < 2:
-            chosen.append(candidates[n])
-        if len(chosen) == most:
+    for passage in _ranked(wanted, sources, about):
+        if len(asked) + len(chosen) + len(last) >= most:
             break
-    return chosen
+        if sum(other.source is passage.source for other in (*asked, *chosen)) < 2:
+            chosen.append(passage)
+    return asked + chosen + last
 
 
-def _candidates(source: Source, wanted: set[str]) -> list[Passage]:
-    """Return the paragraphs of a source; of its fact line, the facts asked for when the question names the source."""
-    about = set(stems(_bare(source.title))) <= wanted
-    found = []
+def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
+    """Return the articles that a text names, in its order: by the title, or by the other names in the fact line."""
+    said = stems(text)
+    places: dict[int, int] = {}
+    for n, source in enumerate(sources):
+        line = next((text for text in source.paragraphs if text.startswith(FACTS)), "")
+        others = re.search(r"other names: ([^;.]+)", line)
+        for name in [_bare(source.title), *(others[1].split(", ") if others else ())]:
+            if (words := stems(name)) and set(words) <= set(said):
+                places.setdefault(n, said.index(words[0]))
+    return [sources[n] for n in sorted(places, key=lambda n: places[n])]
+
+
+def _facts(source: Source, wanted: set[str]) -> list[Passage]:
+    """Return the facts of an article that are asked for by name, neighbours as one passage, else its whole fact line."""
+
+    def is_asked(fact: str) -> bool:
+        return {stem(word) for word in content_words(fact.partition(":")[0])} <= wanted
+
     for at, text in enumerate(source.paragraphs):
         if text.startswith(FACTS):
-            facts = [fact.strip() for fact in text[len(FACTS) :].split(";")]
-            asked = [fact for fact in facts if {stem(w) for w in content_words(fact.partition(":")[0])} <= wanted]
-            found += [Passage(source, at, fact) for fact in asked if about]
-        elif text.strip():
-            found.append(Passage(source, at, text))
-    return found
+            facts = text[len(FACTS) :].strip().split("; ")
+            runs = ["; ".join(run) for asked, run in groupby(facts, is_asked) if asked]
+            return [Passage(source, at, run) for run in runs or [text]]
+    return []
+
+
+def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[Source]) -> list[Passage]:
+    """Return the paragraphs of sources, best first. A word of the title counts half, in full where the question names the
+    source, and a source that the search ranked higher goes before an equal one."""
+    found: list[tuple[int, Passage]] = []
+    for rank, source in enumerate(sources):
+        texts = enumerate(source.paragraphs)
+        found += [(rank, Passage(source, at, text)) for at, text in texts if text.strip() and not text.startswith(FACTS)]
+    counted = [Counter(stems(passage.text)) for _, passage in found]
+    weights = word_weights(wanted, counted)
+    scores = bm25(wanted, counted)
+    for n, (rank, passage) in enumerate(found):
+        title = sum(weights.get(word, 0.0) for word in set(stems(passage.source.title)))
+        scores[n] = (scores[n] + (1.0 if passage.source in about else 0.5) * title) / (1 + 0.12 * rank)
+    return [found[n][1] for n in sorted(range(len(found)), key=lambda n: -scores[n])]
 
 
 # --- the sentence that may stand first ---------------------------------------------------------------------------------
@@ -220,7 +269,7 @@ _SENTENCE = re.compile(
 _SHUT = re.compile(
     r"""\b(?:why|how(?!\s+many\b)|current(?:ly)?|now|today|tonight|yesterday|latest|newest|recent(?:ly)?|next|upcoming|still|ever
     |this\s+(?:year|week|month)|first|last|most|least|best|worst|top|only|more|less|fewer|than|vs|versus|compared?|difference|better
-    |or|not|never|without|except|if|should|would|could|recommend|plus|minus|times|divided|sum|average|percent|altogether|total
+    |or|not|never|make|made|without|except|if|should|would|could|recommend|plus|minus|times|divided|sum|average|percent|altogether|total
     |(?!(?:west|east|forest|interest|harvest|guest|request|test|budapest|everest|bucharest|modest|honest|priest|protest|contest|invest|quest|chest|nest|rest|arrest)\b)[a-z]{2,}est)\b
     |\d\s*[-+*/^×÷x]\s*\d|\?.*\?|\b(?:19|20)[2-9]\d\b""",
     re.IGNORECASE | re.VERBOSE,
@@ -242,6 +291,7 @@ _AMOUNT = re.compile(
     re.IGNORECASE,
 )
 _VERB = re.compile(r"\b(?:\w+ed|wrote|written|made|built|won|found|led|began|drew|sang|shot|taught)\b", re.IGNORECASE)
+_VERSION = re.compile(r"\b[A-Z]\w+ \d(?:\.\d)?\b(?! million| billion)")  # "Perl 5 was released": the question was about Perl
 _NEGATION = re.compile(r"\b(?:not|no|never|nor|neither|without|unlike|except|formerly|once|until)\b|n[’']t\b", re.IGNORECASE)
 
 
@@ -250,11 +300,12 @@ def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | No
     if _SHUT.search(question) or _YES_OR_NO.search(question):
         return None
     wanted = {stem(word) for word in content_words(question)}
-    if len(wanted) < 2:
+    about = named_in(question, sources)
+    asks_for_a_kind = _AMOUNT.search(question) or any(kind.search(question) for kind in _KINDS.values())
+    if len(wanted) < 2 or not (about or asks_for_a_kind):
         return None
     fitting = []
-    asked = [source for source in sources if set(stems(_bare(source.title))) <= set(stems(question))]
-    for source in asked or sources:  # a sentence of another article is often about something else
+    for source in about or sources:  # a sentence of another article is often about something else
         title = set(stems(source.title))
         for at, paragraph in enumerate(source.paragraphs):
             for sentence in [] if paragraph.startswith(FACTS) else sentences(paragraph):
@@ -271,7 +322,7 @@ def _gives(question: str, sentence: str, words: Sequence[str], known: set[str]) 
         tokens = [match[0].casefold() for match in words_in(sentence)]
         places = [n for n, word in enumerate(words) if word == noun]
         return any(_NUMBER.search(token) for n in places for token in tokens[max(0, n - 3) : n])
-    if _NEGATION.search(sentence) or not _same_act(question, sentence, words):
+    if _NEGATION.search(sentence) or _VERSION.search(sentence) or not _same_act(question, sentence, words):
         return False
     if _AMOUNT.search(question):
         return any(character.isdigit() for character in sentence)
