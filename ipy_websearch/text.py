@@ -13,6 +13,7 @@ from math import isfinite
 from typing import Any
 
 _TAG = re.compile(r"<(?:!--(?:(?!-->|<!--).)*-->|/?[a-zA-Z][^<>]*>)", re.DOTALL)
+_BREAK = re.compile(r"</?(?:br|p|div|li|ul|ol|td|tr|h[1-6])\b[^<>]*>", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\u2028\u2029]+")
 
 # Soft hyphen, Mongolian separators, zero-width and bidirectional marks, invisible operators, interlinear marks, the
@@ -77,7 +78,7 @@ def plain(value: Any) -> str:
         return ""
     if value.isascii() and value.isprintable() and "<" not in value and "&" not in value:
         return (_SPACE.sub(" ", value) if "  " in value else value).strip()
-    text = _TAG.sub("", value) if "<" in value else value
+    text = _TAG.sub("", _BREAK.sub(" ", value)) if "<" in value else value
     if "&" in text:
         import html  # its table of entities takes a millisecond to load
 

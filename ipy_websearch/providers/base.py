@@ -25,12 +25,15 @@ from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.providers import parsing
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.settings import did_you_mean
+from ipy_websearch.text import duration, shorten
 from ipy_websearch.usage import Charge
 
 SafeSearch = Literal["off", "moderate", "strict"]
 ENTRY_POINT_GROUP = "ipy_websearch.providers"
 
 _DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9-]{1,63}")
+_COUNTRY = re.compile(r"[a-z]{2}|all", re.IGNORECASE)
+_LANGUAGE = re.compile(r"[a-z]{2}(-[a-z]{2,4})?|all", re.IGNORECASE)
 _FRESHNESS = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 
 WIKIPEDIA_AT_ONCE = 3
@@ -87,9 +90,9 @@ class SearchRequest:
         if not 1 <= self.count <= 50:
             raise ConfigError(f"count is {self.count}; it must be between 1 and 50")
         put(self, "freshness", _freshness(self.freshness))
-        for name in ("country", "language"):
+        for name, form in (("country", _COUNTRY), ("language", _LANGUAGE)):
             value = getattr(self, name)
-            if value and not re.fullmatch(r"[A-Za-z]{2}(-[A-Za-z]{2,4})?|ALL|all", value):
+            if value and not form.fullmatch(value):
                 raise ConfigError(f"{name} is {value!r}; it must be a two-letter code such as 'us' or 'de'")
         if self.safe_search not in ("off", "moderate", "strict"):
             raise ConfigError(f"safe_search is {self.safe_search!r}; it must be off, moderate or strict")
@@ -288,6 +291,8 @@ PROVIDERS: dict[str, ProviderInfo] = {
 }
 """The built-in engines by name, in the order in which they are asked."""
 
+_REFUSALS = {402: "the plan's credits are used up", 403: "the key or its plan does not allow this"}
+_LONGEST_WAIT_S = 1e8  # three years: a header may say anything
 _LAST = ("searxng", "wikipedia", "local")
 
 
@@ -351,9 +356,10 @@ def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
 class Engine:
     """Base of the built-in engines and of plug-ins: limits, keys and address, one way to send and to put an answer together.
 
-    An engine of the usual form says how a request becomes parameters (`parameters`) and an item of the answer a result
+    An engine of the usual form says how a request becomes parameters (`parameters`) and a hit of the answer a result
     (`result`), and no more. They are sent to `path`: as JSON, or in the query of a GET where `method` says so. `key_header` is
-    the header that has the key ("": the parameters have it).
+    the header that has the key ("": the parameters have it). The hits stand at `hits_at` of the answer, each with its address
+    under `address_field`; an answer without hits may lack that place if it has one of the fields `signs`.
 
     `max_chars`, `max_words` and `max_count` bound a request, `ignores` names the fields of a `SearchRequest` that the engine
     cannot apply. `options` names the engine's own parameters that a named search tool may set (`WebSearch.search_tools`).
@@ -369,6 +375,9 @@ class Engine:
     max_chars: ClassVar[int] = 2_000
     max_words: ClassVar[int | None] = None
     max_count: ClassVar[int] = 50
+    hits_at: ClassVar[tuple[str, ...]] = ("results",)
+    address_field: ClassVar[str] = "url"
+    signs: ClassVar[tuple[str, ...]] = ()
     ignores: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[str, ...]] = ()
     price: tuple[Charge, ...] = ()
@@ -376,14 +385,10 @@ class Engine:
     def __init__(self, context: ProviderContext) -> None:
         self.context = context
         self.info = provider_info(self.name)
-        self.chosen: dict[str, Any] = {}
-        for name, value in context.options.items():
-            # The end of a name will do ("depth" for Tavily's search_depth).
-            named = [name] if name in self.options else [known for known in self.options if known.endswith(f"_{name}")]
-            if len(named) != 1:
-                known = ", ".join(self.options) or "none"
-                raise ConfigError(f"{self.name} has no option {name!r}{did_you_mean(name, self.options)}; it has: {known}")
-            self.chosen[named[0]] = value
+        self.chosen = dict(context.options)
+        for name in self.chosen.keys() - set(self.options):
+            known = ", ".join(self.options) or "none"
+            raise ConfigError(f"{self.name} has no option {name!r}{did_you_mean(name, self.options)}; it has: {known}")
 
     async def search(self, request: SearchRequest) -> SearchResults:
         """Return the results of one search.
@@ -401,12 +406,29 @@ class Engine:
         """Return the parameters of one search; what cannot be applied is added to `notices`."""
         raise NotImplementedError
 
-    def found(self, raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        """Return the items of an answer."""
-        return parsing.objects(raw.get("results"))
+    def listed(self, raw: Mapping[str, Any]) -> Any:
+        """Return what stands where the list of hits should be."""
+        if raw.get(self.hits_at[0]) is None and any(raw.get(sign) for sign in self.signs):
+            return []
+        return parsing.at(raw, *self.hits_at)
+
+    def found(self, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the hits of an answer, as they came.
+
+        Raises:
+            ProviderError: it has no list of hits, or nothing in that list has an address: such an answer is no "nothing found".
+        """
+        listed = self.listed(raw)
+        hits = list(parsing.objects(listed))
+        if not isinstance(listed, list) or (listed and not any(isinstance(hit.get(self.address_field), str) for hit in hits)):
+            what = "no results that can be read" if listed else "no list of results"
+            raise self.failure(
+                f"the answer holds {what}; check {self.info.base_variable or 'its address'}, or try later", lost=True
+            )
+        return hits
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
-        """Return an item as a result, in plain text (`parsing.hit` makes one), None when it is none."""
+        """Return a hit as a result, in plain text (`parsing.hit` makes one), None when it is none."""
         raise NotImplementedError
 
     def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
@@ -473,24 +495,40 @@ class Engine:
         if not isinstance(raw, dict):
             text = f"the answer is a JSON {type(raw).__name__}, not an object; check {self.info.base_variable}"
             raise self.failure(text, lost=True)
+        if raw.get("error") or raw.get("success") is False:
+            raise self._reported(raw.get("error"))
         return raw
 
+    def _reported(self, error: Any) -> ProviderError:
+        """Return the failure that an answer reports although its status is 200: a text, or an object with a message."""
+        told = parsing.mapping(error)
+        said = parsing.text(error, 200) or parsing.text(told.get("message") or told.get("info"), 200)
+        code = parsing.text(told.get("code"), 80)
+        words = (said or "it reports a failure without a reason") + (f" ({code})" if code else "")
+        return self.failure(words, status=429 if code == "ratelimited" else 200)
+
     def refusal(self, response: HttpResponse) -> Reason:
-        """Return why the engine refused; engines extend it for their own codes."""
-        words, wait, kind = explain_any(response)
-        if not self.info.keys:
-            return Reason(words, wait, "request" if response.status in (401, 402, 403) else None)
-        match response.status:
-            case 401:
-                return self.refused_key(words)
-            case 402:
-                words = f"the plan's credits are used up: {words}"
-            case 403:
-                words = f"the key or its plan does not allow this: {words}"
-        if wait is not None and wait > LONG_WAIT_S:
-            reset = datetime.now(UTC) + timedelta(seconds=wait)
-            words = f"{words.rstrip('.')}; the limit is reset at {reset:%Y-%m-%d %H:%M} UTC"
-        return Reason(words.removesuffix(": "), wait, kind)
+        """Return why the engine refused, and what to do; engines extend it for their own codes."""
+        said, wait, kind = explain_any(response)
+        status, keyed = response.status, bool(self.info.keys)
+        if keyed and status == 401:
+            return self.refused_key(said)
+        if not keyed and status in (401, 402, 403):
+            kind = "request"
+        what = _REFUSALS.get(status, "") if keyed else ""
+        words = ": ".join(filter(None, (what, shorten(said, 110).rstrip("."))))
+        return Reason("; ".join(filter(None, (words, self.remedy(status, wait)))), wait, kind)
+
+    def remedy(self, status: int, wait: float | None) -> str:
+        """Return what helps against a refusal, "" when nothing is known; `wait` are the seconds that the engine asks for."""
+        if wait and wait > LONG_WAIT_S:
+            reset = datetime.now(UTC) + timedelta(seconds=min(wait, _LONGEST_WAIT_S))
+            return f"{'the limit is reset' if status == 429 else 'it wants to be asked again'} at {reset:%Y-%m-%d %H:%M} UTC"
+        if status == 429:
+            return f"ask again in {duration(wait)}" if wait else "ask again in a moment"
+        if status in _REFUSALS and self.info.keys:
+            return f"see {self.context.keys.spec(self.info.keys[0]).obtain}"
+        return f"check {self.info.base_variable}" if status == 404 and self.info.base_variable else ""
 
     def refused_key(self, said: str) -> Reason:
         """Return the refusal of a key, with how to set it again."""
@@ -514,7 +552,11 @@ class Engine:
     ) -> SearchResults:
         """Return the results that the request allows, at most `most` (None: `request.count`), billed at the list price
         unless `charges` says otherwise."""
-        kept = permitted((result for result in found if result is not None), request)
+        first: dict[str, SearchResult] = {}
+        for result in found:
+            if result is not None:
+                first.setdefault(result.url, result)
+        kept = permitted(first.values(), request)
         body = getattr(raw, "body", raw)
         if isinstance(body, bytes) and b"\\ud" in body.lower():
             body = dict(raw)  # the text may hold half an emoji, which the object that was read from it does not

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ipy_websearch.errors import ProviderError
-from ipy_websearch.http.client import HttpResponse, Reason
+from ipy_websearch.errors import LONG_WAIT_S, ProviderError
+from ipy_websearch.http.client import HttpResponse, Reason, retry_after
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, SearchRequest
 from ipy_websearch.results import SearchResult, SearchResults
@@ -26,8 +26,16 @@ _LONG_GOGGLES = 4_000
 _ALWAYS = {"extra_snippets": "true", "enable_rich_callback": "1", "text_decorations": "false"}
 # What one LLM Context call may hold beside the number of tokens: these fit every token limit that can be asked for.
 _CONTEXT = {"maximum_number_of_urls": 20, "maximum_number_of_snippets": 50, "maximum_number_of_tokens_per_url": 4_096}
-# Brave's own spellings of languages (its `search_lang` list); all others are two-letter codes as they are.
-_LANGUAGES = {"ja": "jp", "zh": "zh-hans", "zh-cn": "zh-hans", "zh-tw": "zh-hant", "pt": "pt-pt", "no": "nb", "all": ""}
+# What Brave takes; it refuses a search with any other value (its error texts, in brave/brave-search-mcp-server issue 74 and
+# openclaw/openclaw issues 18795 and 37260, read 2026-11).
+_COUNTRIES = frozenset(
+    "AR AT AU BE BR CA CH CL CN DE DK ES FI FR GB GR HK ID IN IT JP KR MX MY NL NO NZ PH PL PT RU SA SE TR TW US ZA".split()
+)
+_LANGUAGES = frozenset(
+    "ar bg bn ca cs da de el en en-gb es et eu fi fr gl gu he hi hr hu is it jp kn ko lt lv ml mr ms nb nl pa pl pt-br pt-pt "
+    "ro ru sk sl sr sv ta te th tr uk vi zh-hans zh-hant".split()
+)
+_SPELLINGS = {"ja": "jp", "no": "nb", "pt": "pt-pt", "zh": "zh-hans", "zh-tw": "zh-hant", "zh-hk": "zh-hant"}
 
 
 class BraveProvider(Engine):
@@ -37,6 +45,7 @@ class BraveProvider(Engine):
     key_header = "X-Subscription-Token"
     timeout_s = 10.0
     max_chars, max_words, max_count = 400, 50, 20
+    hits_at, signs = ("web", "results"), ("query", "type")
     options = ("result_filter", "spellcheck", "ui_lang", "units", "operators")
     price = (Charge("brave", "search"),)
 
@@ -54,8 +63,7 @@ class BraveProvider(Engine):
             notices.append(f"brave searched for {altered!r}")
         rich = await self._rich(raw, notices)
         whole = {**raw, "rich_results": rich} if rich else raw
-        results = map(self.result, parsing.objects(parsing.at(raw, "web", "results")))
-        return self.answer(request, results, whole, notices, extra={"rich": rich})
+        return self.answer(request, map(self.result, self.found(raw)), whole, notices, extra={"rich": rich})
 
     async def llm_context(self, request: SearchRequest, *, tokens: int = 8_192, mode: str = "balanced") -> SearchResults:
         """Return pages with the passages that fit the query, uncut: the first as description, the rest as extra snippets.
@@ -70,12 +78,19 @@ class BraveProvider(Engine):
         limits = {"maximum_number_of_tokens": tokens, "context_threshold_mode": mode, **_CONTEXT}
         params = {**self.parameters(request, query, request.count, notices), **limits}
         raw = await self._send("/res/v1/llm/context", params, headers=_place_headers(request))
+        if not isinstance(raw.get("grounding"), dict):
+            raise self.failure("the answer holds no passages", lost=True)
         cut = [notice for notice in notices if "the query was cut" in notice]  # this endpoint gives up to 50 results
         return self.answer(request, _context_results(raw), raw, cut, charges=(Charge("brave", "context"),))
 
     def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the parameters that every search takes; `goggles` is a list, the others are single values."""
-        language = request.language.lower()
+        country, language = request.country_code, _language(request)
+        if country and country not in _COUNTRIES:
+            notices.append(f"brave knows no country {country!r}; the results of all countries were searched")
+            country = "ALL"
+        if request.language_code and not language:
+            notices.append(f"brave knows no language {request.language!r}; ignored")
         goggles: list[str] = []
         if request.goggles or request.allowed_domains or request.blocked_domains:
             from ipy_websearch.providers.goggles import goggle_parameters
@@ -85,8 +100,8 @@ class BraveProvider(Engine):
             q=query,
             count=count,
             freshness=request.freshness,
-            country=request.country_code or request.country.upper(),
-            search_lang=_LANGUAGES.get(language, language),
+            country=country or request.country.upper(),
+            search_lang=language,
             safesearch=request.safe_search,
             goggles=goggles,
         )
@@ -124,11 +139,18 @@ class BraveProvider(Engine):
         if code == "SUBSCRIPTION_TOKEN_INVALID":
             return self.refused_key(code)
         if response.status == 429:
-            return _rate_limit(error, response.headers)
+            said, wait, kind = _rate_limit(error, response.headers)
+            return Reason(f"{said}; {self.remedy(429, wait)}", wait, kind)
         words, wait, reason = super().refusal(response)
         faults = parsing.objects(parsing.at(error, "meta", "errors"))  # pydantic's: loc, msg, type
         named = [(*parsing.items(fault.get("loc"))[-1:], parsing.text(fault.get("msg"), 120)) for fault in faults]
         return Reason("; ".join([words, *(": ".join(map(str, parts)) for parts in named)]), wait, reason)
+
+
+def _language(request: SearchRequest) -> str:
+    """Return the language, with its region where Brave tells regions apart; "" for none, or one that Brave does not know."""
+    codes = (request.language.lower(), request.language_code)
+    return next((code for code in (_SPELLINGS.get(code, code) for code in codes) if code in _LANGUAGES), "")
 
 
 def _place_headers(request: SearchRequest) -> dict[str, str]:
@@ -178,13 +200,15 @@ def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
     """
     meta = parsing.mapping(error.get("meta"))
     resets, left, limits = (_numbers(headers.get(f"x-ratelimit-{name}", "")) for name in ("reset", "remaining", "limit"))
+    wait = retry_after(headers) or 0.0
     quota, used = parsing.number(meta.get("quota_limit")), parsing.number(meta.get("quota_current"))
     if (quota and used is not None and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
         shown = f" ({quota:,.0f} requests)" if quota else ""
-        return Reason(f"the plan's limit per month{shown} is used up", resets[1] if len(resets) > 1 else None, "quota")
+        return Reason(f"the plan's limit per month{shown} is used up", max([wait, *resets[1:2]]) or None, "quota")
     limit = parsing.number(meta.get("rate_limit"))
     shown = f" ({limit:.0f})" if limit else ""
-    return Reason(f"the limit per second{shown} was passed", resets[0] if resets else 1.0, "rate")
+    wait = max([wait, *resets[:1]]) or 1.0
+    return Reason(f"the limit per second{shown} was passed", wait, "rate" if wait <= LONG_WAIT_S else "quota")
 
 
 def _numbers(header: str) -> list[float]:

@@ -8,7 +8,7 @@ Wire facts: docs.firecrawl.dev, API v2 reference and "Billing", docs repository 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -39,11 +39,8 @@ class FirecrawlProvider(Engine):
         return (Charge("firecrawl", "search", Decimal(2 * -(-count // 10)), "credit"),)
 
     async def ask(self, given: Any, path: str = "", **options: Any) -> dict[str, Any]:
-        """Return the answer of an endpoint; one that reports a failure is a `ProviderError`."""
-        raw = await super().ask({**given, "timeout": _SERVER_TIMEOUT_MS}, path, **options)
-        if raw.get("success") is False:
-            raise self.failure(parsing.text(raw.get("error"), 200) or "it reports a failure without a reason")
-        return raw
+        """Return the answer of an endpoint, which has a time limit of its own."""
+        return await super().ask({**given, "timeout": _SERVER_TIMEOUT_MS}, path, **options)
 
     async def search_pages(self, request: SearchRequest, **options: Any) -> tuple[SearchResults, list[dict[str, Any]]]:
         """Return the results of one search, and the items they were made of, which hold the pages that could be read.
@@ -56,7 +53,7 @@ class FirecrawlProvider(Engine):
         """
         query, count, notices = self.fitted(request)
         raw = await self.ask({**self.parameters(request, query, count, notices), "scrapeOptions": _SCRAPE, **options})
-        items = list(self.found(raw))
+        items = self.found(raw)
         charges = used(raw, 2 + sum(bool(item.get("markdown")) for item in items))
         most = count * len(options.get("sources", ["web"]))
         return self.answer(request, map(self.result, items), raw, notices, charges=charges, most=most), items
@@ -74,12 +71,14 @@ class FirecrawlProvider(Engine):
             location=near and ",".join([*near, country] if country else near),
         )
 
-    def found(self, raw: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the results of every source."""
+    def listed(self, raw: Mapping[str, Any]) -> Any:
+        """Return the results of every source; servers of version 1 give one flat list."""
         data = raw.get("data")
-        listed = [data.get(source) for source in ("web", "news", "images")] if isinstance(data, dict) else [data]
-        for results in listed:
-            yield from parsing.objects(results)
+        if not isinstance(data, dict):
+            return data
+        sources = [data[source] for source in ("web", "news", "images") if source in data]
+        lists = [hits for hits in sources if isinstance(hits, list)]
+        return [hit for hits in lists for hit in hits] if lists or not sources else None
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return one result. `date` of news is "3 months ago", which is no date; a page that was read may have its own."""

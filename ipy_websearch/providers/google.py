@@ -7,7 +7,7 @@ logged. At most 10 results come at once; more would be further requests, each bi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ipy_websearch.http.client import HttpResponse, Reason
@@ -26,6 +26,7 @@ class GoogleProvider(Engine):
     path, method, key_header = "/customsearch/v1", "GET", ""
     timeout_s = 10.0
     max_chars, max_count = 2_048, 10
+    hits_at, address_field, signs = ("items",), "link", ("kind", "searchInformation", "queries", "context")
     ignores = ("goggles", "place")
     options = ("cr", "exactTerms", "excludeTerms", "fileType", "filter", "hl", "orTerms", "rights", "sort")
     price = (Charge("google", "search"),)
@@ -51,10 +52,6 @@ class GoogleProvider(Engine):
             key=key,
             cx=engine,
         )
-
-    def found(self, raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        """Return the items; there is no list at all when nothing was found."""
-        return parsing.objects(raw.get("items"))
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return one item; its date is the page's own `article:published_time`, else the day its snippet begins with."""

@@ -174,11 +174,10 @@ class LocalIndex:
             ConfigError: it is not a folder.
             ProviderError: this Python's SQLite cannot search text, or the disk is full.
         """
-        folder = Path(folder).expanduser().resolve()
-        if not folder.is_dir():
-            raise ConfigError(
-                f"{str(folder)!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files"
-            )
+        folder = _resolved(folder)
+        if not os.path.isdir(folder):
+            shown = str(folder)[:200]
+            raise ConfigError(f"{shown!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files")
         known, listed = self._known(folder), self._listed()
         if not any(folder.is_relative_to(path) for path in listed):
             self._keep([*(path for path in listed if not path.is_relative_to(folder)), folder])
@@ -190,8 +189,8 @@ class LocalIndex:
                     rows.append((*_read_file(path), *stamp))
                     report.added, report.updated = report.added + (not before), report.updated + bool(before)
                 seen.add(path.as_uri())
-            except (_UnreadableError, OSError, RuntimeError) as exc:  # RuntimeError: a loop of links, before Python 3.13
-                report.skipped.append((path, getattr(exc, "strerror", None) or str(exc)))
+            except Exception as exc:  # whatever is in one file, the others are read
+                report.skipped.append((path, getattr(exc, "strerror", None) or str(exc) or type(exc).__name__))
             if len(rows) == BATCH:
                 self._use(lambda c: _put(c, rows), write=True)
                 rows.clear()
@@ -206,7 +205,7 @@ class LocalIndex:
         Raises:
             ConfigError: the folder was not added; the message names those that were.
         """
-        folder = Path(folder).expanduser().resolve()
+        folder = _resolved(folder)
         listed = self._listed()
         if folder not in listed:
             names = ", ".join(map(str, listed)) or "none"
@@ -435,6 +434,13 @@ def read_corpus(folder: Traversable) -> tuple[str, list[Document]]:
     return digest.hexdigest(), documents
 
 
+def _resolved(folder: Path) -> Path:
+    try:
+        return Path(folder).expanduser().resolve()
+    except (OSError, ValueError, RuntimeError) as exc:  # too long, with a null character, of an unknown user
+        raise ConfigError(f"{str(folder)[:200]!r} is not a folder: {exc}") from None
+
+
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder; hidden files and folders, SKIPPED_FOLDERS and linked folders are passed over."""
     for parent, names, found in os.walk(folder):
@@ -443,7 +449,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _readable(path: Path, folder: Path) -> tuple[int, int]:
-    """Return the (time, size) of a file that can be a document; raise with the reason for any other."""
+    """Return the (time in microseconds, size) of a file that can be a document; raise with the reason for any other."""
     if path.suffix.lower() not in SUFFIXES:
         raise _UnreadableError(f"not a kind of file that is read ({path.suffix})")
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
@@ -453,7 +459,7 @@ def _readable(path: Path, folder: Path) -> tuple[int, int]:
         raise _UnreadableError("not a regular file")
     if status.st_size > most:
         raise _UnreadableError(f"{status.st_size:,} bytes; files up to {most:,} are read")
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns // 1_000, status.st_size
 
 
 def _read_file(path: Path) -> Document:
@@ -498,10 +504,11 @@ def _read_text(text: str) -> tuple[str, str, str]:
 def _notebook_text(text: str) -> str:
     """Return what people wrote into a notebook: its Markdown and its code; outputs are left out."""
     try:
-        parts = [(cell.get("cell_type"), cell.get("source", "")) for cell in json.loads(text).get("cells", ())]
+        cells = [(cell.get("cell_type"), cell.get("source")) for cell in json.loads(text).get("cells", ())]
     except (ValueError, AttributeError, TypeError, RecursionError):
         raise _UnreadableError("it is not a notebook that can be read") from None
-    texts = [(kind, "".join(source) if isinstance(source, list) else str(source)) for kind, source in parts]
+    lines = [(kind, source if isinstance(source, list) else [source]) for kind, source in cells]
+    texts = [(kind, "".join(line for line in source if isinstance(line, str))) for kind, source in lines]
     return visible("\n\n".join(f"```\n{part}\n```" if kind == "code" else part for kind, part in texts if part.strip()))
 
 

@@ -100,7 +100,8 @@ def address(value: Any) -> str:
     url = _UNSAFE_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), visible(value.strip()))
     try:
         parts = urlsplit(url)
-        return url if parts.scheme.lower() in ("http", "https") and parts.hostname else ""
+        port = parts.port or 0  # raises for one that is no number
+        return url if parts.scheme in ("http", "https") and parts.hostname and port >= 0 else ""
     except ValueError:
         return ""
 

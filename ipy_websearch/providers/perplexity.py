@@ -7,7 +7,7 @@ gave one list of results each in answers of 2025.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ipy_websearch.providers import parsing
@@ -49,10 +49,12 @@ class PerplexityProvider(Engine):
             search_before_date_filter=days and f"{days[1]:%m/%d/%Y}",
         )
 
-    def found(self, raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        """Return the results, of a flat list or of one that holds a list for each query."""
-        listed = [part if isinstance(part, list) else [part] for part in parsing.items(raw.get("results"))]
-        return parsing.objects(sum(listed, []))
+    def listed(self, raw: Mapping[str, Any]) -> Any:
+        """Return the list of results: a flat one, or one that holds a list for each query."""
+        listed = raw.get("results")
+        if not isinstance(listed, list):
+            return None
+        return [hit for part in listed for hit in (part if isinstance(part, list) else [part])]
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return an item as a result."""

@@ -45,7 +45,7 @@ from ipy_websearch.text import fold
 from ipy_websearch.usage import Charge, lost
 
 OUTAGES_S = {"key": 300.0, "credit": 300.0, "quota": 300.0, "unreachable": 60.0, "server": 30.0}
-"""Seconds for which a failure is remembered, by its reason; a quota until its reset, which asks again once an hour."""
+"""Seconds for which a failure is remembered, by its reason; until the time that the engine names, but at most an hour."""
 
 LONGEST_OUTAGE_S = 3_600.0
 LOCAL = "local"  # not cached: it is quicker than the cache, and its folders may have changed since
@@ -282,7 +282,7 @@ class SearchRouter:
     def _remember(self, target: Target, failure: ProviderError) -> None:
         """Note an outage, with the time of day until which the engine is passed over: always the same text, said once."""
         seconds = OUTAGES_S.get(failure.reason, 0.0)
-        if failure.reason == "quota" and failure.retry_after:
+        if seconds and failure.retry_after:
             seconds = min(failure.retry_after, LONGEST_OUTAGE_S)
         if not seconds or target.info.name == LOCAL:
             return

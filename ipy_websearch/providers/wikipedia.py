@@ -46,6 +46,7 @@ class WikipediaProvider(Engine):
     name = "wikipedia"
     path, method = "/w/api.php", "GET"
     timeout_s = 10.0
+    hits_at, address_field = ("query", "search"), "title"
     max_chars = 300
     ignores = ("goggles", "place", "freshness", "country", "safe_search")
     price = (Charge("wikipedia", "search", usd=Decimal(0)),)
@@ -65,11 +66,11 @@ class WikipediaProvider(Engine):
             notices.append(f"wikipedia has no pages of {', '.join(request.allowed_domains)}")
             return self.answer(request, (), None, notices, charges=())
         raw = await self._find(words, request.count, language)
-        if not _listed(raw, "search") and (looser := _any_of(words)):
+        found = self.found(raw)
+        if not found and (looser := _any_of(words)):
             raw = await self._find(looser, request.count, language)
-            if _listed(raw, "search"):
+            if found := self.found(raw):
                 notices.append(f"no article has all of the words {words!r}; these have some of them")
-        found = _listed(raw, "search")
         pages = await self._introductions([str(item.get("pageid")) for item in found], language, notices)
         # Another MediaWiki says what its addresses are.
         elsewhere = "{lang}" not in self.info.address(self.context.keys)
@@ -89,17 +90,12 @@ class WikipediaProvider(Engine):
         except ProviderError as exc:
             notices.append(f"the articles' introductions could not be had: {exc}")
             return {}
-        return {str(page.get("pageid")): page for page in _listed(raw, "pages")}
+        return {str(page.get("pageid")): page for page in parsing.objects(parsing.at(raw, "query", "pages"))}
 
     async def _get(self, params: Mapping[str, Any], language: str) -> dict[str, Any]:
         params = {"action": "query", "format": "json", "formatversion": 2, **params}
         async with self.context.wikipedia_turns:
-            raw = await self.ask(params, language=language, connect_timeout_s=CONNECT_TIMEOUT_S)
-        if "error" in raw:  # MediaWiki reports its errors with status 200
-            error = parsing.mapping(raw["error"])
-            code, info = parsing.text(error.get("code"), 80), parsing.text(error.get("info"), 200)
-            raise self.failure(f"{info or 'an error'} ({code})", status=429 if code == "ratelimited" else 200)
-        return raw
+            return await self.ask(params, language=language, connect_timeout_s=CONNECT_TIMEOUT_S)
 
 
 def search_words(query: str, language: str) -> str:
@@ -111,8 +107,8 @@ def search_words(query: str, language: str) -> str:
     if _OPERATOR.search(query):
         return query
     words = _PUNCTUATION.sub(" ", query).split()
-    # "Will Smith movies" and "Who Framed Roger Rabbit" begin like questions, and are names.
-    asks = query.rstrip().endswith("?") or (len(words) > 1 and bool(_ASKS.fullmatch(words[0])) and not words[1][0].isupper())
+    # "Will Smith movies", "Who Framed Roger Rabbit" and "Can band" begin like questions, and are names.
+    asks = query.rstrip().endswith("?") or (len(words) > 2 and bool(_ASKS.fullmatch(words[0])) and not words[1][0].isupper())
     if language == "en" and asks:
         words = _words_of_meaning(words) or words
     return " ".join(words) or query
@@ -136,10 +132,6 @@ def _any_of(words: str) -> str:
     """Return a search for articles with some of the words, "" when that makes no difference."""
     parts = _words_of_meaning(words.split())
     return " OR ".join(parts) if len(parts) > 1 and not _OPERATOR.search(words) else ""
-
-
-def _listed(raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    return list(parsing.objects(parsing.at(raw, "query", name)))
 
 
 def _page_address(language: str, title: str) -> str:

@@ -46,6 +46,16 @@ def recorded(name: str) -> Any:
     return json.loads((WIRE / f"{name}.json").read_text(encoding="utf-8"))
 
 
+NO_HITS: dict[str, Any] = defaultdict(
+    lambda: {"results": []},
+    brave={"type": "search"},
+    google={"kind": "customsearch#search"},
+    firecrawl={"success": True, "data": {}},
+    wikipedia={"query": {"search": []}},
+)
+"""What each engine answers when it finds nothing."""
+
+
 @dataclass(slots=True)
 class Service:
     """One engine's server: `requests` are what came in, `most_active` how many of them at once."""

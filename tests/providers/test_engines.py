@@ -22,6 +22,7 @@ from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
 from tests.fakes.wire import (
     EVERY_FILTER,
+    NO_HITS,
     Service,
     check_every_filter,
     check_sound,
@@ -64,7 +65,7 @@ SENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "brave",
         FULL,
-        {"q": "a b", "count": "7", "freshness": "pw", "country": "GB", "search_lang": "de-ch", "safesearch": "strict"},
+        {"q": "a b", "count": "7", "freshness": "pw", "country": "GB", "search_lang": "de", "safesearch": "strict"},
     ),
     ("brave", {"language": "ja"}, {"search_lang": "jp", "extra_snippets": "true", "enable_rich_callback": "1"}),
     ("brave", {"blocked_domains": ("a.com",)}, {"goggles": "$discard,site=a.com", "text_decorations": "false"}),
@@ -93,7 +94,7 @@ def test_a_search_sends_the_documented_parameters(
 ) -> None:
     """Under the engine's own names, with the key in its header (Google's in the query)."""
     server = served(name)
-    server.answer({})
+    server.answer(NO_HITS[name])
     search(name, "a b", **fields)
     sent = server.requests[0]
     assert expected.items() <= (sent.body or sent.params).items()
@@ -229,6 +230,8 @@ def test_a_refusal_says_what_to_do_and_its_kind(
         ),
         ({"X-RateLimit-Reset": "1, 1000", "X-RateLimit-Remaining": "1, 0"}, {}, "per month", 1000.0, "quota"),
         ({"X-RateLimit-Remaining": "49, 0", "X-RateLimit-Limit": "50, 0"}, {}, "per second", 1.0, "rate"),
+        ({"Retry-After": "7"}, {}, r"per second was passed; ask again in 7\.0 s", 7.0, "rate"),
+        ({"Retry-After": "400000"}, {}, r"the limit is reset at 20\d\d-", 400_000.0, "quota"),
     ],
 )
 def test_brave_tells_a_busy_second_from_a_used_up_month(
@@ -242,6 +245,44 @@ def test_brave_tells_a_busy_second_from_a_used_up_month(
     assert (caught.value.retry_after, caught.value.reason, len(server.requests)) == (wait, reason, 1)
 
 
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"error": {"message": "some words", "code": "X"}},
+        {"web": 5, "items": {}, "results": "x", "data": 3, "query": {"search": 1}},
+        {"web": {"results": [1]}, "items": [{"link": None}], "results": ["x"], "data": [None], "query": {"search": [{}]}},
+    ],
+)
+def test_an_answer_without_results_is_a_failure_and_not_nothing_found(
+    served: Callable[[str], Service], name: str, body: Any
+) -> None:
+    """An error object under status 200, fields of a wrong type, and results that cannot be read."""
+    served(name).answer(body)
+    with pytest.raises(ProviderError, match=f"^{name}: (the answer holds no .*; check {name.upper()}|some words)") as caught:
+        search(name)
+    assert caught.value.reason == "server" and caught.value.lost is ("error" not in body)
+    served(name).forget()
+    served(name).answer(NO_HITS[name])
+    assert len(search(name)) == 0
+
+
+def test_each_address_is_one_result(served: Callable[[str], Service]) -> None:
+    """The first one counts; what is no address of the web is left out."""
+    urls = [
+        "https://a.example/",
+        "https://a.example/",
+        "javascript:alert(1)",
+        "/b",
+        "https://a.example:99999/",
+        "http://b.example",
+    ]
+    served("exa").answer({"results": [{"url": url, "title": f"T{n}", "text": "one<br>two"} for n, url in enumerate(urls)]})
+    assert [(hit.title, hit.url) for hit in search("exa", count=9)] == [("T0", urls[0]), ("T5", urls[5])]
+    assert search("exa")[0].description == "one two"
+
+
 def test_a_reset_that_is_far_away_is_a_quota_at_any_engine(served: Callable[[str], Service]) -> None:
     """And the message says when it is."""
     served("exa").answer({"error": "limit"}, status=429, headers={"Retry-After": "7200"})
@@ -253,6 +294,7 @@ def test_a_reset_that_is_far_away_is_a_quota_at_any_engine(served: Callable[[str
 @pytest.mark.parametrize(
     ("name", "fields", "notices"),
     [
+        ("brave", {"country": "vn", "language": "eo"}, ["no country 'VN'; the results of all", "no language 'eo'"]),
         ("google", {"goggles": ("$discard",), "count": 20}, ["at most 10 results, not 20", "cannot apply goggles; ignored"]),
         ("tavily", {"country": "zz", "language": "de"}, ["cannot apply language", "knows no country 'zz'"]),
         (
@@ -267,25 +309,25 @@ def test_a_reset_that_is_far_away_is_a_quota_at_any_engine(served: Callable[[str
 def test_what_an_engine_cannot_do_is_said(
     served: Callable[[str], Service], name: str, fields: dict[str, Any], notices: list[str]
 ) -> None:
-    served(name).answer({})
+    served(name).answer(NO_HITS[name])
     said = search(name, **fields).notices
     assert len(said) == len(notices) and all(words in notice for words, notice in zip(notices, said, strict=True))
 
 
 def test_named_tools_may_set_an_engines_own_options(served: Callable[[str], Service]) -> None:
-    """The end of a name will do; an unknown one is met with those there are."""
+    """An unknown one is met with those there are."""
     server = served("tavily")
-    server.answer({"answer": "A <b>framework</b>."})
-    results = search("tavily", options={"depth": "advanced", "include_answer": True})
+    server.answer({"results": [], "answer": "A <b>framework</b>."})
+    results = search("tavily", options={"search_depth": "advanced", "include_answer": True})
     assert server.requests[0].body["search_depth"] == "advanced" and results.extra["answer"] == "A framework."
     assert results.charges == (Charge("tavily", units=Decimal(2), unit="credit"),)
-    with pytest.raises(ConfigError, match="no option 'dept'.*did you mean 'search_depth'|no option 'dept'"):
-        search("tavily", options={"dept": "advanced"})
+    with pytest.raises(ConfigError, match="no option 'search_dept'; did you mean 'search_depth'"):
+        search("tavily", options={"search_dept": "advanced"})
 
 
 @pytest.mark.parametrize("cost", [{}, {"costDollars": {"total": "free"}}, {"costDollars": {"total": 1e308}}])
 def test_a_cost_that_cannot_be_believed_is_left_to_the_price_table(served: Callable[[str], Service], cost: Any) -> None:
-    served("exa").answer(cost)
+    served("exa").answer({"results": [], **cost})
     assert search("exa").charges == (Charge("exa", usd=None),)
 
 
@@ -328,7 +370,9 @@ def test_rich_data_are_fetched_along(served: Served) -> None:
     """The callback key is followed; the data are in `extra` and beside the raw answer, and cost nothing more."""
     server = served("brave")
     rich = {"type": "rich", "results": [{"type": "rich", "subtype": "weather"}]}
-    server.answer({"web": {}, "rich": {"hint": {"callback_key": "86d06a"}}, "query": {"altered": "oslo"}}, path=WEB)
+    server.answer(
+        {"web": {"results": []}, "rich": {"hint": {"callback_key": "86d06a"}}, "query": {"altered": "oslo"}}, path=WEB
+    )
     server.answer(rich, path=RICH)
     results = search("brave", "weather in Oslo")
     assert server.requests[1].params == {"callback_key": "86d06a"}
@@ -349,7 +393,7 @@ def test_a_rich_call_that_fails_does_not_fail_the_search(served: Served) -> None
 def test_long_goggles_are_posted_and_a_place_goes_into_headers(served: Served) -> None:
     """Hundreds of domains go as a JSON body; header values are ASCII."""
     server = served("brave")
-    server.answer({}, path=WEB)
+    server.answer(NO_HITS["brave"], path=WEB)
     place = Place("São Paulo", "SP", "America/Sao_Paulo")
     search("brave", country="br", place=place, blocked_domains=tuple(f"spam{n}.example" for n in range(300)))
     sent = server.requests[0]
@@ -398,6 +442,7 @@ def test_passages_come_whole(served: Served) -> None:
         ("What was the US population in 2020?", "US population 2020"),
         ("US population 2020", "US population 2020"),
         ("The Who band", "The Who band"),
+        ("Can band", "Can band"),
         ("IT companies in India", "IT companies in India"),
         ("us population 2020", "us population 2020"),
         ("Will Smith movies", "Will Smith movies"),

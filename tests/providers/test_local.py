@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -175,8 +176,9 @@ def test_adding_a_folder_again_takes_in_what_changed(index: LocalIndex, notes: P
     with pytest.raises(ConfigError, match="My Notes"):
         index.remove_folder(notes.parent)
     assert index.remove_folder(notes) == 5 and index.folders() == [] and titles(index, "rhubarb") == []
-    with pytest.raises(ConfigError, match="nowhere"):
-        index.add_folder(notes / "nowhere")
+    for nowhere in (notes / "nowhere", Path("a\0b"), Path("n" * 300)):
+        with pytest.raises(ConfigError, match="is not a folder"):
+            index.add_folder(nowhere)
 
 
 def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_path: Path) -> None:
@@ -189,6 +191,9 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_pat
     (folder / "big.txt").write_text("x " * 1_000_001)
     (folder / "binary.txt").write_bytes(b"a\0b")
     (folder / "broken.ipynb").write_text('{"cells": 3}')
+    (folder / "odd.ipynb").write_text('{"cells": [{"source": [1, "sorrel"]}, {"source": null}, {"cell_type": "code"}]}')
+    (folder / "future.md").write_text("samphire")
+    os.utime(folder / "future.md", (4e10, 4e10))
     (folder / "empty.md").write_text(" \n")
     (folder / "image.png").write_bytes(b"\x89PNG")
     (folder / "out.md").symlink_to(outside / "inside.md")
@@ -199,6 +204,7 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_pat
     reasons = {path.name: reason for path, reason in index.add_folder(folder).skipped}
     assert set(reasons) == {"big.txt", "binary.txt", "broken.ipynb", "empty.md", "image.png", "out.md", "loop.md"}
     assert "2,000,000" in reasons["big.txt"] and "link" in reasons["out.md"] and "binary" in reasons["binary.txt"]
+    assert titles(index, "sorrel") == ["odd"] and titles(index, "samphire") == ["future"]
     assert titles(index, "café creme") == ["latin"] and titles(index, "日本の首都") == ["cjk"] and not titles(index, "verboten")
 
 
