@@ -20,6 +20,7 @@ from tests.fakes.replies import (
     recorded,
     search_results,
     server_search,
+    slow,
     stop,
     text,
     thinking,
@@ -103,6 +104,25 @@ def test_a_stream_cut_at_any_event_is_asked_for_again_or_a_partial_answer(
     assert answer.cost_usd > 0 and [m["role"] for m in answer.messages][-1] == "assistant"
 
 
+@pytest.mark.parametrize("reason", ["refusal", "model_context_window_exceeded"])
+def test_a_call_beside_a_refusal_or_in_a_full_context_is_not_run(
+    messages_api: Any, brave_api: Any, session: Any, reason: str
+) -> None:
+    messages_api.reply("Well. ", search("ruby author"), stop(reason))
+    answer = ask(session)
+    assert answer.text == "Well." and answer.notices and not brave_api.queries
+    messages_api.reply("Yes.")
+    assert ask(session, "And?", follow=True).text == "Yes."
+
+
+def test_a_follow_up_without_tools_still_has_what_was_found(messages_api: Any, brave_api: Any, session: Any) -> None:
+    """The API refuses calls and their results where no tools are offered."""
+    messages_api.replies(search("ruby author"), text("Matz.", citations=[(0, 0)]), "In 1995.")
+    ask(session)
+    assert ask(session, "When?", follow=True, tools="none").text == "In 1995."
+    assert search_results(messages_api.bodies[2]) and "tools" not in messages_api.bodies[2]
+
+
 # --- search run by the API itself ----------------------------------------------------------------------------------------
 
 
@@ -148,6 +168,22 @@ def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(messages_api: Any, ses
     assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
     messages_api.reply("Yes.")
     assert ask(session, "And?", tools="native", follow=True).text == "Yes."
+
+
+@pytest.mark.parametrize("after", range(3, 8))
+def test_a_native_search_that_never_ended_leaves_a_legal_history(messages_api: Any, session: Any, after: int) -> None:
+    """The API's own search waits while one of our tools is called, and the question is left then."""
+    messages_api.reply("First. ", server_search("one", HITS, finished=False), tool_use("read_research"), stop("tool_use"))
+    messages_api.behave(lambda body: "Go on." if "And?" in str(body["messages"][-1]) else ["Then. " * 99, slow(0.05)])
+
+    async def leave() -> None:
+        run = session.start("Who?", tools="native")
+        for _ in range(after):
+            await anext(run)
+        await run.aclose()
+
+    asyncio.run(leave())
+    assert ask(session, "And?", follow=True, tools="native").text == "Go on."
 
 
 def test_endless_pauses_end_in_an_answer(messages_api: Any, session: Any) -> None:

@@ -305,7 +305,8 @@ class AnswerLoop:
             if self.loop.meter.reached != "timeout":
                 self._late.append("the model's answer broke off; this is what had arrived")
             return Then.DONE
-        if calls and (not final or any(call.name == TABLE_TOOL for call in calls)):
+        ended = reply.stop_reason in ("refusal", "model_context_window_exceeded")
+        if calls and not ended and (not final or any(call.name == TABLE_TOOL for call in calls)):
             return calls
         if reply.stop_reason == "pause_turn" and not final:
             self._resume()

@@ -53,7 +53,7 @@ def build_request(
         "model": model,
         "max_tokens": max_tokens,
         "system": [{"type": "text", "text": system}],
-        "messages": list(messages),
+        "messages": list(messages) if tools else without_calls(messages),
         **thinking_fields(model, effort),
     }
     if tools and (platform.tool_choice or tool_choice is None):
@@ -142,6 +142,7 @@ def plain_results(passages: Sequence[Passage], *, first: int = 0, most: int = 0)
 # --- the history -------------------------------------------------------------------------------------------------------
 
 THINKING = ("thinking", "redacted_thinking")
+CALLS = ("tool_use", "server_tool_use")
 
 
 def content_of(message: Mapping[str, Any]) -> list[Any]:
@@ -175,22 +176,36 @@ def assistant_message(content: Iterable[Mapping[str, Any]]) -> Message | None:
 def closed(messages: Sequence[Message]) -> list[Message]:
     """Return a history to which a next question can be added.
 
-    Calls without a result (after an interrupt, a limit or an error) are taken out of the last assistant turn, as are server
-    tool calls whose result never came and thinking that would be left without text; a turn of which nothing remains goes
-    altogether.
+    Calls whose result never came (after an interrupt, a limit or an error) are taken out, ours and the API's own; an assistant
+    turn of which only thinking remains goes altogether.
     """
-    if not messages or messages[-1]["role"] != "assistant" or isinstance(messages[-1]["content"], str):
-        return list(messages)
-    *history, last = messages
-    answered = {b.get("tool_use_id") for b in last["content"] if str(b.get("type")).endswith("_tool_result")}
+    answered = {block.get("tool_use_id") for message in messages for block in content_of(message)}
+    history = []
+    for message in messages:
+        if message["role"] == "assistant" and not isinstance(message["content"], str):
+            kept = [b for b in message["content"] if b.get("type") not in CALLS or b.get("id") in answered]
+            if all(block.get("type") in THINKING for block in kept):
+                continue
+            message = {**message, "content": kept}
+        history.append(message)
+    return history
 
-    def is_open(block: Mapping[str, Any]) -> bool:
-        kind = block.get("type")
-        return kind == "tool_use" or (kind == "server_tool_use" and block.get("id") not in answered)
 
-    kept = [block for block in last["content"] if not is_open(block)]
-    says = any(block.get("type") not in THINKING for block in kept)
-    return [*history, {**last, "content": kept}] if says else history
+def without_calls(messages: Sequence[Message]) -> list[Message]:
+    """Return a history for a request without tools, which may have no calls: their results stay, as the user's own words.
+
+    "Requests which include `tool_use` or `tool_result` blocks must define tools" (the API's refusal, 2026-11).
+    """
+    history: list[Message] = []
+    for message in messages:
+        content: list[Any] = []
+        for block in content_of(message):
+            if block.get("type") == "tool_result":
+                content += content_of(block)
+            elif block.get("type") != "tool_use":
+                content.append(block)
+        history += [{**message, "content": content}] if content else []
+    return history
 
 
 def ended_by(messages: Sequence[Message], text: str) -> list[Message]:

@@ -345,7 +345,7 @@ _MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
 _BUSY = ("the Anthropic API is overloaded or failing", "ask again in a moment")
 _EXPLAINED = {  # platform.claude.com/docs/en/api/errors, read 2026-11
     401: ("the Anthropic API refused the key", "set a valid one with `%websearch key anthropic`"),
-    402: ("the Anthropic account has no credit left", "add credit in the console"),
+    402: ("the Anthropic account has no credit left, or has reached its cap", "add credit or raise the cap in the console"),
     403: ("the Anthropic key may not do this", "check the workspace's permissions"),
     404: ("the Anthropic API does not know that", "check the model's name"),
     413: ("the question with its context is too large", "ask with less, or begin anew without --follow"),
@@ -368,8 +368,7 @@ def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES)
 
 def is_transient(error: ModelError) -> bool:
     """Say whether the same request may succeed a moment later."""
-    capped = error.status == 429 and error.retry_after is None and _SPEND_CAP.search(str(error))
-    if error.kind == "do_not_retry" or capped:
+    if error.kind == "do_not_retry" or (error.status == 429 and error.retry_after is None and _SPEND_CAP.search(str(error))):
         return False
     if error.status in (None, 200):
         return error.kind in _TRANSIENT
@@ -431,9 +430,11 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
     """Return one line for an error status of the API, with what to do."""
-    if status not in _EXPLAINED:
+    capped = status == 429 and wait_s is None and _SPEND_CAP.search(detail)
+    alike = 402 if capped else 413 if status == 400 and "prompt is too long" in detail else status
+    if alike not in _EXPLAINED:
         return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
-    what, advice = _EXPLAINED[status]
+    what, advice = _EXPLAINED[alike]
     if status == 404:
         advice += did_you_mean(detail.removeprefix("model: "))
     if (status == 429 or status >= 500) and wait_s is not None and wait_s >= 5:
