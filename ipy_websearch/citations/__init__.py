@@ -3,7 +3,7 @@
 `check` judges a sentence, `quote_has` a value and its quote; neither asks a model.
 """
 
-from ipy_websearch.citations.book import CitationBook, marks, same_page
+from ipy_websearch.citations.book import SENTENCE_END, CitationBook
 from ipy_websearch.citations.claims import check, quote_has
 
-__all__ = ["CitationBook", "check", "marks", "quote_has", "same_page"]
+__all__ = ["SENTENCE_END", "CitationBook", "check", "quote_has"]

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
-from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, read
+from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, joined, read
 from ipy_websearch.results import Claim
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -86,8 +86,10 @@ _NAME_FOLLOWS = re.compile(
     r" (?:[A-Z]|(?:is|was|has|had|will|won|wrote|lies|became|made|said|says|opened|released|announced)\b)|['’]s\b"
 )
 ENOUGH, LITTLE, FACT, CLOSE, TWIN = 0.51, 0.25, 6, 3, 0.8
-CUT_FROM, CUT_TO = 140, 160
+CUT = range(140, 161)
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"”')\]]*\s+(?=[\"“'(\[]?[^\sa-z])|(?<=[。！？])|\n+|\s[·|•]\s")
+_LAST_LATIN = "\u024f"
+_KANA = re.compile(r"[\u3040-\u30ff]")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _NAME = re.compile(
     r"(?:[A-Z]\.){2,}|(?<!\w)[^\W\d_a-z][\w’']*(?:[.&-][\w’']+)*|[a-z]+[A-Z]\w*|\b(?=\w*\d)(?=\w*[A-Za-z])[A-Za-z]\w*(?:-\d\w*)?"
@@ -104,40 +106,18 @@ class Sentence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A parsed text."""
+    """A parsed text, or several passages in one.
+
+    `languages` are those of its passages ("": unknown). `is_cut` says that more follows: the API cites at most 150 characters
+    of a page, and ends them with dots (recorded 2026-11).
+    """
 
     source: str
     sentences: tuple[Sentence, ...]
     stems: frozenset[str]
-
-    @property
-    def words(self) -> list[str]:
-        """All words."""
-        return [word for sentence in self.sentences for word in sentence.words]
-
-    @property
-    def quantities(self) -> Quantities:
-        """The numbers and dates."""
-        return read(self.source)
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether more follows: the API cites at most 150 characters of a page, and ends them with dots (recorded 2026-11)."""
-        return CUT_FROM <= len(self.source) <= CUT_TO and self.source.endswith("...")
-
-
-@dataclass(frozen=True, slots=True)
-class Passages:
-    """What a sentence is held against: the passages' sentences with all stems, their numbers, dates and years."""
-
-    source: str
-    sentences: tuple[Sentence, ...]
-    stems: frozenset[str]
-    numbers: tuple[Number, ...]
-    dates: tuple[Date, ...]
-    years: frozenset[int]
+    quantities: Quantities
     languages: frozenset[str]
-    are_cut: bool
+    is_cut: bool
 
 
 def check(sentence: str, passages: Sequence[str]) -> Claim:
@@ -153,21 +133,22 @@ def check(sentence: str, passages: Sequence[str]) -> Claim:
     texts = tuple(passage for passage in passages if passage.strip())
     if not texts:
         return Claim("uncited")
-    claim, given = parse(sentence), _given(texts)
-    content = [word for word in claim.words if word not in _STOP]
-    wrong, absent = _lacking_quantities(claim.quantities, given)
+    claim, given = parse(sentence), _joined(texts)
+    content = [word for part in claim.sentences for word in part.words if word not in _STOP]
+    wrong, absent = _lacking_quantities(claim.quantities, given.quantities)
     facts = len(claim.quantities.numbers) + len(claim.quantities.dates)
     found, score, is_other_name = facts - len(wrong) - len(absent), 1.0, False
     changed, lacking, others = _altered(claim, given)
-    if not _languages_differ(sentence, given):
+    if not claim.languages.isdisjoint(given.languages) or "" in claim.languages | given.languages:
         near = _nearest(frozenset(map(stem, content)), given)
         score = _overlap(content, given.stems, facts, found)
-        names = _lacking_names(sentence, given)
-        is_other_name = bool(names or given.are_cut) and _names_differ(content, near)
+        names = _lacking_names(claim, given)
+        # When nearly all else of it stands in one sentence of the passages, the name is another one.
+        is_other_name = bool(names or given.is_cut) and any(_overlap(content, part.stems) >= 0.7 for part in near)
         wrong += changed + _comparisons(others, near[:CLOSE]) + _negations(others, near[:CLOSE])
         absent += lacking
         (wrong if is_other_name else absent).extend(names)
-    if given.are_cut:
+    if given.is_cut:
         wrong, absent, score = wrong if is_other_name else changed, [], 1.0
     missing = tuple(dict.fromkeys(wrong + absent))
     if wrong or score < LITTLE:
@@ -193,9 +174,9 @@ def quote_has(value: object, quote: str) -> bool:
         return any(asked.agrees(other) for other in given.dates) or (not given.dates and quote_has(value.year, quote))
     if isinstance(value, int | float | Decimal):
         return any(number.is_about(float(value)) for number in given.numbers) or any(value in day.years for day in given.dates)
-    text, there = parse(str(value)), _given((quote,))
-    wrong, absent = _lacking_quantities(text.quantities, there)
-    words = [word for word in text.words if not is_part_of_one(word)]
+    text, there = parse(str(value)), parse(quote)
+    wrong, absent = _lacking_quantities(text.quantities, given)
+    words = [word for word in tokenize(text.source) if not is_part_of_one(word)]
     words = [word for word in words if word not in _STOP] or words
     found = sum(stem(word) in there.stems for word in words)
     whole = found == len(words) if len(words) < 4 else found >= 0.75 * len(words)
@@ -243,25 +224,22 @@ def parse(text: str) -> Text:
         if part and part.strip():
             words = tuple(tokenize(part))
             found.append(Sentence(part, words, frozenset(map(stem, words))))
-    return Text(text, tuple(found), frozenset().union(*(sentence.stems for sentence in found)))
+    stems = frozenset().union(*(sentence.stems for sentence in found))
+    language = _language(text, [word for sentence in found for word in sentence.words])
+    return Text(text, tuple(found), stems, read(text), frozenset([language]), len(text) in CUT and text.endswith("..."))
 
 
 @lru_cache(256)
-def _given(passages: tuple[str, ...]) -> Passages:
-    """Return passages as a sentence is held against them."""
+def _joined(passages: tuple[str, ...]) -> Text:
+    """Return passages as one text."""
     texts = [parse(passage) for passage in passages]
-    numbers = tuple(number for text in texts for number in text.quantities.numbers)
-    dates = tuple(day for text in texts for day in text.quantities.dates)
-    years = {year for day in dates for year in day.years} | {int(n.plain) for n in numbers if 1000 <= n.plain <= 2200}
-    return Passages(
+    return Text(
         source="\n".join(passages),
         sentences=tuple(sentence for text in texts for sentence in text.sentences),
         stems=frozenset().union(*(text.stems for text in texts)),
-        numbers=numbers,
-        dates=dates,
-        years=frozenset(years),
-        languages=frozenset(map(_language, passages)),
-        are_cut=any(text.is_cut for text in texts),
+        quantities=joined([text.quantities for text in texts]),
+        languages=frozenset().union(*(text.languages for text in texts)),
+        is_cut=any(text.is_cut for text in texts),
     )
 
 
@@ -272,26 +250,19 @@ def _overlap(content: Sequence[str], known: frozenset[str], facts: int = 0, foun
     return (sum(w for word, w in weights.items() if stem(word) in known) + FACT * found) / everything if everything else 1.0
 
 
-def _nearest(stems: frozenset[str], given: Passages) -> list[Sentence]:
+def _nearest(stems: frozenset[str], given: Text) -> list[Sentence]:
     """Return the sentences of the passages that share most with the stems, best first, down to 60 % of the best one."""
     shared = [(len(stems & sentence.stems), sentence) for sentence in given.sentences]
     shared.sort(key=lambda pair: -pair[0])
     return [sentence for n, sentence in shared if n and n >= 0.6 * shared[0][0]]
 
 
-def _languages_differ(sentence: str, given: Passages) -> bool:
-    """Return whether the sentence and all the passages are in different languages, as far as that shows."""
-    own = _language(sentence)
-    return own != "" and "" not in given.languages and own not in given.languages
-
-
-@lru_cache(1024)
-def _language(source: str) -> str:
+def _language(source: str, words: Sequence[str]) -> str:
+    """Return the language of a text or, where a quarter is not Latin, its script; "" when it does not show."""
     letters = [c for c in source[:400] if c.isalpha()]
-    script = unicodedata.name(letters[len(letters) // 2], "").split(" ")[0] if letters else ""
-    if script != "LATIN":
-        return script
-    words = parse(source).words
+    others = [c for c in letters if c > _LAST_LATIN]
+    if 4 * len(others) > len(letters):
+        return "kana" if _KANA.search(source) else unicodedata.name(others[0], "").split(" ")[0]
     scores = sorted(((sum(word in common for word in words), name) for name, common in _LANGUAGES.items()), reverse=True)
     return scores[0][1] if scores[0][0] >= 2 and scores[0][0] > 1.5 * scores[1][0] else ""
 
@@ -299,7 +270,7 @@ def _language(source: str) -> str:
 # --- sentences that stand in a passage nearly word by word --------------------------------------------------------------------
 
 
-def _altered(claim: Text, given: Passages) -> tuple[list[str], list[str], list[str]]:
+def _altered(claim: Text, given: Text) -> tuple[list[str], list[str], list[str]]:
     """Return what contradicts and what is missing in sentences that stand in the passages nearly word by word, and the words
     of the other sentences. Of several twins the one counts that differs least."""
     wrong: list[str] = []
@@ -307,8 +278,9 @@ def _altered(claim: Text, given: Passages) -> tuple[list[str], list[str], list[s
     others: list[str] = []
     for sentence in claim.sentences:
         enough = TWIN * len(sentence.stems)
-        twins = [twin for twin in given.sentences if len(sentence.stems & twin.stems) >= enough]
-        changes = [change for twin in twins if (change := _change(sentence, twin)) is not None]
+        stands = len(sentence.stems & given.stems) >= enough
+        twins = [twin for twin in given.sentences if len(sentence.stems & twin.stems) >= enough] if stands else []
+        changes = [change for twin in twins if (change := _change(sentence, twin, "de" in claim.languages)) is not None]
         if changes:
             least = min(changes, key=lambda change: len(change[0]) + len(change[1]))
             wrong += least[0]
@@ -318,14 +290,17 @@ def _altered(claim: Text, given: Passages) -> tuple[list[str], list[str], list[s
     return wrong, absent, others
 
 
-def _change(sentence: Sentence, twin: Sentence) -> tuple[list[str], list[str]] | None:
+def _change(sentence: Sentence, twin: Sentence, is_german: bool) -> tuple[list[str], list[str]] | None:
     """Return what contradicts and what is missing in one of two nearly equal sentences; None when they are not nearly equal."""
     turned = _turned(sentence.words, twin.words)
     if turned is None:
         return None
     own, other = read(sentence.source), read(twin.source)
-    wrong, absent = _lacking_quantities(own, _given((twin.source,)))
-    return turned + wrong + _replaced(own, other), absent + _new_names(sentence, twin)
+    wrong, absent = _lacking_quantities(own, other)
+    # In German, capitalised words behind the first may be names.
+    names = [word for word in _WORD.findall(sentence.source)[1:] if word[0].isupper()] if is_german else []
+    absent += [name for name in names if twin.stems.isdisjoint(map(stem, tokenize(name)))]
+    return turned + wrong + _replaced(own, other), absent
 
 
 def _replaced(own: Quantities, twin: Quantities) -> list[str]:
@@ -337,14 +312,6 @@ def _replaced(own: Quantities, twin: Quantities) -> list[str]:
     if len(own.dates) == len(twin.dates):
         found += [day.text for day, other in zip(own.dates, twin.dates, strict=True) if not day.agrees(other)]
     return found
-
-
-def _new_names(sentence: Sentence, twin: Sentence) -> list[str]:
-    """Return the capitalised words behind the first that a sentence's twin lacks: in German these may be names."""
-    if _language(sentence.source) != "de":
-        return []
-    names = [word for word in _WORD.findall(sentence.source)[1:] if word[0].isupper()]
-    return [name for name in names if twin.stems.isdisjoint(map(stem, tokenize(name)))]
 
 
 def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
@@ -368,26 +335,24 @@ def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
 # --- numbers and dates ------------------------------------------------------------------------------------------------------
 
 
-def _lacking_quantities(asked: Quantities, given: Passages) -> tuple[list[str], list[str]]:
+def _lacking_quantities(asked: Quantities, given: Quantities) -> tuple[list[str], list[str]]:
     """Return the numbers and dates which the passages contradict, and those that they lack."""
     wrong: list[str] = []
     absent: list[str] = []
-    for number in asked.numbers:
-        if number.demanded and not _stands(number, given):
-            rivals = [
-                other
-                for other in given.numbers
-                if other.kinds & number.kinds and not any(other.agrees(m) or m.agrees(other) for m in asked.numbers)
-            ]
-            other_unit = any(n.plain == number.plain and "" not in n.kinds | number.kinds for n in given.numbers)
-            (wrong if rivals or other_unit else absent).append(number.text)
+    lacking = [number for number in asked.numbers if number.demanded and not _stands(number, given)]
+    others = given.numbers if lacking else ()
+    unused = [other for other in others if not any(other.agrees(m) or m.agrees(other) for m in asked.numbers)]
+    for number in lacking:
+        rivals = any(other.kinds & number.kinds for other in unused)
+        other_unit = any(n.plain == number.plain and "" not in n.kinds | number.kinds for n in given.numbers)
+        (wrong if rivals or other_unit else absent).append(number.text)
     for day in asked.dates:
         if not any(day.agrees(other) for other in given.dates) or (day.years and not day.years & given.years):
             (wrong if given.dates else absent).append(day.text)
     return wrong, absent
 
 
-def _stands(number: Number, given: Passages) -> bool:
+def _stands(number: Number, given: Quantities) -> bool:
     found = [other for other in given.numbers if number.agrees(other)]
     if not found:
         return number.plain in given.years and number.kinds == {""}
@@ -401,10 +366,10 @@ def _stands(number: Number, given: Passages) -> bool:
 # --- names ------------------------------------------------------------------------------------------------------------------
 
 
-def _lacking_names(sentence: str, given: Passages) -> list[str]:
+def _lacking_names(claim: Text, given: Text) -> list[str]:
     """Return the names that do not stand in the passages, neither as words nor as initials."""
     lacking = []
-    for name in _names(sentence):
+    for name in _names(claim.source) if "de" not in claim.languages else ():  # in German all nouns are capitalised
         words = tokenize(name)
         absent = [word for word in words if stem(word) not in given.stems and _root(word) not in given.stems]
         if absent and not _abbreviated(name, words, given):
@@ -413,7 +378,7 @@ def _lacking_names(sentence: str, given: Passages) -> list[str]:
     return lacking
 
 
-def _abbreviated(name: str, words: Sequence[str], given: Passages) -> bool:
+def _abbreviated(name: str, words: Sequence[str], given: Text) -> bool:
     """Return whether the passages have the initials of a name, or the words whose initials it is (US: United States)."""
     initials = r"\.?".join(re.escape(word[0].upper()) for word in words if word not in _STOP)
     if len(words) > 1 and re.search(rf"\b{initials}\b", given.source):
@@ -435,8 +400,6 @@ def _root(word: str) -> str:
 
 def _names(sentence: str) -> list[str]:
     """Return the names: runs of capitalised words. A sentence's first word is one where a name or a verb follows."""
-    if _language(sentence) == "de":
-        return []  # all nouns are capitalised
     found: list[str] = []
     last_end = -1
     for match in _NAME.finditer(sentence):
@@ -460,11 +423,6 @@ def _names(sentence: str) -> list[str]:
             found.append(word)
         last_end = match.end()
     return found
-
-
-def _names_differ(content: Sequence[str], near: Sequence[Sentence]) -> bool:
-    """Return whether nearly all else of the sentence stands in one sentence of the passages: then the name is another one."""
-    return any(_overlap(content, sentence.stems) >= 0.7 for sentence in near)
 
 
 # --- negations and comparisons ----------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product, starmap
 from typing import NamedTuple
 
 _MONTHS = (
@@ -123,7 +123,8 @@ _NAMED_DATE = re.compile(
     re.IGNORECASE,
 )
 _ISO_DATE = re.compile(
-    r"\b([12]\d{3})(?:[-/.]|年)(0?[1-9]|1[0-2])(?:(?:[-/.]|月)(0?[1-9]|[12]\d|3[01])(?:日|\b)|月|\b(?![-/.,]?\d))"
+    r"(?<![\dA-Za-z_])([12]\d{3})(?:[-/.]|[年년] ?)(0?[1-9]|1[0-2])"
+    r"(?:(?:[-/.]|[月월] ?)(0?[1-9]|[12]\d|3[01])(?:[日일]|(?![\dA-Za-z_]))|[月월]|\b(?![-/.,]?\d))"
 )
 _SLASH_DATE = re.compile(r"\b(\d{1,2})([/.])(\d{1,2})(?:\2(\d{4}|\d{2}))?\b(?![/.,]?\d)")
 _CLOCK = re.compile(
@@ -139,15 +140,22 @@ _BEHIND = re.compile(r"[ -]?(%|°[CF]|[$€£¥₹]|[万萬만億亿억]|[^\W\d_
 _MINUS = re.compile(r"[\s(]?[-–]")
 _BETWEEN = re.compile(r" ?(?:-|–|—|to|and|or|bis|à|a|through|until) ?", re.IGNORECASE)
 _ABOUT = re.compile(
-    r"(?:about|approx\w*\.?|around|roughly|some|nearly|almost|circa|ca?\.|~|≈|estimated|close to|near)(?: a| an)? ?[$€£~]?$",
+    r"(?:about|approx\w*\.?|around|roughly|some|nearly|almost|circa|ca?\.|~|≈|estimated|close to|near|約|约|약|近|ほぼ"
+    r"|\b(?:etwa|rund|ungefähr|fast|knapp|gut|environ|près de|quelque|un[oa]s|aproximad\w+|alrededor de|cerca de|casi|quase"
+    r"|quasi|ongeveer|bijna|około|около|примерно|почти))(?: a| an)? ?[$€£~]?$",
     re.I,
 )
 _ABOVE = re.compile(
-    r"(?:over|more than|at least|above|exceed\w*|(?:great|larg|high|long|old)er than|upwards? of|>|≥|beyond)(?: a)? ?[$€£]?$",
+    r"(?:over|more than|at least|above|exceed\w*|(?:great|larg|high|long|old)er than|upwards? of|>|≥|beyond"
+    r"|超过|超過|逾|\b(?:über|mehr als|mindestens|plus de|au moins|más de|al menos|mais de|oltre|più di|meer dan|ponad|более"
+    r"|больше|свыше))(?: a)? ?[$€£]?$",
     re.I,
 )
 _BELOW = re.compile(
-    r"(?:under|(?:less|fewer|lower|smaller|shorter|younger) than|below|up to|at most|<|≤|nearly|almost)(?: a)? ?[$€£]?$", re.I
+    r"(?:under|(?:less|fewer|lower|smaller|shorter|younger) than|below|up to|at most|<|≤|nearly|almost|不到|不足"
+    r"|\b(?:unter|weniger als|höchstens|bis zu|moins de|jusqu'à|menos de|hasta|meno di|fino a|minder dan|poniżej|менее|до))"
+    r"(?: a)? ?[$€£]?$",
+    re.I,
 )
 
 
@@ -177,7 +185,8 @@ class Number:
 
     def agrees(self, other: Number) -> bool:
         """Return whether a passage's number `other` is, or rounds to, this one."""
-        return any(self._about(mine, theirs) for mine in self.readings for theirs in other.readings)
+        pairs = product(self.readings, other.readings)
+        return any(starmap(self._about, pairs))
 
     def stands_for(self, other: Number) -> bool:
         """Return whether it agrees with the number in the same place of a sentence; two limits have to be the same limit."""
@@ -198,17 +207,14 @@ class Number:
         return {reading.kind for reading in self.readings}
 
     def _about(self, mine: Reading, theirs: Reading) -> bool:
-        if (mine.doubtful or theirs.doubtful) and mine.scale != theirs.scale and mine.kind and theirs.kind:
-            return False
-        if mine.kind and mine.kind == theirs.kind:
-            value, half, other = mine.value, mine.half * mine.scale, theirs.value
-        elif mine.kind and theirs.kind:
+        if not (mine.kind and theirs.kind):
+            value, half, away = mine.own, mine.half, theirs.own - mine.own
+        elif mine.kind != theirs.kind or ((mine.doubtful or theirs.doubtful) and mine.scale != theirs.scale):
             return False
         else:
-            value, half, other = mine.own, mine.half, theirs.own
-        loose, least = abs(value) * self.loose, max(half, 1e-6 * abs(value))
-        below, above = (loose if self.bound <= 0 else 0.0), (loose if self.bound >= 0 else 0.0)
-        return value - max(below, least) <= other <= value + max(above, least)
+            value, half, away = mine.value, mine.half * mine.scale, theirs.value - mine.value
+        allowed = self.loose if self.bound == 0 or (away > 0) == (self.bound > 0) else 0.0
+        return abs(away) <= max(half, abs(value) * max(allowed, 1e-6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +238,24 @@ class Date:
         return {y for y, _, _ in self.readings if y is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Quantities:
-    """The numbers and dates of a text."""
+class Quantities(NamedTuple):
+    """The numbers and dates of a text, and the years among them."""
 
     numbers: tuple[Number, ...]
     dates: tuple[Date, ...]
+    years: frozenset[int]
+
+
+def quantities(numbers: Iterable[Number], dates: Iterable[Date]) -> Quantities:
+    """Return numbers and dates with the years among them."""
+    numbers, dates = tuple(numbers), tuple(dates)
+    years = {year for day in dates for year in day.years} | {int(n.plain) for n in numbers if 1000 <= n.plain <= 2200}
+    return Quantities(numbers, dates, frozenset(years))
+
+
+def joined(parts: Sequence[Quantities]) -> Quantities:
+    """Return the quantities of several texts."""
+    return quantities((number for part in parts for number in part.numbers), (day for part in parts for day in part.dates))
 
 
 def is_part_of_one(word: str) -> bool:
@@ -271,7 +289,7 @@ def read(text: str) -> Quantities:
         return " ⋅ "
 
     text = _CLOCK.sub(timed, text)
-    return Quantities((*numbers, *_numbers(text)), tuple(dates))
+    return quantities((*numbers, *_numbers(text)), dates)
 
 
 def _date(found: re.Match[str]) -> Date | None:

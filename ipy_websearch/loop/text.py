@@ -10,16 +10,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ipy_websearch.citations import CitationBook, check
+from ipy_websearch.citations import SENTENCE_END, CitationBook, check
 from ipy_websearch.events import Cited
 from ipy_websearch.model.requests import READ_CHARACTERS, plain_results
 from ipy_websearch.text import fold
 from ipy_websearch.tools.base import Passage
 
-_WRITTEN = re.compile(r"(?<!\\)(\[\d{1,4}(?:, ?\d{1,3})*\])(?![(:])")
+_WRITTEN = re.compile(r"(?<!\\)(\[\d{1,4}(?:, ?\d{1,3})*\])(?!\()")
 _BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}$")
 _MARKS = re.compile(r"\\?\[\d{1,3}(?:, ?\d{1,3})*\]")
-_ENDS = re.compile(r"(?<=[.!?。！？])[\"”’')*_]*\s+(?=[^\sa-z])|\n+")
 _WORD = re.compile(r"\w{3,}")
 _RANKS = {"supported": 0, "partly": 1}
 _UNSUPPORTED, _NEAREST = 2, 3
@@ -126,7 +125,7 @@ class Numbered:
     def bind(self, before: str, written: str) -> str:
         """Return what stands in the place of `[2]` or `[1, 3]` behind the text `before`: marks, and plain text for numbers
         whose passage does not bear the sentence out."""
-        sentence = _ENDS.split(_MARKS.sub("", before).rstrip())[-1].strip(" \t*#>-•")
+        sentence = SENTENCE_END.split(_MARKS.sub("", before).rstrip())[-1].strip(" \t*#>-•")
         bound = {number: self._cited(sentence, int(number)) for number in re.findall(r"\d+", written)}
         if not any(bound.values()):
             return as_text(before, written)

@@ -191,7 +191,7 @@ def closed(messages: Sequence[Message]) -> list[Message]:
     return history
 
 
-def without_calls(messages: Sequence[Message]) -> list[Message]:
+def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Return a history for a request without tools, which may have no calls: their results stay, as the user's own words.
 
     "Requests which include `tool_use` or `tool_result` blocks must define tools" (the API's refusal, 2026-11).
