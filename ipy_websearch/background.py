@@ -41,9 +41,14 @@ def loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None or not is_running():
             _loop = asyncio.new_event_loop()
-            _runner = threading.Thread(target=_loop.run_forever, name="ipy_websearch", daemon=True)
+            _runner = threading.Thread(target=_serve, args=(_loop,), name="ipy_websearch", daemon=True)
             _runner.start()
         return _loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
 def is_running() -> bool:
@@ -138,7 +143,7 @@ def _close(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 @atexit.register
 def _stop() -> None:
-    if is_running():
+    if _runner is not None and is_running():
         wait([task.future for task in _closing], GRACE_S)
         wait([Task(_cancel_all).future], GRACE_S)
         for closer in _closers:
@@ -146,6 +151,7 @@ def _stop() -> None:
                 _close(*still_there[2])
         wait([task.future for task in _closing], GRACE_S)
         loop().call_soon_threadsafe(loop().stop)
+        _runner.join(GRACE_S)
 
 
 async def _cancel_all() -> None:

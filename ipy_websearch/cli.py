@@ -18,11 +18,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, WebSearchError
-from ipy_websearch.settings import WebSearch, load_settings
+from ipy_websearch.settings import load_settings
 from ipy_websearch.tools.schemas import SCHEMAS
+
+if TYPE_CHECKING:
+    from ipy_websearch.session import Session
 
 JSON = dict[str, Any]
 
@@ -178,38 +181,30 @@ def _fault(value: Any, schema: JSON) -> str:
             return "" if fits else f"an integer of {schema['minimum']} or more"
 
 
-def _settings() -> WebSearch:
-    return load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr))
+def _session() -> Session:
+    from ipy_websearch.session import Session
+
+    return Session(load_settings(Path.cwd(), warn=lambda text: print(text, file=sys.stderr)))
 
 
 async def _search(provider: str, given: JSON) -> JSON:
-    """Return the results of one search in the seed's form; `count`, country, language and filter are the settings'."""
-    from ipy_websearch import __version__
-    from ipy_websearch.http.client import HttpClient
-    from ipy_websearch.keys import Keys
-    from ipy_websearch.providers.base import ProviderContext, SearchRequest, clean_domain, create, permitted
-    from ipy_websearch.settings import data_dir, settings_dir
+    """Return the results of one search in the seed's form, booked like any other; what the input does not say, settings do."""
+    from ipy_websearch.providers.base import SearchRequest, permitted
 
-    settings = _settings()
-    options = {name: getattr(settings, name) for name in ("count", "country", "language", "safe_search")}
-    allowed, blocked = (tuple(map(clean_domain, given.get(f"{kind}_domains", ()))) for kind in ("allowed", "blocked"))
+    session = _session()
+    allowed, blocked = given.get("allowed_domains", ()), given.get("blocked_domains", ())
     # A provider takes only one of the two lists.
-    domains: Any = {"allowed_domains": allowed} if allowed else {"blocked_domains": blocked}
-    keys = Keys(settings_dir(), Path.cwd() / ".env")
-    http = HttpClient(user_agent=f"ipy_websearch/{__version__}", secrets=keys.secrets)
+    domains = {"allowed_domains": allowed} if allowed else {"blocked_domains": blocked}
+    left = SearchRequest(given["query"], blocked_domains=tuple(blocked))
     try:
-        engine = create(provider, ProviderContext(http, keys, data_dir()))
-        found = await engine.search(SearchRequest(given["query"], **options, **domains))
+        found = await session.search(given["query"], provider=provider, fresh=True, **domains)
     except MissingKeyError:
-        raise ConfigError(_authentication(provider, keys, "not found")) from None
+        raise ConfigError(_authentication(provider, session.keys, "not found")) from None
     except ProviderError as exc:
         if exc.reason == "key":
-            raise ConfigError(f"{_authentication(provider, keys, 'refused')} ({exc})") from None
+            raise ConfigError(f"{_authentication(provider, session.keys, 'refused')} ({exc})") from None
         raise
-    finally:
-        await http.aclose()
-    kept = permitted(found, SearchRequest(given["query"], blocked_domains=blocked))
-    return {"results": [_result(result) for result in kept]}
+    return {"results": [_result(result) for result in permitted(found, left)]}
 
 
 def _result(result: Any) -> JSON:
@@ -235,18 +230,11 @@ def _authentication(provider: str, keys: Any, what: str) -> str:
 
 
 async def _fetch(given: JSON) -> JSON:
-    """Return a page, or lines of it, in the seed's form; the local index is no part of the web."""
-    from ipy_websearch.extract.reader import PageReader
-    from ipy_websearch.extract.worker import ExtractionWorker
-    from ipy_websearch.http.download import download, page_proxy
+    """Return a page, or lines of it, in the seed's form."""
     from ipy_websearch.tools.web_fetch import failure_text
 
-    settings, worker = _settings(), ExtractionWorker()
-    proxy = page_proxy(settings.fetch_proxy, settings.fetch_through_proxy)
     try:
-        page = await PageReader(worker=worker, download=partial(download, proxy=proxy)).read(**given)
+        page = await _session().fetch(**given, fresh=True)
     except WebSearchError as exc:
         raise ConfigError(failure_text(exc)) from None
-    finally:
-        worker.close()
     return {"content": page.content, "lines_read": page.lines_read}

@@ -1,4 +1,4 @@
-"""One SQLite file that several kernels share: how it is opened, and what happens when it cannot be used.
+"""SQLite files that several kernels share: how one is opened, what happens when it cannot be used; and the cache.
 
 The ledger, the cache, the local index and the enrichment store all go through `Database`. The invariant: nothing is deleted.
 A file that is replaced leaves one line in `warnings`; what the caller can still do something about is raised.
@@ -13,15 +13,17 @@ A file that is replaced leaves one line in `warnings`; what the caller can still
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 BUSY_TIMEOUT_S = 10.0
 """Seconds to wait for another kernel's write; one takes well under a millisecond, but a disk can stall."""
@@ -217,3 +219,119 @@ def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:
     """Close a connection when no thread is using it any more: closing it under one crashes the process."""
     with lock:
         connection.close()
+
+
+# --- the cache -----------------------------------------------------------------------------------------------------------
+
+CACHE_ID = 0x69777363  # "iwsc"
+_CACHE_TABLE = """
+CREATE TABLE IF NOT EXISTS entry (
+    kind TEXT NOT NULL, key TEXT NOT NULL, created REAL NOT NULL, size INTEGER NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (kind, key)
+)"""
+_CACHE_BUSY_S = 0.25
+"""Seconds to wait for another process that writes; then the search is made again instead."""
+
+
+class Cache:
+    """Searches and pages kept for a while, so that the same one is not paid for twice: JSON values by kind and key.
+
+    Invariant: the cache never makes a call fail. A locked file or a full disk is a miss. `path` is the file, opened at first
+    use (None: memory only); `warnings` has a line for each thing that happened to it. `max_bytes` bounds the values together,
+    and the oldest go first; `clock` gives seconds since 1970.
+    """
+
+    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time, max_bytes: int = 64_000_000) -> None:
+        self._database = Database(
+            path, application_id=CACHE_ID, prepare=self._prepare, purpose="cache", version=1, busy_timeout_s=_CACHE_BUSY_S
+        )
+        self.warnings = self._database.warnings
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    def get(self, kind: str, key: str, ttl_s: float) -> tuple[Any, float] | None:
+        """Return (value, age in seconds) of an entry younger than `ttl_s`, None when there is none."""
+        query = "SELECT created, value FROM entry WHERE kind = ? AND key = ?"
+        row = self._quietly(self._database.read, lambda db: db.execute(query, (kind, key)).fetchone())
+        if row is None:
+            return None
+        age = self._clock() - row[0]
+        if not -60 < age < ttl_s:  # far in the future: the clock was set back, so the age says nothing
+            return None
+        try:
+            return json.loads(row[1]), max(age, 0.0)
+        except (ValueError, RecursionError):
+            return None
+
+    def put(self, kind: str, key: str, value: Any) -> None:
+        """Keep a JSON value in place of the one under that key. Not kept is one larger than a quarter of the whole, and
+        anything that is not JSON, as a plug-in's results may be."""
+        try:
+            text = json.dumps(value, separators=(",", ":"))
+        except (TypeError, ValueError, RecursionError):
+            return
+        size = len(text) + len(key)
+        if size * 4 > self._max_bytes:
+            return
+        row = (kind, key, self._clock(), size, text)
+
+        def insert(db: sqlite3.Connection) -> None:
+            db.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?)", row)
+            self._bytes += size
+            if self._bytes > self._max_bytes:
+                _drop_oldest(db, int(self._max_bytes * 0.8))
+                self._bytes = _total(db)
+
+        self._quietly(self._database.write, insert)
+
+    def clear(self, kind: str | None = None) -> int:
+        """Remove the entries of one kind, or all; return how many. The file is shrunk, so nothing stays in it."""
+
+        def delete(db: sqlite3.Connection) -> int:
+            count = db.execute("DELETE FROM entry WHERE kind = :kind OR :kind IS NULL", {"kind": kind}).rowcount
+            with suppress(sqlite3.OperationalError):  # another process is reading: the space is reused instead
+                db.execute("VACUUM")
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._bytes = _total(db)
+            return count
+
+        return self._quietly(self._database.read, delete) or 0
+
+    def stats(self) -> dict[str, Any]:
+        """Return path (None: memory), entries, bytes, and `kinds`: the number of entries of each kind."""
+        query = "SELECT kind, COUNT(*), SUM(size) FROM entry GROUP BY kind"
+        rows = self._quietly(self._database.read, lambda db: db.execute(query).fetchall()) or []
+        return {
+            "path": None if self._database.in_memory else str(self._database.path),
+            "entries": sum(row[1] for row in rows),
+            "bytes": sum(row[2] for row in rows),
+            "kinds": {row[0]: row[1] for row in rows},
+        }
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._database.close()
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        db.execute(_CACHE_TABLE)
+        self._bytes = _total(db)
+
+    def _quietly(
+        self, use: Callable[[Callable[[sqlite3.Connection], T]], T], work: Callable[[sqlite3.Connection], T]
+    ) -> T | None:
+        """Return what `work` gives, None when the file cannot be used this time: it is locked, or the disk is full."""
+        try:
+            return use(work)
+        except (sqlite3.Error, OSError, UnicodeError):
+            return None
+
+
+def _total(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT COALESCE(SUM(size), 0) FROM entry").fetchone()[0])
+
+
+def _drop_oldest(db: sqlite3.Connection, keep_bytes: int) -> None:
+    """Delete the oldest entries until `keep_bytes` or less are left."""
+    newest_first = "SELECT rowid AS id, SUM(size) OVER (ORDER BY created DESC, rowid DESC) AS total FROM entry"
+    db.execute(f"DELETE FROM entry WHERE rowid IN (SELECT id FROM ({newest_first}) WHERE total > ?)", (keep_bytes,))

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch import background
+from ipy_websearch.database import Cache
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.events import Event, Finished, Money, Notice
-from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys, KeySpec
 from ipy_websearch.loop.ask import AnswerLoop, Job

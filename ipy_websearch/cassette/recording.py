@@ -25,9 +25,9 @@ from ipy_websearch.cassette.traffic import (
     Send,
     recorded_download,
 )
+from ipy_websearch.database import Cache
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import MissingKeyError
-from ipy_websearch.http.cache import Cache
 from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.money.budget import UNRECORDED, Booking
 from ipy_websearch.providers.base import provider_infos

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
+from ipy_websearch import cost
 from ipy_websearch.mcp import server
 from ipy_websearch.session import Session
 from tests.contract.helpers import boss
@@ -92,6 +93,7 @@ def test_a_key_in_a_file_is_found_and_a_refused_one_is_not_shown(brave_api: Any,
     given = {"query": "window functions"}
     brave_api.reply([])
     assert call("web_search_brave", given) == (0, {"results": []}, "")
+    assert list(cost(everything=True).name) == ["brave"]  # what it cost is in the ledger of all kernels
     brave_api.allow_refusals = True
     status, out, told = call("web_search_brave", given, BRAVE_API_KEY="BSA-wrong-and-secret")
     assert status == 1 and out["error"].startswith("Authentication required: BRAVE_API_KEY refused. Set environment variable")
