@@ -186,12 +186,15 @@ def test_errors_come_through_with_what_a_client_needs(proxy: Running, heads: Any
     assert response.status_code == 400 and "JSON" in response.text
 
 
-def test_everything_else_passes_as_it_came(client: Any, messages_api: Any) -> None:
+def test_everything_else_passes_as_it_came(client: Any, proxy: Running, heads: Any, messages_api: Any) -> None:
     messages_api.replies("Hello.", "Hello.")
     assert client.messages.create(**PLAIN).content[0].text == "Hello."
     with client.messages.stream(**PLAIN) as stream:
         assert stream.get_final_text() == "Hello."
-    assert client.models.list().data[0].id
+    assert client.models.list().data[0].id and httpx2.head(f"{proxy.url}/v1/models", headers=heads).status_code == 200
+    messages_api.reply("Hello.")  # half of an emoji cannot be sent on, and is no reason to fail
+    half = json.dumps({**PLAIN, "messages": [{"role": "user", "content": "\ud83d"}]})
+    assert httpx2.post(f"{proxy.url}/v1/messages", headers=heads, content=half).status_code == 200
     assert client.messages.count_tokens(model=ASKED["model"], messages=ASKED["messages"], tools=[SEARCH]).input_tokens > 0
     messages_api.allow_refusals = True
     with pytest.raises(anthropic.BadRequestError, match="temperature"):

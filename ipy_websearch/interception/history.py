@@ -39,8 +39,13 @@ def _are_blocks(content: Any) -> bool:
         and isinstance(block.get("type"), str)
         and isinstance(block.get("text", ""), str)
         and (not isinstance(inner := block.get("content"), list | tuple) or _are_blocks(inner))
+        and _are_mappings(block.get("citations") if block["type"] == "text" else None)
         for block in content
     )
+
+
+def _are_mappings(values: Any) -> bool:
+    return values is None or (isinstance(values, list | tuple) and all(isinstance(value, Mapping) for value in values))
 
 
 def web_blocks(messages: Sequence[Mapping[str, Any]]) -> list[tuple[Kind, bool]]:

@@ -116,7 +116,7 @@ def _domain(value: str) -> str:
     return re.sub(r"(/\*?)+$", "", value.strip())
 
 
-Domains = tuple[Annotated[StrictStr, AfterValidator(_domain)], ...]
+Domains = list[Annotated[StrictStr, AfterValidator(_domain)]]
 _Count = Annotated[StrictInt, Field(ge=1)]
 
 
@@ -148,8 +148,8 @@ class WebTool(_Part):
     index: int = -1
     name: StrictStr = ""
     max_uses: _Count | None = None
-    allowed_domains: Domains = ()
-    blocked_domains: Domains = ()
+    allowed_domains: Domains = []
+    blocked_domains: Domains = []
     user_location: _Location = _Location()
     citations: _Cited = _Cited()
     max_content_tokens: _Count | None = None
@@ -185,7 +185,11 @@ def web_tool(tool: Mapping[str, Any], kind: Kind, index: int) -> WebTool:
     except ValidationError as exc:
         first = exc.errors()[0]
         where, given = ".".join(map(str, first["loc"])), shorten(plain(repr(first["input"])), 100)
-        why = "it is not supported here; leave it out" if first["loc"][0] == "url_sources" else shorten(first["msg"], 200)
+        why = (
+            "it is not supported here; leave it out"
+            if first["loc"][0] == "url_sources"
+            else shorten(first["msg"].removeprefix("Value error, "), 200)
+        )
         raise ConfigError(f"{where} of the tool {name} is {given}: {why}") from None
     if made.allowed_domains and made.blocked_domains:
         raise ConfigError(f"the tool {name} has allowed_domains and blocked_domains; give one of the two")

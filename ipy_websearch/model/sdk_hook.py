@@ -37,7 +37,7 @@ from anthropic._streaming import SSEDecoder
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
-from ipy_websearch.model.stream import Event, connection_error, excerpt, explain, reply_events, retry_after_s
+from ipy_websearch.model.stream import Event, connection_error, event_error, excerpt, explain, reply_events, retry_after_s
 
 if TYPE_CHECKING:  # a floor above; what is used of both stands in `SearchMiddleware._run` and `_begin`
     from ipy_websearch.interception.interceptor import WebSearchInterceptor
@@ -58,6 +58,12 @@ PING_S = 10.0
 between (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60."""
 
 _REFUSED = (400, 404, 422, 501)
+_CLOUD_ERRORS = {  # docs.aws.amazon.com, "InvokeModelWithResponseStream", read 2026-11
+    "throttlingException": "rate_limit_error",
+    "serviceUnavailableException": "overloaded_error",
+    "modelTimeoutException": "timeout_error",
+    "validationException": "invalid_request_error",
+}
 _OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
 _ODD = (TypeError, AttributeError, LookupError, RecursionError)  # events of another form than the API's
 LOST = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, OSError)
@@ -201,6 +207,8 @@ class Exchange:
         try:
             if BINARY in kind:
                 async for event in binary_events(response, pieces):
+                    if event.get("type") == "error":
+                        raise event_error(event, str, self.request_id)
                     yield [event]
                 return
             async for events in reply_events(kind, pieces, request_id=self.request_id):
@@ -286,10 +294,22 @@ async def in_one_piece(content: bytes) -> AsyncIterator[bytes]:
 
 
 async def binary_events(response: Any, pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
-    """Yield the events of a stream in a platform's own form, which only the SDK can read."""
-    async for event in response._client._make_sse_decoder().aiter_bytes(pieces):
-        if event.data:
-            yield json.loads(event.data)
+    """Yield the events of a stream in a platform's own form, which only the SDK can read; its errors have the API's names.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    try:
+        async for event in response._client._make_sse_decoder().aiter_bytes(pieces):
+            read = json.loads(event.data or "{}")
+            if event.event == "error":
+                read["error"]["type"] = _CLOUD_ERRORS.get(read["error"].get("type"), "api_error")
+            if read:
+                yield read
+    except (ModelError, *LOST):
+        raise
+    except Exception as exc:  # whatever the cloud's own library makes of a damaged stream
+        raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
 
 
 class _TextClient:

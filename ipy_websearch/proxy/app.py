@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -22,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.interception import WebSearchInterceptor
+from ipy_websearch.model.stream import parse_body
 from ipy_websearch.model.upstream import Answered, Upstream
 from ipy_websearch.text import plain, shorten
 
@@ -31,7 +31,7 @@ MAX_BYTES = 32 * 2**20
 END_S = 5.0
 """Seconds that answers have to come to their end when the proxy does."""
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 CLIENT_GONE = 499
 
 
@@ -124,8 +124,8 @@ async def _read(request: Request) -> tuple[Any, bytes]:
     if not request.scope["path"].startswith("/v1/messages") or not content:
         return None, bytes(content)
     try:
-        return json.loads(content), b""
-    except (ValueError, RecursionError):
+        return parse_body(bytes(content)), b""  # without half characters: programs cut texts anywhere
+    except ValueError:
         raise _Refused(400, "invalid_request_error", "the request's body is not valid JSON") from None
 
 

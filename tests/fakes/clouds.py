@@ -118,9 +118,17 @@ def _translate(request: web.Request, body: dict[str, Any]) -> None:
 
 def aws_frame(event: Mapping[str, Any]) -> bytes:
     """Return an event as Bedrock sends it: a binary frame around base64."""
-    payload = json.dumps({"bytes": base64.b64encode(json.dumps(event).encode()).decode()}).encode()
-    headers = b""
-    for name, value in ((":event-type", "chunk"), (":content-type", "application/json"), (":message-type", "event")):
+    return _frame("event", "chunk", {"bytes": base64.b64encode(json.dumps(event).encode()).decode()})
+
+
+def aws_error(name: str, message: str) -> bytes:
+    """Return the frame with which Bedrock ends a stream that failed."""
+    return _frame("exception", name, {"message": message})
+
+
+def _frame(kind: str, named: str, content: Mapping[str, Any]) -> bytes:
+    payload, headers = json.dumps(content).encode(), b""
+    for name, value in ((f":{kind}-type", named), (":content-type", "application/json"), (":message-type", kind)):
         headers += bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
     prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
     head = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload

@@ -112,6 +112,14 @@ def test_a_definition_that_the_api_would_refuse_is_refused_in_a_line(
     assert "\n" not in str(caught.value) and tool["name"] in str(caught.value) and messages_api.requests == []
 
 
+def test_what_is_no_history_is_for_the_api_to_refuse(client: Any, messages_api: Any) -> None:
+    messages_api.allow_refusals = True
+    said = {"type": "text", "text": "Matz.", "citations": 7}
+    with pytest.raises(anthropic.APIStatusError):
+        ask(client, messages=[*QUESTION, {"role": "assistant", "content": [said]}, *QUESTION])
+    assert len(messages_api.bodies) == 1
+
+
 def test_wrong_arguments_are_refused_at_once(messages_api: Any) -> None:
     for wrong, says in (({"provider": "nosuch"}, "nosuch"), ({"max_uses": 0}, "max_uses"), ({"provider": "tavily"}, "TAVILY")):
         with pytest.raises((ConfigError, MissingKeyError), match=says):

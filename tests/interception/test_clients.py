@@ -19,7 +19,8 @@ from ipy_websearch import api
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.interception import intercept
 from ipy_websearch.model import sdk_hook
-from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds
+from ipy_websearch.model.stream import message_events
+from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds, aws_error, aws_frame
 from tests.fakes.replies import broken_stream, error, error_event, hang_up, slow, text, thinking, tool_use, truncated, usage
 from tests.interception.conftest import ASKED, MODEL, PAIR, ask, kinds, search
 
@@ -54,6 +55,27 @@ def test_a_clouds_client_searches(brave_api: Any, cloud: str, way: str) -> None:
         assert message.content[-1].citations[0].type == "web_search_result_location"
         assert len(clouds.signatures) == (3 if cloud == "Bedrock" else 0)
         clouds.check()
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [(aws_error("throttlingException", "Too many tokens"), "rate_limit_error.*Too many tokens"), (b"x" * 40, "ended too soon")],
+)
+def test_a_stream_of_bedrocks_that_fails_says_why(brave_api: Any, end: bytes, says: str) -> None:
+    """After its first words, with the cloud's reason; before them the request is sent again. Damage is no crash."""
+    pytest.importorskip("boto3")
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL, "usage": {"input_tokens": 1}}
+    frames = [*map(aws_frame, message_events({**message, "content": [{"type": "text", "text": "Matz."}]}))]
+    bodies = iter([end, b"".join(frames[:3]) + end])
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=next(bodies), headers={"content-type": f"application/{sdk_hook.BINARY}"})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(handler))
+    keys = {"aws_access_key": ACCESS_KEY, "aws_secret_key": SECRET_KEY, "aws_region": REGION}
+    client = intercept(anthropic.AnthropicBedrock(**keys, http_client=http), provider="brave")
+    with pytest.raises(anthropic.APIStatusError, match=says):
+        ask(client, "stream")
 
 
 def test_copies_search_too_and_keep_what_they_were_given(client: Any, messages_api: Any) -> None:
