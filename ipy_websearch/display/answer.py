@@ -1,4 +1,4 @@
-"""An answer as people see it, while it is written and when it is done: as HTML, Markdown and plain text.
+"""What people see of an answer, while it is written and when it is done.
 
 `AnswerView` is what may be seen at a moment, built from the events of a run or from a finished `Answer`; it is pure. What
 qualifies an answer (offline, cut short, interrupted, broken off) stands before it at every level of `feedback`. Level 0
@@ -17,19 +17,8 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from ipy_websearch import events as ev
-from ipy_websearch.display.html import render, to_html
-from ipy_websearch.display.text import (
-    PLAIN,
-    Terminal,
-    cost,
-    grid,
-    iso,
-    one_line,
-    place_of,
-    safe_href,
-    seconds,
-    short_address,
-)
+from ipy_websearch.display.render import View
+from ipy_websearch.display.text import cell, cost, iso, one_line, place_of, safe_href, seconds, short_address
 from ipy_websearch.loop.table import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
@@ -380,107 +369,38 @@ def starts(trace: Sequence[Step]) -> Iterator[float]:
             calls_from = end
 
 
-def _table(answer: Answer) -> tuple[list[str], list[list[str]]]:
-    """Return names and rows of cells of a structured answer, as plain text."""
+# --- views --------------------------------------------------------------------------------------------------------
+
+
+def answer_view(
+    shown: AnswerView | Answer, *, feedback: int = 1, spent: Decimal | None = Decimal(0), cards: int = CARDS
+) -> View:
+    """Return what is shown of an answer: `spent` is what a running one has cost so far, `cards` sources are not folded."""
+    view = AnswerView.of(shown)
+    answer, values = view.answer, {"labels": labels(view), "cited": view.sources, "offline": view.offline}
+    if answer is None:
+        return {**values, "parts": view.shown(feedback), "status": view.status(spent) if view.running else ""}
+    values |= {"sources": quoted(view.citations), "cards": cards, "doubtful": doubtful(answer)}
+    if answer.rows:
+        values |= _table(answer)
+    else:
+        values["parts"] = [view.text]
+    if feedback:
+        values |= {"remarks": remarks(answer), "timeline": timeline(answer.trace), "panels": _panels(answer.panels)}
+        values |= {"facts": facts(answer), "session": usd(answer.session_cost_usd), "unfolded": feedback > 1}
+    return values
+
+
+def _table(answer: Answer) -> View:
+    """Return names and rows of cells of a structured answer, and what is left out."""
     rows = answer.rows or ()
     names = list(answer.columns or rows[0])
-    return list(map(one_line, names)), [[cell_text(row.get(name)) for name in names] for row in rows[:MAX_ROWS]]
-
-
-def cell_text(value: Any) -> str:
-    """Return a value of a structured answer as one line of text; None is ""."""
-    if isinstance(value, list | tuple):
-        return ", ".join(map(cell_text, value))
-    return "" if value is None else shorten(one_line(value), 400)
-
-
-def _left_out(answer: Answer) -> str:
-    more = len(answer.rows or ()) - MAX_ROWS
-    return f"… {more} more" if more > 0 else ""
-
-
-# --- the three forms ----------------------------------------------------------------------------------------------
-
-
-def answer_html(
-    shown: AnswerView | Answer, *, feedback: int = 1, spent: Decimal | None = Decimal(0), cards: int = CARDS
-) -> str:
-    """Return an answer, finished or running, as HTML: `spent` is what a running one has cost so far, `cards` are not folded."""
-    view = AnswerView.of(shown)
-    answer, sources, values = view.answer, view.sources, dict[str, Any]()
-    if answer is None:
-        parts = [to_html(item, sources) if isinstance(item, str) else item for item in view.shown(feedback)]
-        return render("answer", labels=labels(view), parts=parts, status=view.status(spent) if view.running else "")
-    if answer.rows:
-        values["table"], values["more"] = _table(answer), _left_out(answer)
-    else:
-        values["parts"] = [to_html(view.text, sources, doubtful(answer))]
-    if feedback:
-        values |= {"facts": facts(answer), "timeline": timeline(answer.trace), "panels": _panels(answer.panels)}
-        values |= {"notices": remarks(answer), "session": usd(answer.session_cost_usd), "unfolded": feedback > 1}
-    cited = [(source, " · ".join(about), passages * (not view.offline)) for source, about, passages in quoted(view.citations)]
-    return render("answer", labels=labels(view), sources=cited, cards=cards, **values)
-
-
-def answer_text(
-    shown: AnswerView | Answer, *, feedback: int = 1, spent: Decimal | None = Decimal(0), terminal: Terminal = PLAIN
-) -> str:
-    """Return an answer as plain text: labels, text, sources with their addresses, notices, facts."""
-    view = AnswerView.of(shown)
-    top = "\n".join(label_text(label, terminal) for label in labels(view))
-    if view.answer is None:
-        lines = [f"\n{terminal.markdown(item)}\n" if isinstance(item, str) else f"{item}" for item in view.shown(feedback)]
-        parts = [top, "\n".join(lines).strip("\n"), view.status(spent) if view.running else ""]
-    elif view.answer.rows:
-        names, rows = _table(view.answer)
-        lines = grid([names, *rows], [False] * len(names), terminal.width)
-        parts = [top, "\n".join(filter(None, (*lines, _left_out(view.answer)))), tail_text(view, feedback, terminal)]
-    else:
-        parts = [top, terminal.markdown(view.text), tail_text(view, feedback, terminal)]
-    return "\n\n".join(filter(None, parts))
-
-
-def label_text(label: str, terminal: Terminal = PLAIN) -> str:
-    """Return a label as plain text."""
-    return terminal.bold(terminal.wrap(label.replace("**", "").replace("`", "")))
-
-
-def tail_text(view: AnswerView, feedback: int = 1, terminal: Terminal = PLAIN, read: Sequence[Item] = ()) -> str:
-    """Return what stands under the text of a finished answer: sources, notices that are not among the lines `read`, facts."""
-    answer = view.answer
-    if answer is None:
-        return ""
-    lines = []
-    for source, about, _ in quoted(view.citations):
-        words = " · ".join((one_line(source.title), *about[1:]))  # the address under it says where it is from
-        lines.append(terminal.wrap(f"[{source.n}] {words}") + f"\n    {terminal.link(source.url)}")
-    said = {item.text for item in read if isinstance(item, Line)}
-    below = [terminal.wrap(notice) for notice in map(one_line, remarks(answer)) if notice not in said]
-    if answer.panels:
-        below.append(f"{plural(len(answer.panels), 'tool output')}: %panels · steps: %trace")
-    below.append(terminal.faint(facts(answer)))
-    return "\n\n".join(filter(None, ("\n".join(lines), "\n".join(below) if feedback else "")))
-
-
-def answer_markdown(answer: Answer, *, feedback: int = 1) -> str:
-    """Return a finished answer as harmless Markdown: labels, text, each source once, facts."""
-    from ipy_websearch.display.markdown import link_markdown, table_markdown, text_markdown, to_safe_markdown
-
-    view = AnswerView.of(answer)
-    parts = [f"> {to_safe_markdown(label)}" for label in labels(view)]
-    parts.append(table_markdown(*_table(answer)) if answer.rows else to_safe_markdown(view.text, view.sources))
-    found = []
-    for source, about, passages in quoted(view.citations):
-        quote = f" — “{text_markdown(shorten(passages[0], 200))}”" if passages else ""
-        title = link_markdown(source.url, one_line(source.title) or source.url)
-        found.append(f"- [{source.n}] {title} {text_markdown(', '.join(about))}{quote}")
-    parts += ["**Sources**", "\n".join(found)] if found else []
-    if feedback:
-        parts += [text_markdown(remark) for remark in remarks(answer)] + [f"*{text_markdown(facts(answer))}*"]
-    return "\n\n".join(filter(None, parts))
-
-
-# --- panels -------------------------------------------------------------------------------------------------------
+    left = len(rows) - MAX_ROWS
+    return {
+        "names": list(map(one_line, names)),
+        "rows": [[cell(row.get(name), 400) for name in names] for row in rows[:MAX_ROWS]],
+        "more": f"… {left} more" if left > 0 else "",
+    }
 
 
 def _panels(panels: Sequence[Panel]) -> list[tuple[str, str, str]]:
@@ -501,11 +421,6 @@ def heading(panel: Panel) -> str:
     return " · ".join(filter(None, (panel.id, tool, title, "failed" if panel.is_error else "")))
 
 
-def panel_html(panel: Panel) -> str:
-    """Return a whole panel, unfolded."""
-    return render("panel", heading=heading(panel), content=panel.content)
-
-
-def panel_text(panel: Panel, terminal: Terminal = PLAIN) -> str:
-    """Return a whole panel as plain text."""
-    return f"{heading(panel)}\n\n{terminal.markdown(panel.content).rstrip()}"
+def panel_view(panel: Panel) -> View:
+    """Return what is shown of a whole panel."""
+    return {"heading": heading(panel), "content": visible(panel.content).rstrip()}

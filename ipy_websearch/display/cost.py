@@ -15,15 +15,15 @@ from io import BytesIO
 from itertools import accumulate
 from typing import Any
 
-from ipy_websearch.display.html import render
-from ipy_websearch.display.text import PLAIN, Terminal, grid, one_line
+from ipy_websearch.display.render import View
+from ipy_websearch.display.text import cell, one_line
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.text import plural, shorten, usd
 
 MAX_NAMES = 5
 _ROWS = 60
 _CELL = 96
-_CALL = ("time", "question", "kind", "name", "status", "cached")
+_CALL = ("time", "question", "kind", "name", "usd", "status", "cached")
 _SUMS = ("calls", "searches", "input_tokens", "output_tokens", "cached", "unknown")
 _HIDDEN = {"model_calls", "usd"}
 _IDLE = {"cached": 0, "unknown": 0, "searches": 0, "status": "ok"}
@@ -33,50 +33,33 @@ Step = tuple[datetime, str, Decimal]
 """A moment, the group of the call (its kind, its model, …), and the US dollars that it added."""
 
 
-def cost_html(frame: Any, budget_usd: float | None = None) -> str | None:
-    """Return the bill as HTML; `budget_usd` is the session's budget, which its total is measured against."""
-    return render("cost", **_view(frame, budget_usd)) if "usd" in frame.columns else None
+def cost_view(frame: Any, budget_usd: float | None = None) -> View | None:
+    """Return what is shown of the bill, or of the ledger's rows; None without the column `usd`.
 
-
-def cost_text(frame: Any, budget_usd: float | None = None, terminal: Terminal = PLAIN) -> str | None:
-    """Return the same as plain text; None likewise."""
+    Of calls the last are shown, of sums the first. `budget_usd` is the session's budget, which its total is measured against.
+    """
     if "usd" not in frame.columns:
         return None
-    view = _view(frame, budget_usd)
-    lines = [[name for name, _ in view["heads"]] + ["cost"], *([*row["cells"], row["usd"]] for row in view["rows"])]
-    table = (
-        grid(lines, [*(is_number for _, is_number in view["heads"]), True], terminal.width) if view["rows"] else ["no calls"]
-    )
-    below = terminal.bold(terminal.wrap(" · ".join(filter(None, view["footer"]))))
-    return "\n".join(filter(None, (view["more"], *table, below, view["meter"].get("text", ""))))
-
-
-def _view(frame: Any, budget_usd: float | None) -> dict[str, Any]:
-    """Return (name, is it a number) of each column, the rows, and what is left out: of calls the first, of sums the last."""
     calls = "time" in frame.columns
     shown = frame.tail(_ROWS) if calls else frame.head(_ROWS)
-    known = _CALL if calls else (*(name for name in frame.columns if name not in (*_SUMS, *_HIDDEN)), *_SUMS)
+    known = _CALL if calls else (*(name for name in frame.columns if name not in (*_SUMS, *_HIDDEN)), "usd", *_SUMS)
     names = [name for name in known if name in frame.columns and not (name in _IDLE and (frame[name] == _IDLE[name]).all())]
-    largest = frame["usd"].max()
-    cells = zip(*(map(_cell, shown[name]) for name in names), strict=True)
-    left = len(frame) - len(shown)
-    summary, spent = getattr(frame, "summary", None), math.fsum(frame["usd"].dropna())
-    meter = {}
-    if budget_usd and summary is not None and summary.scope == "this session":
-        text = f"{spent / budget_usd:.0%} of the session's budget of {usd(budget_usd)}"
-        meter = {"share": min(round(100 * spent / budget_usd, 1), 100), "text": text}
-    numeric = [frame[name].dtype.kind in "iuf" for name in names]
-    return {
-        "heads": [(one_line(name).replace("_", " "), is_number) for name, is_number in zip(names, numeric, strict=True)],
-        "words": next((i for i, name in enumerate(names) if name in ("status", *_SUMS)), len(names)),  # then comes the money
-        "rows": [
-            {"cells": row, "usd": usd(amount), "share": round(100 * amount / largest, 1) if amount and largest > 0 else 0}
-            for row, amount in zip(cells, shown["usd"], strict=True)
-        ],
+    columns = {name: [usd(value) if name == "usd" else _cell(value) for value in shown[name]] for name in names}
+    left, largest = len(frame) - len(shown), frame["usd"].max()
+    view = {
+        "names": ["cost" if name == "usd" else one_line(name).replace("_", " ") for name in names],
+        "numeric": [frame[name].dtype.kind in "iuf" for name in names],
+        "rows": list(zip(*columns.values(), strict=True)),
+        "shares": [round(100 * value / largest, 1) if value and largest > 0 else 0 for value in shown["usd"]],
         "more": f"… {plural(left, 'earlier row' if calls else 'more row')}" if left else "",
         "footer": cost_footer(frame).partition(" · ")[::2],
-        "meter": meter,
     }
+    summary = getattr(frame, "summary", None)
+    if budget_usd and summary is not None and summary.scope == "this session":
+        share = math.fsum(frame["usd"].dropna()) / budget_usd
+        view["meter"] = min(round(100 * share, 1), 100)
+        view["budget"] = f"{share:.0%} of the session's budget of {usd(budget_usd)}"
+    return view
 
 
 def cost_footer(frame: Any) -> str:
@@ -100,13 +83,10 @@ def cost_footer(frame: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, datetime):  # a day is one without a time
-        return "" if value != value else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    if isinstance(value, int | float):
-        return "" if value != value else f"{value:,.10g}"
-    return shorten(one_line(value), _CELL)
+    """Return a value as text; counts have their thousands apart, and what was not cached needs no word."""
+    if value is False:
+        return ""
+    return f"{value:,}" if type(value) is int else cell(value, _CELL)
 
 
 # --- the picture --------------------------------------------------------------------------------------------------

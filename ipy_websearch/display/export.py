@@ -13,9 +13,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from ipy_websearch.display.answer import answer_html, answer_markdown
-from ipy_websearch.display.html import fill
+from ipy_websearch.display.answer import answer_view
 from ipy_websearch.display.markdown import text_markdown
+from ipy_websearch.display.render import fill, render
 from ipy_websearch.display.text import one_line
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, bibliography
@@ -56,7 +56,7 @@ def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> Non
 def answer_cell(answer: Answer) -> str:
     """Return one answer as harmless Markdown with its question as the heading."""
     question = text_markdown(shorten(one_line(answer.question), 300)) or "(no question)"
-    return f"## {question}\n\n{answer_markdown(answer)}"
+    return f"## {question}\n\n{render('answer', 'markdown', answer_view(answer))}"
 
 
 def to_cell(answer: Answer) -> None:
@@ -88,7 +88,8 @@ def _notebook(answers: Sequence[Answer]) -> str:
 
 
 def _html(answers: Sequence[Answer]) -> str:
-    return fill("export", title=_TITLE, answers=[(a.question, Markup(answer_html(a, cards=_ALL))) for a in answers])
+    shown = [(answer.question, Markup(render("answer", "html", answer_view(answer, cards=_ALL)))) for answer in answers]
+    return fill("export", "html", {"title": _TITLE, "answers": shown})
 
 
 def _sources(style: str) -> Callable[[Sequence[Answer]], str]:

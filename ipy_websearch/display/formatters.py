@@ -10,47 +10,43 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_KINDS = {
-    "ipy_websearch.results.Answer": ("answer", "answer"),
-    "ipy_websearch.results.Panel": ("answer", "panel"),
-    "ipy_websearch.results.Page": ("tables", "page"),
-    "ipy_websearch.results.SearchResults": ("tables", "search"),
-    "ipy_websearch.frames.SearchFrame": ("tables", "search"),
-    "ipy_websearch.frames.EnrichedFrame": ("tables", "enriched"),
-    "ipy_websearch.frames.CostFrame": ("cost", "cost"),
+if TYPE_CHECKING:
+    from ipy_websearch.display.render import Form
+
+_KINDS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "ipy_websearch.results.Answer": ("answer", "answer", {"feedback": "feedback"}),
+    "ipy_websearch.results.Panel": ("answer", "panel", {}),
+    "ipy_websearch.results.Page": ("tables", "page", {}),
+    "ipy_websearch.results.SearchResults": ("tables", "search", {"max_rows": "max_rows"}),
+    "ipy_websearch.frames.SearchFrame": ("tables", "search", {"max_rows": "max_rows"}),
+    "ipy_websearch.frames.EnrichedFrame": ("tables", "enriched", {}),
+    "ipy_websearch.frames.CostFrame": ("cost", "cost", {"budget_usd": "session_budget_usd"}),
+    "ipy_websearch.frames.WebFrame": ("tables", "frame", {}),
 }
-"""For each kind of value the module and the name of the functions that show it: `answer.answer_html`, `answer.answer_text`."""
-_SETTINGS = {
-    "answer": {"feedback": "feedback"},
-    "search": {"max_rows": "max_rows"},
-    "cost": {"budget_usd": "session_budget_usd"},
-}
-"""The settings that these functions take, by the names of their arguments."""
-_FORMATS = {"text/html": "html", "text/markdown": "markdown", "text/plain": "text"}
+"""For each kind of value the module and the name of its view (`answer.answer_view`, which `templates/answer.html` shows), and
+the settings that the view takes, by the names of its arguments."""
+_FORMATS: dict[str, Form] = {"text/html": "html", "text/markdown": "markdown", "text/plain": "text"}
 
 
-def shown(kind: str, form: str, value: Any) -> str | None:
-    """Return a value as "html", "markdown" or "text"; None when it has no such form, and the front end shows the next one.
+def shown(kind: str, form: Form, value: Any) -> str | None:
+    """Return a value in one of its forms; None when it has no such form, and the front end shows the next one.
 
     Only answers have Markdown: nbconvert would prefer it to plain text, and no front end that shows HTML asks for it.
     """
+    from ipy_websearch.display.render import has_form, render
     from ipy_websearch.display.text import Terminal
     from ipy_websearch.settings import WebSearch, settings_in_force
 
-    module, name = _KINDS[kind]
-    show = getattr(import_module(f"ipy_websearch.display.{module}"), f"{name}_{form}", None)
-    if show is None:
-        return None
+    module, name, taken = _KINDS[kind]
     settings = settings_in_force() or WebSearch()
-    options = {argument: getattr(settings, trait) for argument, trait in _SETTINGS.get(name, {}).items()}
-    if form == "text":
-        options["terminal"] = Terminal.here()
-    made: str | None = show(value, **options)
-    if made is None and form == "html":  # a frame that has lost the columns of its look
-        made = value._repr_html_()
-    return made
+    options = {argument: getattr(settings, trait) for argument, trait in taken.items()}
+    view = getattr(import_module(f"ipy_websearch.display.{module}"), f"{name}_view")(value, **options)
+    if view is not None and has_form(name, form):
+        return render(name, form, view, Terminal.here())
+    html = getattr(value, "_repr_html_", None) if form == "html" else None  # a frame shows itself as pandas does
+    return html() if html is not None else None
 
 
 def _pretty(kind: str, value: Any, printer: Any, cycle: bool) -> None:

@@ -14,7 +14,6 @@ from functools import cache, lru_cache
 from typing import Any
 
 import nh3
-from jinja2 import Environment, PackageLoader
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
@@ -250,17 +249,6 @@ def link(url: str, text: str = "") -> Markup:
     return Markup(f'<a href="{escape(href)}" style="text-decoration:none">{label}</a>') if href else label
 
 
-def render(template: str, **values: Any) -> str:
-    """Return a template filled with values, which it escapes, as one harmless block that mathematics leaves alone."""
-    body = fill(template, **values)
-    return clean(f'<div class="{NO_MATH}" style="max-width:62em;line-height:1.5;overflow-wrap:anywhere">{body}</div>')
-
-
-def fill(template: str, **values: Any) -> str:
-    """Return a template filled with values, which it escapes."""
-    return _environment().get_template(f"{template}.html").render(values)
-
-
 def clean(html: str) -> str:
     """Return HTML with the elements, attributes, styles and addresses of our allow list alone."""
     return _cleaner().clean(html)
@@ -278,17 +266,3 @@ def _cleaner() -> nh3.Cleaner:
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"a": {"target": "_blank"}},
     )
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("ipy_websearch.display"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else visible(str(value)),
-    )
-    environment.globals.update(STYLES, link=link)
-    environment.filters.update(inline=inline, one_line=one_line)
-    return environment

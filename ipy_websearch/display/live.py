@@ -16,19 +16,10 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
-from ipy_websearch.display.answer import (
-    AnswerView,
-    Item,
-    answer_html,
-    answer_markdown,
-    answer_text,
-    label_text,
-    labels,
-    offline_help,
-    tail_text,
-)
+from ipy_websearch.display.answer import AnswerView, Item, Line, answer_view, labels, offline_help
 from ipy_websearch.display.formatters import is_terminal
-from ipy_websearch.display.text import Terminal, prose
+from ipy_websearch.display.render import render
+from ipy_websearch.display.text import Terminal, one_line, prose
 from ipy_websearch.events import Event
 from ipy_websearch.results import Answer
 
@@ -117,12 +108,10 @@ class _Notebook:
 
     def _send(self) -> None:
         start = time.monotonic()
-        answer, feedback = self._view.answer, self._feedback
-        spent = self._spent()
-        forms = {"text/html": answer_html(self._view, feedback=feedback, spent=spent)}
-        forms["text/plain"] = answer_text(self._view, feedback=feedback, spent=spent)
-        if answer is not None:
-            forms["text/markdown"] = answer_markdown(answer, feedback=feedback)
+        view = answer_view(self._view, feedback=self._feedback, spent=self._spent())
+        forms = {"text/html": render("answer", "html", view), "text/plain": render("answer", "text", view)}
+        if self._view.answer is not None:
+            forms["text/markdown"] = render("answer", "markdown", view)
         is_update, self._sent_at, self._is_stale = self._sent_at > 0, time.monotonic(), False
         self._pause_s = max(INTERVAL_S, _SHARE * (self._sent_at - start))
         self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=is_update)
@@ -149,15 +138,18 @@ class _Terminal:
 
     def ended(self) -> None:
         """Write what stands under the text, or the whole answer when none of its text was streamed."""
-        view = self._view
+        view, terminal = self._view, self._terminal
+        shown = answer_view(view, feedback=self._feedback)
         streamed = "".join(item for item in view.items if isinstance(item, str))
         if streamed:
             told = [label for label in labels(view) if not (view.offline and "No model read these" in streamed)]
-            self._block("\n".join(label_text(label, self._terminal) for label in told))
-            self._block(self._terminal.markdown(offline_help(view)))
-            self._block(tail_text(view, self._feedback, self._terminal, view.items))
+            self._block("\n".join(map(terminal.label, told)))
+            self._block(terminal.markdown(offline_help(view)))
+            said = {item.text for item in view.items if isinstance(item, Line)}
+            rest = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
+            self._block(render("tail", "text", {**shown, "remarks": rest}, terminal) if view.answer else "")
         elif view.answer is not None:
-            self._block(answer_text(view, feedback=self._feedback, terminal=self._terminal))
+            self._block(render("answer", "text", shown, terminal))
 
     def _prose(self, text: str) -> None:
         """Write the lines that are full; what may still change (the last line, a table, open bold) waits."""

@@ -1,27 +1,17 @@
-"""What a search, a fetched page, an enriched frame and the status look like.
+"""What is shown of a search, a fetched page, an enriched frame, and any other frame of ours.
 
 A frame is shown as it is, filtered or sorted, further columns included. One that has lost the columns that its look needs is
-an ordinary table: None is returned and pandas shows it.
+an ordinary table: its view is None and pandas shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ipy_websearch.display.html import link, render, to_html
-from ipy_websearch.display.text import (
-    PLAIN,
-    Terminal,
-    cost,
-    grid,
-    iso,
-    one_line,
-    place_of,
-    safe_href,
-    seconds,
-    short_address,
-)
+from ipy_websearch.display.render import View
+from ipy_websearch.display.text import cell, cost, iso, one_line, place_of, safe_href, seconds, short_address
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.text import plural, shorten, usd
 
@@ -35,47 +25,16 @@ _SILENT = (*NEEDED, "extra_snippets", "score")
 _PARTS = ("source", "quote", "confidence")
 _NOTED = ("enrich_status", "enrich_error", "enrich_cost_usd")
 _OWN = 4
-_SNIPPET = 400
-_CELL = 200
+_MAX_COLUMNS = 8
+_ADDRESS = 4096
 NOTHING = "Try fewer words, drop --site or --freshness, or name another provider with --provider."
-
-Row = dict[str, Any]
-
-
-def _words(value: Any, width: int = _CELL) -> str:
-    """Return a cell as one line of text; a missing value is ""."""
-    missing = value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
-    return "" if missing else shorten(one_line(value), width)
 
 
 # --- search results ---------------------------------------------------------------------------------------------
 
 
-def search_html(found: Any, *, max_rows: int = MAX_ROWS) -> str | None:
-    """Return a `SearchFrame` or `SearchResults` as result cards, None when its columns do not make any."""
-    view = _search(found, max_rows)
-    return None if view is None else render("search", **view)
-
-
-def search_text(found: Any, *, max_rows: int = MAX_ROWS, terminal: Terminal = PLAIN) -> str | None:
-    """Return the same as plain text, None likewise."""
-    view = _search(found, max_rows)
-    if view is None:
-        return None
-    lines = [terminal.wrap(notice) for notice in view["notices"]]
-    width = max((len(row["label"]) for row in view["rows"]), default=0)
-    indent = " " * (width + 2)
-    for row in view["rows"]:
-        about = " · ".join(filter(None, (row["title"] or row["url"], row["date"])))
-        lines += [terminal.bold(terminal.wrap(f"{row['label']:>{width}}  {about}")), indent + terminal.link(row["url"])]
-        lines += [terminal.wrap(row["snippet"], indent)] if row["snippet"] else []
-        lines += [f"{indent}{name}: {cell}" for name, cell in row["more"] if cell]
-    nothing = "" if view["rows"] else terminal.wrap(f"0 results. {NOTHING}")
-    return "\n".join(filter(None, (*lines, view["more"], nothing, terminal.faint(view["summary"]))))
-
-
-def _search(found: Any, max_rows: int) -> dict[str, Any] | None:
-    """Return what is shown of search results, as plain text; None when the frame's columns do not make any."""
+def search_view(found: Any, *, max_rows: int = MAX_ROWS) -> View | None:
+    """Return what is shown of a `SearchFrame` or `SearchResults`, None when its columns make no result cards."""
     frame = found.to_frame() if isinstance(found, SearchResults) else found
     names = list(frame.columns)
     if len(set(names)) != len(names) or not set(NEEDED) <= set(names):
@@ -84,20 +43,20 @@ def _search(found: Any, max_rows: int) -> dict[str, Any] | None:
     shown = frame.head(max_rows)
     rows = [
         {
-            "label": _words(label, 30),
-            "title": _words(title, 300),
-            "url": _words(url, 4096),
-            "place": place_of(_words(url, 4096)),
+            "label": cell(label, 30),
+            "title": cell(title, 300),
+            "url": cell(url, _ADDRESS),
+            "place": place_of(cell(url, _ADDRESS)),
             "date": iso(date),
-            "snippet": _words(text, _SNIPPET),
-            "more": [(one_line(name), _words(cell)) for name, cell in zip(others, cells, strict=True)],
+            "snippet": cell(text, 400),
+            "more": [(one_line(name), cell(value)) for name, value in zip(others, values, strict=True)],
         }
-        for label, title, url, text, date, *cells in zip(shown.index, *(shown[n] for n in (*NEEDED, *others)), strict=True)
+        for label, title, url, text, date, *values in zip(
+            shown.index, *(shown[name] for name in (*NEEDED, *others)), strict=True
+        )
     ]
-    left = len(frame) - len(rows)
     notices, summary = _about(frame.search, len(frame))
-    more = f"… {plural(left, 'more row')}" if left else ""
-    return {"rows": rows, "more": more, "nothing": NOTHING, "notices": notices, "summary": summary}
+    return {"rows": rows, "more": _more(frame, shown), "nothing": NOTHING, "notices": notices, "summary": summary}
 
 
 def _about(search: SearchResults | None, rows: int) -> tuple[list[str], str]:
@@ -110,68 +69,69 @@ def _about(search: SearchResults | None, rows: int) -> tuple[list[str], str]:
     return list(map(one_line, search.notices)), summary
 
 
+def _more(frame: Any, shown: Any) -> str:
+    left = len(frame) - len(shown)
+    return f"… {plural(left, 'more row')}" if left else ""
+
+
+def frame_view(frame: Any) -> View | None:
+    """Return what a terminal shows of any other frame: as many columns as fit, cut to its width; None for an empty one."""
+    if frame.empty or not all(isinstance(name, str) for name in frame.columns):
+        return None
+    shown = frame.iloc[:MAX_ROWS, :_MAX_COLUMNS]
+    rows = [[cell(value, 300) for value in row] for row in shown.itertuples(name=None)]
+    hidden = frame.columns[_MAX_COLUMNS:]
+    more = f"… more columns: {', '.join(map(one_line, hidden))}" if len(hidden) else ""
+    numeric = [True, *(kind.kind in "iuf" for kind in shown.dtypes)]
+    return {"rows": [["", *map(one_line, shown.columns)], *rows], "numeric": numeric, "more": [_more(frame, shown), more]}
+
+
 # --- enriched frames --------------------------------------------------------------------------------------------
 
 
-def enriched_html(frame: Any) -> str | None:
-    """Return an enriched frame: the caller's columns and the asked ones with their sources; None without any."""
-    view = _enriched(frame)
-    return None if view is None else render("enriched", **view)
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value with its source, what is said on hover, and whether it is doubtful."""
+
+    text: str
+    url: str | None = None
+    title: str = ""
+    low: bool = False
+
+    def __str__(self) -> str:
+        return self.text
 
 
-def enriched_text(frame: Any, terminal: Terminal = PLAIN) -> str | None:
-    """Return the same as plain text, without sources; None likewise."""
-    view = _enriched(frame)
-    if view is None:
-        return None
-    names = ["", *view["own"], *(column["name"] for column in view["asked"])]
-    numeric = [True, *(False for _ in view["own"]), *(column["numeric"] for column in view["asked"])]
-    cells = [
-        [row["label"], *row["own"], *(f"{cell['text'] or '—'}{' ?' * cell['low']}" for cell in row["cells"])]
-        for row in view["rows"]
-    ]
-    lines = grid([names, *cells], numeric, terminal.width)
-    return "\n".join(filter(None, (*lines, view["more"], *view["failures"], terminal.wrap(view["summary"]))))
-
-
-def _enriched(frame: Any) -> dict[str, Any] | None:
-    """Return what is shown of an enriched frame, as plain text; None when no column has its source, quote and confidence."""
+def enriched_view(frame: Any) -> View | None:
+    """Return what is shown of an `EnrichedFrame`; None when no column has its source, quote and confidence."""
     names = list(frame.columns)
     parts = {name: [f"{name}_{part}" for part in _PARTS] for name in names}
     asked = [name for name in names if set(parts[name]) <= set(names)]
     if not asked or len(set(names)) != len(names):
         return None
     own = [name for name in names if name not in asked and name not in _NOTED and not any(name in parts[n] for n in asked)]
-    shown = frame.head(ENRICHED_ROWS)
-    columns = [[shown[n] for n in (name, *parts[name])] for name in asked]
+    own, shown = own[:_OWN], frame.head(ENRICHED_ROWS)
+    columns = [[Cell(cell(label, 30)) for label in shown.index], *([Cell(cell(value)) for value in shown[n]] for n in own)]
+    columns += [list(map(_valued, shown[name], *(shown[part] for part in parts[name]))) for name in asked]
     filled = {name: int(frame[name].notna().sum()) for name in asked}
-    left = len(frame) - len(shown)
+    heads = [{"name": "", "numeric": True}, *({"name": one_line(name), "numeric": False} for name in own)]
+    for name in asked:
+        heads.append({"name": one_line(name), "numeric": frame[name].dtype.kind in "iuf", "filled": filled[name]})
     return {
-        "own": list(map(one_line, own[:_OWN])),
-        "asked": [{"name": one_line(n), "filled": filled[n], "numeric": frame[n].dtype.kind in "iuf"} for n in asked],
+        "heads": heads,
+        "rows": list(zip(*columns, strict=True)),
         "total": len(frame),
-        "rows": [
-            {
-                "label": _words(label, 30),
-                "own": [_words(shown[name].iloc[i]) for name in own[:_OWN]],
-                "cells": [_cell(*(part.iloc[i] for part in column)) for column in columns],
-            }
-            for i, label in enumerate(shown.index)
-        ],
-        "more": f"… {plural(left, 'more row')}" if left else "",
+        "more": _more(frame, shown),
         "failures": list(_failures(frame)),
         "summary": _enriched_summary(frame, filled),
     }
 
 
-def _cell(value: Any, source: Any, quote: Any, sure: Any) -> Row:
-    url, confidence = _words(source, 4096), _words(sure)
-    about = (f"confidence {confidence}" if confidence else "", place_of(url), _words(quote, 300))
-    text = _words(value)
-    if isinstance(value, float) and text:
-        text = f"{value:,.6g}"
+def _valued(value: Any, source: Any, quote: Any, sure: Any) -> Cell:
+    url, confidence = cell(source, _ADDRESS), cell(sure)
+    about = (f"confidence {confidence}" if confidence else "", place_of(url), cell(quote, 300))
     low = bool(confidence) and float(confidence) < LOW_CONFIDENCE
-    return {"text": text, "url": safe_href(url), "title": " — ".join(filter(None, about)), "low": low}
+    return Cell(cell(value) or "—", safe_href(url), " — ".join(filter(None, about)), low)
 
 
 def _enriched_summary(frame: Any, filled: Mapping[str, int]) -> str:
@@ -202,20 +162,21 @@ def _failures(frame: Any) -> Iterator[str]:
 # --- pages --------------------------------------------------------------------------------------------------------
 
 
-def page_html(page: Page) -> str:
-    """Return a page as HTML, in a box that scrolls."""
-    content, notes = _shown_of(page)
-    about = " · ".join(filter(None, (short_address(page.final_url), iso(page.published_date), _lines(page))))
-    title = link(page.final_url, page.title or page.final_url)
-    return render("page", title=title, about=about, content=to_html(content) if content else "", notes=notes)
-
-
-def page_text(page: Page, terminal: Terminal = PLAIN) -> str:
-    """Return a page as plain text."""
-    content, notes = _shown_of(page)
-    about = " · ".join(filter(None, (iso(page.published_date), _lines(page))))
-    head = "\n".join(filter(None, (terminal.bold(one_line(page.title)), terminal.link(page.final_url), about)))
-    return "\n\n".join(filter(None, (head, terminal.markdown(content), *notes)))
+def page_view(page: Page) -> View:
+    """Return what is shown of a page: its title, where it is from, its text as far as it is shown, and what has the rest."""
+    content = page.content
+    if len(content) > PAGE_CHARACTERS:
+        end = content.rfind("\n", 0, PAGE_CHARACTERS)
+        content = content[: end if end > 0 else PAGE_CHARACTERS]
+    left = len(page.content) - len(content)
+    return {
+        "title": one_line(page.title),
+        "url": one_line(page.final_url),
+        "place": short_address(page.final_url),
+        "about": " · ".join(filter(None, (iso(page.published_date), _lines(page)))),
+        "content": content,
+        "notes": [one_line(page.note) if page.total_lines else "", f"… {left:,} more characters in .content" if left else ""],
+    }
 
 
 def _lines(page: Page) -> str:
@@ -227,31 +188,3 @@ def _lines(page: Page) -> str:
     words = f"{page.lines_read:,} of {page.total_lines:,} lines" if some else plural(page.total_lines, "line")
     fetched = f", fetched {page.fetched_at:%Y-%m-%d %H:%M} UTC" if page.fetched_at is not None else ""
     return f"{words} · cached{fetched}" if page.cached else words
-
-
-def _shown_of(page: Page) -> tuple[str, list[str]]:
-    """Return the content that is shown, and what is said below it."""
-    content = page.content
-    if len(content) > PAGE_CHARACTERS:
-        end = content.rfind("\n", 0, PAGE_CHARACTERS)
-        content = content[: end if end > 0 else PAGE_CHARACTERS]
-    left = len(page.content) - len(content)
-    notes = [one_line(page.note) if page.total_lines else "", f"… {left:,} more characters in .content" if left else ""]
-    return content, list(filter(None, notes))
-
-
-# --- status -------------------------------------------------------------------------------------------------------
-
-Sections = Mapping[str, Sequence[tuple[str, ...]]]
-"""Headings, and under each its rows: what, how it is, and where something is missing the command that sets it."""
-
-
-def status_html(sections: Sections) -> str:
-    """Return the state of the package as a small table."""
-    return render("status", sections=sections)
-
-
-def status_text(sections: Sections) -> str:
-    """Return the same as plain text."""
-    lines = {title: (f"  {row[0]:<24} {': '.join(row[1:])}" for row in rows) for title, rows in sections.items()}
-    return "\n\n".join("\n".join((title, *rows)) for title, rows in lines.items())

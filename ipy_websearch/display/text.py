@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
+from itertools import starmap, zip_longest
+from numbers import Real
 from typing import Any
+from unicodedata import combining, east_asian_width
 from urllib.parse import quote, urlsplit
 
 from ipy_websearch.text import shorten, usd, visible
@@ -32,14 +35,15 @@ def one_line(text: Any) -> str:
 def cell(value: Any, width: int = 200) -> str:
     """Return a value of a table as one line of text; a missing one is ""."""
     match value:
-        case None | False:
+        case None:
             return ""
-        case True:
-            return "yes"
+        case bool():
+            return "yes" if value else "no"
         case datetime():  # a day is one without a time
             return "" if value != value else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
-        case int() | float():
-            return "" if value != value else f"{value:,.10g}"
+        case Real():  # a year is not "1,926"
+            number = float(value)
+            return "" if number != number else f"{number:,.15g}" if abs(number) >= 10_000 else f"{number:.15g}"
         case list() | tuple():
             return shorten(", ".join(cell(item, width) for item in value), width)
     return "" if type(value).__name__ in ("NAType", "NaTType") else shorten(one_line(value), width)
@@ -167,6 +171,10 @@ class Terminal:
         words, href = text or one_line(url), safe_href(url)
         return f"\x1b]8;;{href}\x07\x1b[4m{words}\x1b[24m\x1b]8;;\x07" if self.styled and href else words
 
+    def label(self, text: str) -> str:
+        """Return a label, which is one sentence of Markdown, in bold."""
+        return self.bold(self.wrap(text.replace("**", "").replace("`", "")))
+
     def wrap(self, text: str, indent: str = "") -> str:
         """Return lines of at most `width` columns; the text's own line breaks and the indents of its lines stay."""
         if not self.width:
@@ -205,18 +213,26 @@ class Terminal:
         return _BOLD.sub(lambda m: self.bold(m[1] or m[2]), linked)
 
 
-def grid(rows: Sequence[Sequence[str]], numeric: Sequence[bool], width: int = 0) -> list[str]:
-    """Return rows of cells as lines of at most `width` characters (0: 100), numbers to the right; long cells are cut."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int = 0) -> list[str]:
+    """Return rows of cells as lines of at most `width` columns (0: 100), numbers to the right; long cells are cut."""
+    widths = [max(map(columns_of, column)) for column in zip(*rows, strict=True)]
     while sum(widths) + 2 * len(widths) - 2 > (width or 100) and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
-    return [
-        "  ".join(
-            shorten(cell, size).rjust(size) if is_number else shorten(cell, size).ljust(size)
-            for cell, size, is_number in zip(row, widths, numeric, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+    return ["  ".join(starmap(_padded, zip_longest(row, widths, numeric))).rstrip() for row in rows]
+
+
+def _padded(cell: Any, width: int, is_number: bool | None) -> str:
+    text = shorten(str(cell), width)
+    while columns_of(text) > width:
+        text = shorten(text, len(text) - 1)
+    blank = " " * (width - columns_of(text))
+    return blank + text if is_number else text + blank
+
+
+def columns_of(text: Any) -> int:
+    """Return how many columns of a terminal a text takes: Chinese, Japanese and Korean letters are two columns wide."""
+    text = str(text)
+    return len(text) if text.isascii() else sum(2 if east_asian_width(c) in "WF" else not combining(c) for c in text)
 
 
 def prose(markdown: str) -> str:

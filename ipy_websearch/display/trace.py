@@ -23,9 +23,9 @@ from typing import Any
 import pandas as pd
 
 from ipy_websearch.display.answer import starts, timeline
-from ipy_websearch.display.html import render
 from ipy_websearch.display.live import is_notebook
-from ipy_websearch.display.text import Terminal, cost, grid, one_line, seconds
+from ipy_websearch.display.render import render
+from ipy_websearch.display.text import Terminal, cost, one_line, seconds
 from ipy_websearch.model.requests import without_marks
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.text import plural, shorten, visible
@@ -79,18 +79,14 @@ def trace_frame(answer: Answer, step: int | None = None, *, note: str = "", reda
     lines = [["", "step", "time", "tokens in → out", "cost"]]
     lines += [[f"{row['n']}", row["what"], row["time"], row["tokens"], row["cost"]] for row in rows]
     title = shorten(redact(one_line(answer.question)), 120)
-    folds, total, parts = _overview(answer, redact), "", list[str]()
+    view = {"rows": rows, "lines": lines, "title": title, "is_open": step is not None, "note": note}
     if step is None:
-        total = _total(answer)
-        note = note or _HINT * bool(answer.trace)
+        view |= {"folds": _overview(answer, redact), "total": _total(answer), "note": note or _HINT * bool(answer.trace)}
     else:
         title = f"step {step} of {len(answer.trace)} · {title}"
-        folds = _whole(answer.trace[step - 1], redact)
-        parts = [f"{name}:\n{text}" for name, text, _ in folds]
-    table = "\n".join(filter(None, (*grid(lines, [False, False, True, True, True], Terminal.here().width), total)))
-    views = {"title": title, "rows": rows, "total": total, "folds": folds, "is_open": step is not None, "note": note}
-    plain = "\n\n".join(filter(None, (title, table, *parts, note)))
-    frame.shown = {"text/html": render("trace", **views), "text/plain": plain}
+        view |= {"folds": _whole(answer.trace[step - 1], redact), "title": title}
+    plain = render("trace", "text", view, Terminal.here())
+    frame.shown = {"text/html": render("trace", "html", view), "text/plain": plain}
     return frame
 
 

@@ -105,8 +105,7 @@ def parse(method: Any, line: str, *, anywhere: bool = False) -> Call:
     try:
         parsed = vars(parser.parse_args(options))
     except UsageError as exc:
-        told = re.sub(r"invalid (int|float) value: (.*)", r"\2 is not a number", str(exc))
-        raise UsageError(told.removeprefix("argument ")) from None
+        raise UsageError(str(exc).removeprefix("argument ")) from None
     given = {name: value for name, value in parsed.items() if value is not None and value is not False and value != []}
     if "help" in given:
         raise Help(help_of(parser))

@@ -103,12 +103,12 @@ class WebSearchMagics(WebMagics):
     def _status(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
         from IPython.display import display
 
-        from ipy_websearch.display.tables import status_html, status_text
+        from ipy_websearch.display.render import render
 
-        sections = status_sections(session)
+        view = {"sections": status_sections(session)}
         if getattr(self.shell, "kernel", None) is None:
-            return [status_text(sections)]
-        display({"text/html": status_html(sections), "text/plain": status_text(sections)}, raw=True)
+            return [render("status", "text", view)]
+        display({"text/html": render("status", "html", view), "text/plain": render("status", "text", view)}, raw=True)
         return []
 
     def _key(self, session: Any, names: list[str], flags: list[str]) -> list[str]:

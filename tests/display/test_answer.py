@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from ipy_websearch import events as ev
-from ipy_websearch.display.answer import AnswerView, answer_html, answer_markdown, answer_text, panel_html, panel_text
+from ipy_websearch.display.answer import AnswerView
 from ipy_websearch.display.text import Terminal, cost, iso, seconds
 from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Citation, Claim, Panel
 from ipy_websearch.text import plural, usd
+from tests.fakes.forms import html_of, markdown_of, text_of
 from tests.fakes.shown import ANSWER, NOW, RUN
 
 FACTS = "claude-x · 3 searches · 1 notice · 12 s · 0.0123 USD"
@@ -44,7 +45,7 @@ def test_amounts_counts_times_and_dates_read_as_phrases() -> None:
 
 
 def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds() -> None:
-    html = answer_html(ANSWER)
+    html = html_of(ANSWER)
     assert ">1 duckdb</a>" in html and 'title="duckdb.org — “up to 3x faster”"' in html and ">2 Article</sup>" in html
     shown = words(html)
     assert "1 · duckdb.org · 2026-11-17 · snippet News quote up to 3x faster a new format" in shown
@@ -59,18 +60,18 @@ def test_a_finished_answer_is_text_source_cards_and_one_footer_line_that_unfolds
     ):
         assert inside in words(footer) and shown.count(inside) == 1
     assert "&lt;b&gt;News&lt;/b&gt;" in footer and "<details open" not in html
-    assert "<details open" in answer_html(ANSWER, feedback=2)
+    assert "<details open" in html_of(ANSWER, feedback=2)
 
 
 def test_four_sources_are_cards_and_the_others_are_folded() -> None:
     found = tuple(Citation(n, f"Title {n}", f"https://s{n}.example/") for n in range(1, 26))
-    html = answer_html(replace(ANSWER, citations=found))
+    html = html_of(replace(ANSWER, citations=found))
     assert html.count("flex:1 1 300px") == 4 and "21 more sources" in html
     assert all(html.count(f">Title {n}</a>") == 1 for n in range(1, 26))
 
 
 def test_plain_text_and_markdown_of_an_answer_say_the_same() -> None:
-    text, markdown = answer_text(ANSWER), answer_markdown(ANSWER)
+    text, markdown = text_of(ANSWER), markdown_of(ANSWER)
     assert text.startswith(
         "It is **faster** [1][2].\n\n[1] News · 2026-11-17 · snippet\n    https://www.duckdb.org/news\n[2] Article\n"
     )
@@ -81,16 +82,16 @@ def test_plain_text_and_markdown_of_an_answer_say_the_same() -> None:
 
 def test_a_terminal_gets_bold_links_and_lines_of_its_width() -> None:
     answer = replace(ANSWER, text="# Title\n\n" + "It is **much faster** now [1]. " * 12 + "\n\n- one " + "two " * 30)
-    shown = answer_text(answer, terminal=Terminal(60, styled=True))
+    shown = text_of(answer, terminal=Terminal(60, styled=True))
     bare = re.sub(r"\x1b\[\d+m|\x1b\]8;;[^\x07]*\x07", "", shown)
     assert max(map(len, bare.splitlines())) <= 60 and "\n  two" in bare and "**" not in bare and "# " not in bare
     assert "\x1b[1mmuch" in shown and "\x1b]8;;https://www.duckdb.org/news\x07\x1b[4mhttps://www.duckdb.org/news" in shown
 
 
 def test_at_feedback_0_an_answer_is_its_text_and_sources() -> None:
-    for shown in (words(answer_html(ANSWER, feedback=0)), answer_text(ANSWER, feedback=0), answer_markdown(ANSWER, feedback=0)):
+    for shown in (words(html_of(ANSWER, feedback=0)), text_of(ANSWER, feedback=0), markdown_of(ANSWER, feedback=0)):
         assert "News" in shown and not any(word in shown for word in ("USD", "P1", "exa did not", "%trace"))
-    assert "no model read these" in words(answer_html(replace(ANSWER, offline=True), feedback=0))
+    assert "no model read these" in words(html_of(replace(ANSWER, offline=True), feedback=0))
 
 
 @pytest.mark.parametrize(
@@ -109,101 +110,101 @@ def test_at_feedback_0_an_answer_is_its_text_and_sources() -> None:
 def test_what_qualifies_an_answer_stands_before_it_in_bold(changes: dict[str, Any], label: str) -> None:
     """The words are in `<strong>`, which GitHub keeps where it drops styles."""
     answer = replace(ANSWER, **changes)
-    html = answer_html(answer)
+    html = html_of(answer)
     assert f"<strong>{label[:7]}" in html and html.index("<strong>") < html.index("faster")
-    assert re.sub(" (?=[:;])", "", words(html)).count(label) == 1 and answer_text(answer).startswith(label)
-    assert answer_markdown(answer).startswith("> **")
+    assert re.sub(" (?=[:;])", "", words(html)).count(label) == 1 and text_of(answer).startswith(label)
+    assert markdown_of(answer).startswith("> **")
 
 
 def test_an_offline_answer_says_so_once_and_one_without_passages_says_what_works() -> None:
     offline = replace(ANSWER, offline=True, text=f"{LABEL}\n\n> **Mars** has two moons.[1]")
-    for shown in (words(answer_html(offline)), answer_text(offline), answer_markdown(offline)):
+    for shown in (words(html_of(offline)), text_of(offline), markdown_of(offline)):
         assert shown.lower().count("no model read these") == 1 and shown.count("%websearch key anthropic") == 1
-    nothing = words(answer_html(replace(offline, citations=(), text=f"The search gave no passage.\n\n{LABEL}")))
+    nothing = words(html_of(replace(offline, citations=(), text=f"The search gave no passage.\n\n{LABEL}")))
     first = AnswerView(introduce=True)
     first.finish(replace(offline, citations=(Citation(1, "Mars", "corpus://planets/mars", "moons of Mars"),)))
-    told = words(answer_html(first))
+    told = words(html_of(first))
     assert re.search(r"no model read these passages from \d+ built-in articles", told) and "moons of Mars" not in told
     assert "planets, elements, countries" in nothing and nothing.count("%ask ") == 3 and "%websearch key brave" in nothing
 
 
 def test_a_mark_that_the_model_wrote_itself_is_plain_text() -> None:
     answer = replace(ANSWER, text=r"It is said \[1] and cited [1].")
-    assert words(answer_html(answer)).startswith(" It is said [1] and cited")
-    assert answer_text(answer).startswith("It is said [1] and cited [1].") and str(answer) == "It is said [1] and cited [1]."
+    assert words(html_of(answer)).startswith(" It is said [1] and cited")
+    assert text_of(answer).startswith("It is said [1] and cited [1].") and str(answer) == "It is said [1] and cited [1]."
 
 
 def test_unknown_costs_failed_calls_and_replays_are_in_the_footer() -> None:
     steps = tuple(replace(ANSWER.trace[1], name=name, is_error=True) for name in ("web_fetch", "web_search"))
     answer = replace(ANSWER, cost_usd=None, trace=steps, replayed_from="talk.yaml")
-    assert "1 page not read · 1 call failed · 1 notice · 12 s · cost unknown · replayed from talk.yaml" in answer_text(answer)
+    assert "1 page not read · 1 call failed · 1 notice · 12 s · cost unknown · replayed from talk.yaml" in text_of(answer)
 
 
 def test_an_answer_with_five_large_panels_stays_small_in_the_notebook() -> None:
     panels = tuple(Panel(f"P{n}", f"search {n}", "yaml", "- <title> & „text“\n" * 5000, "web_search") for n in range(1, 6))
-    html = answer_html(replace(ANSWER, panels=panels, text=f"A sentence with a mark [1]. {'And some without. ' * 5}" * 50))
+    html = html_of(replace(ANSWER, panels=panels, text=f"A sentence with a mark [1]. {'And some without. ' * 5}" * 50))
     assert len(html.encode()) < 70_000 and "%panels P5 shows all" in html
-    assert panel_html(panels[0]).count("&lt;title&gt;") == 5000
-    assert panel_text(replace(panels[0], is_error=True)).startswith("P1 · web_search · search 1 · failed\n\n- <title>")
+    assert html_of(panels[0]).count("&lt;title&gt;") == 5000
+    assert text_of(replace(panels[0], is_error=True)).startswith("P1 · web_search · search 1 · failed\n\n- <title>")
 
 
 def test_a_structured_answer_is_shown_as_a_table() -> None:
     rows = ({"name": "<A>", "price": 1.5, "site": "https://a.example/x"}, {"name": "B", "price": None, "site": "javascript:1"})
     answer = replace(ANSWER, rows=rows, columns={"name": str, "price": float, "site": str})
-    html = answer_html(answer)
+    html = html_of(answer)
     assert "&lt;A&gt;" in html and '<a href="https://a.example/x"' in html and "javascript:1</td>" in html
-    assert answer_text(answer).startswith("name  price  site\n<A>   1.5    https://a.example/x\n")
-    assert "| &lt;A> | 1.5 | [a.example](https://a.example/x) |" in answer_markdown(answer)
+    assert text_of(answer).startswith("name  price  site\n<A>   1.5    https://a.example/x\n")
+    assert "| &lt;A> | 1.5 | [a.example](https://a.example/x) |" in markdown_of(answer)
 
 
 # --- under way --------------------------------------------------------------------------------------------------
 
 
 def test_a_running_answer_shows_its_text_each_call_and_a_line_that_lives() -> None:
-    under_way = words(answer_html(view_of(RUN[:5]), spent=Decimal("0.0031")))
+    under_way = words(html_of(view_of(RUN[:5]), spent=Decimal("0.0031")))
     calls = "searching: duckdb news · reading: duckdb.org/news.html"
     assert re.search(rf"Let me look. ⋯ \d+ s · {calls} · 0.0031 USD so far · ■ stops", under_way)
     view = view_of(RUN)
-    text = answer_text(view)
+    text = text_of(view)
     assert "✓ 5 results from brave for “duckdb news” (0.4 s)\n✗ duckdb.org/news.html was not read" in text
-    assert ">1 duckdb</a>" in answer_html(view)
-    assert "s · starting · ■ stops" in answer_text(view_of(())) and "claude-x reads and thinks" in answer_text(view_of(RUN[:1]))
-    assert view.text == "Let me look.\n\nIt is **faster** [1][2]." and "claude-x writes" in answer_text(view_of(RUN[:-1]))
+    assert ">1 duckdb</a>" in html_of(view)
+    assert "s · starting · ■ stops" in text_of(view_of(())) and "claude-x reads and thinks" in text_of(view_of(RUN[:1]))
+    assert view.text == "Let me look.\n\nIt is **faster** [1][2]." and "claude-x writes" in text_of(view_of(RUN[:-1]))
 
 
 def test_every_request_and_reply_is_shown_at_feedback_2() -> None:
-    text = answer_text(view_of(RUN), feedback=2)
-    assert "· request 2 to claude-x (the last one allowed)" in text and "request" not in answer_text(view_of(RUN))
+    text = text_of(view_of(RUN), feedback=2)
+    assert "· request 2 to claude-x (the last one allowed)" in text and "request" not in text_of(view_of(RUN))
     assert "· reply 2: 9,345 tokens in, 820 out (9,000 from the cache), 5.2 s, end_turn" in text
 
 
 def test_retracted_text_disappears() -> None:
     view = view_of((*RUN[:11], ev.Retracted(2)))
     assert view.text == "Let me look." and list(view.citations) == []
-    assert "this passage begins again" in answer_text(view)
+    assert "this passage begins again" in text_of(view)
     view.apply(ev.TextDelta("\n\nIt is new."))
     assert view.text == "Let me look.\n\nIt is new."
 
 
 def test_a_limit_is_told_with_its_number() -> None:
     view = view_of((*RUN[:8], ev.LimitReached("timeout", "limit reached: timeout = 120 s")))
-    assert "· limit reached: timeout = 120 s" in answer_text(view)
+    assert "· limit reached: timeout = 120 s" in text_of(view)
     view.finish(replace(ANSWER, limit="timeout"))
-    assert answer_text(view).startswith("Stopped at timeout = 120 s: answered from what was found.\n")
+    assert text_of(view).startswith("Stopped at timeout = 120 s: answered from what was found.\n")
 
 
 def test_a_run_that_broke_off_or_was_stopped_shows_what_there_is() -> None:
     view = view_of(RUN[:6])
     view.finish(None, "failed")
-    text = answer_text(view)
+    text = text_of(view)
     assert text.startswith("The answer broke off; the error says why.\n\nLet me look.")
     assert "✗ reading: duckdb.org/news.html (stopped)" in text and "■" not in text
     view = view_of(RUN[:1])
     view.finish(None, "failed")
-    assert "There is no answer ; the error says why." in words(answer_html(view))
+    assert "There is no answer ; the error says why." in words(html_of(view))
     view = view_of(RUN[:11])
     view.finish(replace(ANSWER, text="It is **fast", limit="interrupted"), "interrupted")
-    assert answer_text(view).startswith("Interrupted: this is what had arrived.\n\nIt is **fast") and FACTS in answer_text(view)
+    assert text_of(view).startswith("Interrupted: this is what had arrived.\n\nIt is **fast") and FACTS in text_of(view)
 
 
 def test_calls_of_other_tools_are_named_with_their_input() -> None:
@@ -224,17 +225,17 @@ def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> 
     )
     told = "Mars has **two** moons.[1] Saturn has 274 moons and <b>rings</b>.[1]"
     answer = replace(ANSWER, text=told, citations=cited, checked=claims, notices=())
-    (marked,) = re.findall(r'<mark [^>]*title="([^"]*)">(.*?)</mark>', answer_html(answer))
+    (marked,) = re.findall(r'<mark [^>]*title="([^"]*)">(.*?)</mark>', html_of(answer))
     assert marked == ("its source does not say: 274, Saturn", "Saturn has 274 moons and &lt;b&gt;rings&lt;/b&gt;.")
     table = "| Moons of Saturn | count |\n|---|---|\n| of Saturn | 274 [1] |\n\nOur *Saturn* has **274** moons [1], and more."
     claims = tuple(Claim("partly", ("274",), sentence) for sentence in ("| of Saturn | 274 |", "Our Saturn has 274 moons"))
-    marked_in_table = re.findall(r"<mark [^>]*>(.*?)</mark>", answer_html(replace(answer, text=table, checked=claims)))
+    marked_in_table = re.findall(r"<mark [^>]*>(.*?)</mark>", html_of(replace(answer, text=table, checked=claims)))
     assert marked_in_table == ["of Saturn", "274", "Our ", "Saturn", " has ", "274", " moons"]
-    for shown in (words(answer_html(answer)), answer_text(answer), answer_markdown(answer)):
+    for shown in (words(html_of(answer)), text_of(answer), markdown_of(answer)):
         assert "1 sentence not supported by the sources" in shown
         assert "its source does not say 274, Saturn: “Saturn has 274 moons" in shown, "for those who see no colours"
 
 
 def test_languages_that_are_written_from_right_to_left_are_set_so() -> None:
-    html = answer_html(replace(ANSWER, text="القمر تابع للأرض [1].\n\n| a |\n|---|\n| ירח |"))
-    assert '<p dir="auto">' in html and "text-align:left" not in html and "dir=" not in answer_html(ANSWER)
+    html = html_of(replace(ANSWER, text="القمر تابع للأرض [1].\n\n| a |\n|---|\n| ירח |"))
+    assert '<p dir="auto">' in html and "text-align:left" not in html and "dir=" not in html_of(ANSWER)

@@ -15,13 +15,13 @@ import pytest
 
 from ipy_websearch import events as ev
 from ipy_websearch.display import live
-from ipy_websearch.display.answer import answer_html, answer_markdown, answer_text
 from ipy_websearch.display.formatters import mark_shown, register
 from ipy_websearch.display.live import INTERVAL_S, LiveAnswer
 from ipy_websearch.results import Answer, Citation
+from tests.fakes.forms import html_of, markdown_of, text_of
 from tests.fakes.shown import ANSWER, RUN, SEARCH
 
-FORMS = {"text/html": answer_html(ANSWER), "text/plain": answer_text(ANSWER), "text/markdown": answer_markdown(ANSWER)}
+FORMS = {"text/html": html_of(ANSWER), "text/plain": text_of(ANSWER), "text/markdown": markdown_of(ANSWER)}
 
 
 def played(shell: Any, events: tuple[ev.Event, ...], **settings: Any) -> LiveAnswer:
@@ -77,7 +77,7 @@ def test_the_line_lives_while_nothing_happens(bare_shell: Any) -> None:
 
 def test_a_text_that_is_hard_to_render_is_rendered_less_often(bare_shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes at most a fifth of the time, or a hostile answer would take the kernel."""
-    monkeypatch.setattr(live, "answer_html", lambda *_, **__: time.sleep(0.1) or "slow")
+    monkeypatch.setattr(live, "render", lambda *_, **__: time.sleep(0.05) or "slow")
     shown = played(bare_shell.ip, RUN[:2])
     start = time.monotonic()
     while time.monotonic() < start + 1:
@@ -131,7 +131,7 @@ def test_a_terminal_gets_text_calls_sources_and_facts_once_and_in_order() -> Non
             "1 tool output: %panels · steps: %trace\nclaude-x · 3 searches · 1 notice · 12 s · 0.0123 USD\n"
         )
     )
-    assert streamed(RUN[:1]) == answer_text(ANSWER) + "\n"
+    assert streamed(RUN[:1]) == text_of(ANSWER) + "\n"
     assert streamed(RUN, feedback=0).startswith("Let me look.\n\nIt is **faster** [1][2].\n\n[1] News")
 
 

@@ -11,29 +11,21 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ipy_websearch.display.cost import cost_footer, cost_html, cost_text
-from ipy_websearch.display.tables import (
-    enriched_html,
-    enriched_text,
-    page_html,
-    page_text,
-    search_html,
-    search_text,
-    status_html,
-    status_text,
-)
+from ipy_websearch.display.cost import cost_footer
+from ipy_websearch.display.render import render
 from ipy_websearch.display.text import Terminal
 from ipy_websearch.frames import CostFrame, CostSummary, EnrichedFrame
 from ipy_websearch.results import Page, SearchResults
+from tests.fakes.forms import html_of, text_of
 from tests.fakes.shown import NOW, SEARCH
 
 
 def words(html: str | None) -> str:
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html or "")))
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html)))
 
 
 def test_results_are_cards_with_link_host_date_and_snippet_and_notices_stand_above() -> None:
-    html = search_html(SEARCH.to_frame()) or ""
+    html = html_of(SEARCH.to_frame())
     assert '<strong><a href="https://duckdb.org/news?a=1&amp;b=2"' in html and "DuckDB &lt;2.0&gt; is out</a></strong>" in html
     shown = words(html)
     assert (
@@ -41,35 +33,33 @@ def test_results_are_cards_with_link_host_date_and_snippet_and_notices_stand_abo
     )
     assert "duckdb 2.0 — brave · 2 results · 0.005 USD" in shown
     assert shown.index("exa answered 429: slow down") < shown.index("the index is a month old") < shown.index("DuckDB")
-    assert search_html(SEARCH) == html
+    assert html_of(SEARCH) == html
 
 
 def test_results_in_plain_text_say_the_same() -> None:
-    text = search_text(SEARCH.to_frame()) or ""
+    text = text_of(SEARCH.to_frame())
     assert "0  DuckDB <2.0> is out · 2026-11-17\n   https://duckdb.org/news?a=1&b=2\n   All that is new.\n" in text
     assert text.endswith("brave · 2 results · 0.005 USD")
     long = replace(SEARCH, results=(replace(SEARCH.results[0], description="many words " * 30),))
-    assert max(map(len, (search_text(long, terminal=Terminal(50)) or "").splitlines())) <= 50
+    assert max(map(len, (text_of(long, terminal=Terminal(50))).splitlines())) <= 50
 
 
 def test_the_cards_show_what_the_frame_holds_now() -> None:
     frame = SEARCH.to_frame()
-    assert "1 of 2 results" in (search_text(frame[frame.published_date.isna()]) or "")
-    assert "\n1  From the embedded index" in (search_text(frame.iloc[::-1]) or "")
+    assert "1 of 2 results" in (text_of(frame[frame.published_date.isna()]))
+    assert "\n1  From the embedded index" in (text_of(frame.iloc[::-1]))
     frame["ceo"] = ["https://a.example/ceo", None]
-    assert 'ceo: <a href="https://a.example/ceo"' in (search_html(frame) or "")
-    assert "… 1 more row" in words(search_html(frame, max_rows=1)) and "ceo: https://a.example/ceo" in (
-        search_text(frame) or ""
-    )
+    assert 'ceo: <a href="https://a.example/ceo"' in (html_of(frame))
+    assert "… 1 more row" in words(html_of(frame, max_rows=1)) and "ceo: https://a.example/ceo" in (text_of(frame))
     for other in (frame[["title"]], frame.rename(columns={"url": "address"}), frame[["title", "url", "description"]]):
-        assert search_html(other) is search_text(other) is None
+        assert html_of(other) == text_of(other) == ""
 
 
 def test_no_results_say_what_to_do_next() -> None:
-    shown = words(search_html(SearchResults((), "nothing there", "wikipedia")))
+    shown = words(html_of(SearchResults((), "nothing there", "wikipedia")))
     assert "0 results. Try fewer words" in shown and "wikipedia · 0 results · free" in shown
-    assert "· cached" in (search_text(replace(SEARCH, cached=True, cost_usd=Decimal(0))) or "")
-    assert "· cost unknown" in (search_text(replace(SEARCH, cost_usd=None)) or "")
+    assert "· cached" in (text_of(replace(SEARCH, cached=True, cost_usd=Decimal(0))))
+    assert "· cost unknown" in (text_of(replace(SEARCH, cost_usd=None)))
 
 
 def enriched() -> EnrichedFrame:
@@ -96,7 +86,7 @@ def enriched() -> EnrichedFrame:
 
 
 def test_an_enriched_frame_shows_values_with_sources_fill_and_doubt() -> None:
-    html = enriched_html(enriched()) or ""
+    html = html_of(enriched())
     shown = words(html)
     assert re.findall(r"<th[^>]*>(?:<div>)?(\w+)", html)[:4] == ["country", "notes", "capital", "founded"]
     assert (
@@ -106,18 +96,18 @@ def test_an_enriched_frame_shows_values_with_sources_fill_and_doubt() -> None:
     assert "capital 2/3" in shown and "founded 1/3" in shown and "1871 ↗" in shown and "—" in shown
     assert "3 rows · 3 of 6 cells filled · 1 below 0.5 confidence (marked) · 0.02 USD" in shown and "11 columns" not in shown
     assert "✗ 1 row: brave refused the key" in shown and "<b>Atlantis" in shown
-    text = enriched_text(enriched()) or ""
+    text = text_of(enriched())
     assert "capital_source" not in text and "3 of 6 cells filled" in text and "brave refused the key" in text
     remarked = enriched().assign(enrich_error="exa did not answer, brave did")
-    assert "· 2 rows: exa did not answer, brave did\n✗ 1 row: exa" in (enriched_text(remarked) or "")
+    assert "· 2 rows: exa did not answer, brave did\n✗ 1 row: exa" in (text_of(remarked))
 
 
 def test_an_enriched_frame_without_its_sources_is_pandas_own() -> None:
     frame = enriched()
-    assert enriched_html(frame[["country", "capital"]]) is None and enriched_html(frame.T) is None
-    assert enriched_html(frame.head(1)) and type(frame.head(1)) is EnrichedFrame
+    assert html_of(frame[["country", "capital"]]) == html_of(frame.T) == ""
+    assert html_of(frame.head(1)) and type(frame.head(1)) is EnrichedFrame
     many = pd.concat([frame] * 10, ignore_index=True)
-    assert "… 10 more rows" in words(enriched_html(many)) and "15 of 60" not in words(enriched_html(many))
+    assert "… 10 more rows" in words(html_of(many)) and "15 of 60" not in words(html_of(many))
 
 
 def test_enrich_gives_a_frame_that_shows_itself(shell: Any, offline: Any) -> None:
@@ -129,18 +119,20 @@ def test_enrich_gives_a_frame_that_shows_itself(shell: Any, offline: Any) -> Non
 
 def test_the_status_is_a_table_that_names_the_command_for_what_is_missing() -> None:
     sections = {"Works now": [("search", "brave, <b>")], "Missing": [("BRAVE_API_KEY", "not set", "%websearch key brave")]}
-    html = status_html(sections)
+    html = render("status", "html", {"sections": sections})
     assert "<code>%websearch key brave</code>" in html and "brave, &lt;b&gt;" in html and html.count("<tr>") == 4
-    assert status_text(sections).endswith("Missing\n  BRAVE_API_KEY            not set: %websearch key brave")
+    assert render("status", "text", {"sections": sections}).endswith(
+        "Missing\n  BRAVE_API_KEY            not set: %websearch key brave"
+    )
 
 
 def test_a_page_is_shown_with_its_lines_and_cut_where_it_is_long() -> None:
     page = Page("http://a.example", "https://a.example/x", "A <page>", "# Head\n\ntext\n" * 5000, 15_000, 20_000, NOW)
-    html, text = page_html(page), page_text(page)
+    html, text = html_of(page), text_of(page)
     assert "A &lt;page&gt;" in html and "<h1>Head</h1>" in html and "15,000 of 20,000 lines" in html
     assert len(html) < 70_000 and "more characters in .content" in html and "more characters in .content" in text
-    assert "no lines here; the page has 20,000" in page_text(replace(page, content="", lines_read=0))
-    assert "cached, fetched 2026-11-20 12:00 UTC" in page_text(replace(page, cached=True, fetched_at=NOW))
+    assert "no lines here; the page has 20,000" in text_of(replace(page, content="", lines_read=0))
+    assert "cached, fetched 2026-11-20 12:00 UTC" in text_of(replace(page, cached=True, fetched_at=NOW))
 
 
 # --- costs ----------------------------------------------------------------------------------------------------------
@@ -156,30 +148,30 @@ def bill(**changes: Any) -> CostFrame:
 
 
 def test_the_bill_has_a_bar_a_row_a_total_and_the_budget() -> None:
-    html = cost_html(bill(), 0.1) or ""
+    html = html_of(bill(), budget_usd=0.1)
     assert "a &lt;b&gt; for $5" in html and "mathjax_ignore" in html and "width:100.0%" in html and "width:50.0%" in html
     shown = words(html)
     assert "total 0.03 USD · this session · 1 cached call (saved 0.005 USD)" in shown
     assert "30% of the session's budget of 0.10 USD" in shown and "width:30%" in html and "unknown" not in shown
-    assert "budget" not in words(cost_html(bill(scope="all sessions"), 0.1)) + words(cost_html(bill()))
-    text = cost_text(bill()) or ""
-    assert text.splitlines()[0].split() == ["question", "calls", "cached", "cost"] and text.endswith("(saved 0.005 USD)")
+    assert "budget" not in words(html_of(bill(scope="all sessions"), budget_usd=0.1)) + words(html_of(bill()))
+    text = text_of(bill())
+    assert text.splitlines()[0].split() == ["question", "cost", "calls", "cached"] and text.endswith("(saved 0.005 USD)")
 
 
 def test_a_part_of_the_bill_has_its_own_total_and_unknown_prices_are_named() -> None:
     frame = bill(unpriced={f"m{n}": 1 for n in range(7)}, saved_calls_usd=Decimal(0))
     assert "7 calls of unknown price (m0, m1, m2, m3, m4 and 2 more)" in cost_footer(frame)
     assert cost_footer(frame.head(1)) == "total 0.02 USD"
-    assert cost_html(frame[["calls"]]) is cost_text(frame[["calls"]]) is None
-    assert "unknown" in words(cost_html(CostFrame({"question": ["x"], "usd": [float("nan")]})))
+    assert html_of(frame[["calls"]]) == text_of(frame[["calls"]]) == ""
+    assert "unknown" in words(html_of(CostFrame({"question": ["x"], "usd": [float("nan")]})))
 
 
 def test_the_ledgers_rows_show_the_money_and_not_the_details() -> None:
     calls = CostFrame({"time": pd.to_datetime(["2026-11-20 12:00:01+00:00"] * 3), "question": ["a", "b", "c"]})
     calls = calls.assign(kind="model", name="x", input_tokens=7, usd=[0.1, float("nan"), 2], cached=False, status="ok")
-    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", cost_html(calls) or "")[:5] == ["time", "question", "kind", "name", "cost"]
+    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", html_of(calls))[:5] == ["time", "question", "kind", "name", "cost"]
     many = pd.concat([calls] * 30, ignore_index=True)
-    assert "… 30 earlier rows" in words(cost_html(many)) and "2026-11-20 12:00:01" in (cost_text(many) or "")
+    assert "… 30 earlier rows" in words(html_of(many)) and "2026-11-20 12:00:01" in (text_of(many))
 
 
 def test_the_picture_follows_the_grouping(messages_api: Any, shell: Any) -> None:

@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from ipy_websearch.display.answer import answer_html, answer_markdown, answer_text, panel_html, panel_text
-from ipy_websearch.display.tables import page_html, page_text, search_html, search_text
 from ipy_websearch.display.text import safe_href
+from ipy_websearch.frames import CostFrame, EnrichedFrame, WebFrame
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
+from tests.fakes.forms import html_of, markdown_of, text_of
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ATTRIBUTES = {"class", "dir", "style", "title", "href", "rel", "target", "start", "open"}
@@ -98,9 +98,15 @@ def outputs(t: str) -> Iterator[tuple[str, str, str]]:
     answer = Answer(t, prose, t, citations, panels, stop_reason=t, notices=(t,), trace=(Step(1, "tool", t, t),))
     table = Answer(t, t, t, rows=({t: t, "list": [t]},), columns={t: str, "list": list})
     for value in (answer, table):
-        yield answer_html(value), answer_markdown(value), answer_text(value)
+        yield html_of(value), markdown_of(value), text_of(value)
     search = SearchResults((SearchResult(t, t, t, NOW),), t, t, attempts=(Attempt(t, t),), notices=(t,))
-    yield search_html(search) or "", "", search_text(search) or ""
+    yield html_of(search), "", text_of(search)
     page = Page(t, t, t, t, 1, 2, NOW, note=t)
-    yield page_html(page), "", page_text(page)
-    yield panel_html(panels[0]), "", panel_text(panels[0])
+    yield html_of(page), "", text_of(page)
+    yield html_of(panels[0]), "", text_of(panels[0])
+    t = t.encode(errors="replace").decode()  # pandas refuses half a character
+    cells = {name: [t] for name in ("a", "a_source", "a_quote", t, "enrich_error")}
+    enriched = EnrichedFrame({**cells, "a_confidence": [0.1], "enrich_status": ["error"]})
+    for frame in (enriched, CostFrame({"question": [t], "name": [t], "usd": [0.1]})):
+        yield html_of(frame), "", text_of(frame)
+    yield "", "", text_of(WebFrame({t: [t], "n": [1]}, index=[t]))

@@ -72,7 +72,7 @@ def test_options_may_follow_names_where_there_is_no_text() -> None:
         ("-porsche", "unknown option -porsche"),
         ("--max-searches", "--max-searches needs a value"),
         ("--max-searches --follow why", "--max-searches needs a value"),
-        ("--max-searches three why", "--max-searches: 'three' is not a number"),
+        ("--max-searches three why", "--max-searches: invalid int value: 'three'"),
         ("--follow=no why", "--follow takes no value, so not '=no'"),
         ("-o not-a-name why", "'not-a-name' is not a variable name"),
         ("--site a.example --not-site b.example why", "exclude each other"),

@@ -27,7 +27,7 @@ from ipy_websearch.display.formatters import register
 from ipy_websearch.display.cost import cost_png
 from ipy_websearch.display.export import export
 from ipy_websearch.display.live import LiveAnswer
-from ipy_websearch.display.tables import status_html
+from ipy_websearch.display.render import render
 from ipy_websearch.display.trace import trace_frame
 from ipy_websearch.frames import CostFrame, CostSummary, EnrichedFrame
 from ipy_websearch.model.offline.passages import LABEL
@@ -97,7 +97,7 @@ STATUS = """
 missing = [("BRAVE_API_KEY", "not set", "%websearch key brave"), ("extra dask", "not installed", '%pip install "x[dask]"')]
 now = [("answers", "claude-sonnet-5-5, with the tools standard"), ("search", "wikipedia, local (asked in this order)")]
 now += [("index", "196 built-in articles: countries, elements, planets, languages, 10 more"), ("data", "/home/me/_x_/data")]
-display({"text/html": status_html({"Works now": now, "Missing": missing})}, raw=True)
+display({"text/html": render("status", "html", {"sections": {"Works now": now, "Missing": missing}})}, raw=True)
 Page("https://example.org/a", "https://example.org/a", "A page", "# A page\\n\\nSome **text**.\\n\\n- one\\n- two", 6, 40)
 """
 HOSTILE = """
