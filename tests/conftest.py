@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.fakes import warm
 from tests.fakes.no_network import network_guard
 
 network_guard.refuse_network()
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment] # jsonschema asks for it: a grammar of two seconds of CPU
 
 for _module in ("anyio.from_thread", "anyio._backends._asyncio"):
     importlib.import_module(_module)  # pytest compiles them, which CPython 3.11 can fail at deep inside a test (gh-106905)
@@ -51,7 +53,7 @@ def hypothesis_loaded() -> None:
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No keys, addresses, proxies or settings; home, data, settings and working directory are the test's own."""
     for name in list(os.environ):
         if SECRET.search(name):
@@ -64,6 +66,7 @@ def clean_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IPY_WEBSEARCH_HOME", str(tmp_path / "websearch"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path_factory.getbasetemp() / "matplotlib"))  # its list of fonts takes seconds
     monkeypatch.chdir(tmp_path)
 
 
@@ -192,7 +195,13 @@ def bare_shell(clean_environment: None, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def run_notebook(clean_environment: None, tmp_path: Path) -> Callable[..., Any]:
+def kernels(clean_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real kernels that start at once: Jupyter's kernel python3 is a fork of `warm`."""
+    monkeypatch.setenv("JUPYTER_PATH", warm.kernels(tmp_path))
+
+
+@pytest.fixture
+def run_notebook(kernels: None, tmp_path: Path) -> Callable[..., Any]:
     """A function that runs cells in a real kernel and returns the notebook; the fakes' addresses are passed on."""
     from tests.fakes.notebook import run_cells
 

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from ipy_websearch.proxy.app import Proxy  # noqa: E402
 from ipy_websearch.session import Session  # noqa: E402
 from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds  # noqa: E402
 from tests.fakes.replies import delay, error, hang_up, text, thinking, tool_use  # noqa: E402
+from tests.fakes.warm import python  # noqa: E402
 
 
 class Running:
@@ -57,7 +57,7 @@ class Command:
     said = ""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
-        command = [sys.executable, "-m", "ipy_websearch.proxy", "--port", "0", "--provider", "wikipedia", *arguments]
+        command = [*python(), "-m", "ipy_websearch.proxy", "--port", "0", "--provider", "wikipedia", *arguments]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env={**os.environ, **environment}, **pipes)
 

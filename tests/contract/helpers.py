@@ -11,6 +11,7 @@ import pandas as pd
 
 from tests.fakes.notebook import subprocess_environment
 from tests.fakes.replies import Content, tool_use
+from tests.fakes.warm import python
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
 ROW: dict[str, Any] = {"progress": False, "max_searches": 0}
@@ -70,11 +71,11 @@ def companies(*names: Any, **more: Any) -> pd.DataFrame:
 def start(code: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
     """Start a Python process with this test's home and fakes."""
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], env=subprocess_environment(env), **pipes)
+    return subprocess.Popen([*python(), "-c", code, *arguments], env=subprocess_environment(env), **pipes)
 
 
-def run(code: str, *arguments: str, given: str = "", timeout_s: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python process with this test's home and fakes to its end."""
-    command = [sys.executable, "-c", code, *arguments]
-    options: Any = {"input": given, "capture_output": True, "text": True, "timeout": timeout_s}
+def run(code: str, *arguments: str, given: str = "", warm: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python process with this test's home and fakes to its end; one that is not `warm` has imported nothing yet."""
+    command = [*(python() if warm else [sys.executable]), "-c", code, *arguments]
+    options: Any = {"input": given, "capture_output": True, "text": True, "timeout": 60}
     return subprocess.run(command, env=subprocess_environment(env), **options)

@@ -21,9 +21,8 @@ NAMES = (
 
 def test_the_public_names_are_these() -> None:
     assert sorted(web.__all__) == sorted(NAMES.split()) and all(hasattr(web, name) for name in web.__all__)
-    done = run(
-        "from ipy_websearch import errors, sql, testing; from ipy_websearch.providers import base; print(errors.__name__)"
-    )
+    code = "from ipy_websearch import errors, sql, testing; from ipy_websearch.providers import base; print(errors.__name__)"
+    done = run(code, warm=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -49,7 +48,7 @@ before = set(sys.modules)
 shell.run_line_magic("load_ext", "ipy_websearch")
 print({"pandas", "numpy", "anthropic", "httpx", "aiohttp", "lxml", "pydantic", "sqlite3"} & (set(sys.modules) - before))
 """
-    done = run(code)
+    done = run(code, warm=False)
     assert (done.stdout.strip(), done.stderr) == ("set()", "")
 
 

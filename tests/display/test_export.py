@@ -137,7 +137,7 @@ def test_what_cannot_be_exported_is_said_in_a_line(shell: Any, line: str, kind: 
 
 
 @pytest.mark.kernel
-def test_a_magic_that_fails_ends_a_notebook_that_is_run_from_outside(tmp_path: Path) -> None:
+def test_a_magic_that_fails_ends_a_notebook_that_is_run_from_outside(tmp_path: Path, kernels: None) -> None:
     """`jupyter execute` says the line and ends with another code than 0; the README's first command shows the other case."""
     import nbformat
     from nbformat import v4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -27,6 +26,7 @@ from tests.contract.helpers import CEO, companies, company_in, record
 from tests.contract.helpers import boss as echo
 from tests.fakes.money import Limited
 from tests.fakes.replies import error, server_search, stop, text, usage, web_citation
+from tests.fakes.warm import python
 
 BATCH: dict[str, Any] = {"progress": False, "max_searches": 0, "mode": "batch"}
 
@@ -181,7 +181,7 @@ def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pyt
     with EnrichServer() as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
-        command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(ROOT)}
+        command, environment = [*python(), "-c", code], {**os.environ, "PYTHONPATH": str(ROOT)}
         first = subprocess.Popen(command, env=environment)
         while server.stats()["requests"] < 40:
             time.sleep(0.005)

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.fakes.engines import hit
 from tests.fakes.notebook import subprocess_environment
 from tests.fakes.public_web import Page
 from tests.fakes.replies import delay, text, tool_use
+from tests.fakes.warm import python
 
 COMMANDS = {
     "web-search-brave-tool": "web_search_brave",
@@ -33,7 +35,8 @@ COMMANDS = {
 }
 HEAVY = {"pandas", "anthropic", "pydantic", "IPython", "lxml", "trafilatura"}
 CODE = """
-import sys
+import sys, warnings
+warnings.simplefilter("error")
 from ipy_websearch.cli import {function}
 try:
     {function}()
@@ -43,11 +46,14 @@ finally:
 """
 
 
-def call(function: str, given: Any = None, *arguments: str, **env: str) -> tuple[int, Any, str]:
-    """Return the status of an executable, the JSON it wrote, and its standard error; nothing heavy was imported."""
-    code = CODE.format(function=function, heavy=set() if function == "web_fetch" else HEAVY)
+def call(function: str, given: Any = None, *arguments: str, command: Sequence[str] = (), **env: str) -> tuple[int, Any, str]:
+    """Return the status of an executable, the JSON it wrote, and its standard error.
+
+    Where a `command` starts Python, nothing heavy was imported.
+    """
+    code = CODE.format(function=function, heavy=HEAVY if command else set())
     sent = given if isinstance(given, bytes) else json.dumps(given).encode()
-    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    command = [*(command or python()), "-c", code, *arguments]
     done = subprocess.run(command, input=sent, capture_output=True, env=subprocess_environment(env), timeout=60)
     return done.returncode, json.loads(done.stdout.decode()), done.stderr.decode()
 
@@ -57,7 +63,7 @@ def test_both_lists_of_domains_hold_and_the_output_is_utf_8(engine: Any, tmp_pat
     (tmp_path / "pyproject.toml").write_text('[tool.ipy_websearch]\nmodel = "x"\ncount = 2')
     engine("google").reply([hit(f"https://{host}/", "日本", "x", date="2026-10-02") for host in ("a.example", "bad.a.example")])
     given = {"query": "window functions", "allowed_domains": ["a.example"], "blocked_domains": ["bad.a.example"], "odd": None}
-    status, out, told = call("web_search_google", given, PYTHONIOENCODING="ascii")
+    status, out, told = call("web_search_google", given, command=[sys.executable], PYTHONIOENCODING="ascii")
     found = {"title": "日本", "url": "https://a.example/", "description": "x", "published_date": "2026-10-02T00:00:00Z"}
     assert (status, out) == (0, {"results": [found]})
     assert "may not set 'model'" in told and len(told.strip().splitlines()) == 1
@@ -92,7 +98,7 @@ def test_a_key_in_a_file_is_found_and_a_refused_one_is_not_shown(brave_api: Any,
     (home / "brave-api-key").write_text(f"{brave_api.key}\n")
     given = {"query": "window functions"}
     brave_api.reply([])
-    assert call("web_search_brave", given) == (0, {"results": []}, "")
+    assert call("web_search_brave", given, command=[sys.executable]) == (0, {"results": []}, "")
     assert list(cost(everything=True).name) == ["brave"]  # what it cost is in the ledger of all kernels
     brave_api.allow_refusals = True
     status, out, told = call("web_search_brave", given, BRAVE_API_KEY="BSA-wrong-and-secret")
@@ -144,7 +150,7 @@ def test_help_is_for_people_and_a_wrong_option_is_told(command: str, function: s
     scripts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     assert scripts[command] == f"ipy_websearch.cli:{function}"
     code = f"from ipy_websearch.cli import {function}; {function}()"
-    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, env=subprocess_environment())
+    done = subprocess.run([*python(), "-c", code, "--help"], capture_output=True, text=True, env=subprocess_environment())
     assert done.returncode == 0 and done.stdout.startswith(f"usage: {command} ") and f"| {command}" in done.stdout
     assert "standard input" in done.stdout and "(optional)" in done.stdout and "{" + "command" not in done.stdout
     status, out, _ = call(function, None, "--shema")

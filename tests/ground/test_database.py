@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ipy_websearch.database import Database
 from tests.fakes.notebook import subprocess_environment
+from tests.fakes.warm import python
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, session TEXT NOT NULL, usd INTEGER)"
 
@@ -163,7 +163,7 @@ def test_kernels_that_open_one_new_file_together_lose_nothing(tmp_path: Path) ->
         "for _ in range(50): add(made)\n"
         "assert made.warnings == []"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "new" / "ledger.sqlite")]
+    command = [*python(), "-c", code, str(tmp_path / "new" / "ledger.sqlite")]
     started = [subprocess.Popen(command, env=subprocess_environment()) for _ in range(3)]
     assert [process.wait(60) for process in started] == [0, 0, 0]
     assert use(database(tmp_path / "new" / "ledger.sqlite")) == (151, 151)

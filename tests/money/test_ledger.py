@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from ipy_websearch.money.ledger import BUSY_S, LEASE_S, RETRY_S, Ledger, LedgerRow, Limit, Refused, cost_frame
 from ipy_websearch.usage import Usage
 from tests.fakes.money import total
+from tests.fakes.warm import python
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CENT = Decimal("0.01")
@@ -47,7 +48,7 @@ def row(usd: str | None = "0.01", *, session: str = "s", question: str = "why?",
 def process(code: str, *arguments: object) -> subprocess.Popen[str]:
     """Start Python with the package."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", code, *map(str, arguments)]
+    command = [*python(), "-c", code, *map(str, arguments)]
     return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

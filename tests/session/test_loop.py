@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,6 +18,7 @@ import ipy_websearch
 from ipy_websearch import Session, background
 from ipy_websearch.events import TextDelta
 from tests.fakes.replies import slow
+from tests.fakes.warm import python
 
 LOCAL: dict[str, Any] = {"model": "offline", "provider": "local"}
 MOONS = "How many moons does Mars have?"
@@ -71,9 +73,9 @@ def test_leaving_early_keeps_the_answer_so_far_and_books_its_cost(
     assert capsys.readouterr().err == ""
 
 
-def script(code: str) -> subprocess.CompletedProcess[str]:
+def script(code: str, command: Sequence[str] = (sys.executable,)) -> subprocess.CompletedProcess[str]:
     """Run a script with this process's paths and the test's own home."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
+    return subprocess.run([*command, "-c", code], capture_output=True, text=True, timeout=180)
 
 
 def test_closing_a_session_closes_its_files_and_it_can_be_used_again(tmp_path: Any) -> None:
@@ -104,7 +106,7 @@ if (child := os.fork()) == 0:
     os._exit(0 if results and api.session() is not mine else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), api.session() is mine, len(ipy_websearch.cost()))
 """
-    done = script(code)
+    done = script(code, python())
     assert done.stdout.split() == ["0", "True", "1"], done.stderr
 
 
@@ -121,7 +123,7 @@ async def left():
             break
 asyncio.run(left())
 """
-    done = script(code)
+    done = script(code, python())
     assert done.stdout.strip() == "Because." and done.stderr == ""
 
 

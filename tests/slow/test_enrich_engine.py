@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ import ipy_websearch
 from ipy_websearch.enrichment.columns import fill, normal, parse_columns, template_fields
 from ipy_websearch.enrichment.prompt import fit
 from tests.benchmarks.enrich_server import ROOT, EnrichServer
+from tests.fakes.warm import python
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
 RUN = """
@@ -44,7 +44,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EnrichServer]:
 def kernel(rows: int) -> subprocess.Popen[str]:
     """Start an enrichment in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-c", RUN, str(rows)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+        [*python(), "-c", RUN, str(rows)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
     )
 
 

@@ -72,7 +72,7 @@ def server() -> Iterator[EnrichServer]:
 
 
 @pytest.fixture
-def kernel(server: EnrichServer) -> Iterator[Kernel]:
+def kernel(kernels: None, server: EnrichServer) -> Iterator[Kernel]:
     """A kernel whose environment leads to the server."""
     from jupyter_client.manager import start_new_kernel
 

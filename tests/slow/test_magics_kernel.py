@@ -34,7 +34,7 @@ def test_a_notebook_runs_through_without_anybody_to_ask(run_notebook: Any) -> No
     assert "--max-searches" in tab and "How many moons does Mars have?" in tab
 
 
-def test_restart_and_run_all_is_not_held_up_by_a_key(tmp_path: Path) -> None:
+def test_restart_and_run_all_is_not_held_up_by_a_key(tmp_path: Path, kernels: None) -> None:
     """All cells are sent at once and somebody could type; a cell that runs alone asks."""
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(cwd=str(tmp_path), env=subprocess_environment())

@@ -25,6 +25,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes import warm
 from tests.fakes.notebook import subprocess_environment
 from tests.fakes.server import Server
 
@@ -92,6 +93,7 @@ def server(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
     places = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
     environment = subprocess_environment(
         {f"JUPYTER_{name}": str(home / name) for name in places}
+        | {"JUPYTER_PATH": warm.kernels(home)}
         | {"JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces")}
         | dict(env or {})
     )
