@@ -35,7 +35,7 @@ from ipy_websearch.model.platforms import context_window, model_id, thinking_fie
 from ipy_websearch.model.requests import estimate_tokens, prompt_tokens, server_searches, trimmed
 from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget, estimate
 from ipy_websearch.money.ledger import Ledger, Status
-from ipy_websearch.money.prices import PriceRow, add_money, is_at_hand, model_cost, price_table
+from ipy_websearch.money.prices import add_money, is_at_hand, model_cost, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.goggles import resolve
@@ -118,15 +118,6 @@ class Session:
         from ipy_websearch.enrichment.store import Store
 
         return Store(data_dir() / "enrich.sqlite")
-
-    @cached_property
-    def prices(self) -> list[PriceRow]:
-        """The providers' prices. A mistake in the user's own price file shows here, before anything is spent.
-
-        Raises:
-            ConfigError: the file cannot be read; the message names the line or field.
-        """
-        return price_table()
 
     @cached_property
     def router(self) -> SearchRouter:
@@ -245,7 +236,8 @@ class Session:
     async def search(self, query: str, *, provider: str | None = None, fresh: bool = False, **options: Any) -> SearchResults:
         """Search the web; see `ipy_websearch.search` for the options and errors."""
         request = self.search_request(query, **options)
-        (engine, said), _ = self._provider_to_ask(provider), self.prices
+        engine, said = self._provider_to_ask(provider)
+        own_prices()  # a mistake in the user's price file shows here, before anything is spent
         booking = self.booking(query)
         plan = self.router.plan(request, engine, fresh=fresh)
         expected = plan.expected_charges
@@ -328,7 +320,8 @@ class Session:
 
     def _prepared(self, asked: AskOptions, *, sends: bool = True) -> AskRun:
         """Return the run for a question; with `sends` False it is only looked at, and the model needs no key."""
-        settings, _ = self.settings, self.prices
+        own_prices()  # a mistake in the user's price file shows here, before anything is spent
+        settings = self.settings
         client, name = self._client_for(asked.model, sends)
         limits = asked.limits(settings)
         wanted, fallback = self._provider_to_ask(asked.provider)

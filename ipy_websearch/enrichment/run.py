@@ -43,7 +43,7 @@ from ipy_websearch.events import Money
 from ipy_websearch.model.platforms import model_id
 from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation
-from ipy_websearch.money.prices import add_money, model_cost
+from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.providers.router import provider_to_ask
@@ -98,7 +98,7 @@ def start(session: Session, options: EnrichOptions) -> Any:
         raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
     plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
     client, model = model_to_ask(session, options.model)
-    _ = session.prices  # a mistake in the user's price file shows here, before anything is spent
+    own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings, defaults = session.settings, session.search_request("placeholder")
     provider, notices = provider_to_ask(options.provider, settings.provider, settings.search_tools)
     usd = money("budget_usd", options.budget_usd)

@@ -254,7 +254,7 @@ def guarded_transport(allow: frozenset[str], proxy: str | None = None) -> httpx.
         try:
             return httpx.AsyncHTTPTransport(verify=context, trust_env=False, proxy=proxy)
         except (ValueError, ImportError, httpx.InvalidURL):
-            raise bad_proxy("fetch_proxy", proxy) from None
+            raise bad_proxy("the proxy for pages (WebSearch.fetch_proxy or HTTPS_PROXY)", proxy) from None
     transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
     # httpx has no parameter for the network backend (0.28); httpcore's pool has.
     transport._pool = httpcore.AsyncConnectionPool(ssl_context=context, network_backend=GuardedBackend(allow))

@@ -31,6 +31,7 @@ from ipy_websearch.loop.core import CallRunner, Meter
 from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
 from ipy_websearch.model.requests import caches_for_an_hour, server_searches, tool_result
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
+from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import at_least, checked
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Panels
@@ -172,7 +173,7 @@ class WebSearchInterceptor:
         self, body: Mapping[str, Any], wanted: list[WebTool], platform: Platform, *, keep_foreign: bool
     ) -> InterceptedCall:
         session = self.session
-        _ = session.prices  # a mistake in the user's price file shows here, before anything is paid for
+        own_prices()  # a mistake in the user's price file shows here, before anything is paid for
         cited = _may_cite(body)
         history = Unpacked(partial(tool_result, platform=platform, cited=cited), keep_foreign)
         history.unpack(body["messages"])

@@ -207,10 +207,17 @@ class ProviderInfo:
     def hindrance(self, keys: Keys) -> str:
         """Return why the engine cannot be used, "" when it can; nothing is sent."""
         try:
-            missing = [key for key in self.keys if not keys.get(key)]
+            return self.lacks(keys)
         except ConfigError as exc:
             return str(exc)
-        if missing:
+
+    def lacks(self, keys: Keys) -> str:
+        """Return what is not set that the engine needs, "" for nothing.
+
+        Raises:
+            ConfigError: a key is set and is none, or a file that may hold it cannot be read.
+        """
+        if missing := [key for key in self.keys if not keys.get(key)]:
             return f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set"
         has_address = self.base_default or not self.base_variable or keys.environ.get(self.base_variable, "").strip()
         return "" if has_address else f"{self.base_variable} is not set: it needs the address of a server"

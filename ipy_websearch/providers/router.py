@@ -250,7 +250,12 @@ class SearchRouter:
         infos = list(provider_infos().values())
         names = [info.name for info in infos]
         for info in infos[names.index(after) + 1 if after in names else 0 :]:
-            if info.hindrance(self._context.keys):
+            try:
+                if info.lacks(self._context.keys):
+                    continue
+            except ConfigError as exc:  # whoever set the key believes that this engine answers
+                if str(exc) not in [attempt.error for attempt in passed_over]:  # a file may stand for all keys
+                    passed_over.append(Attempt(info.name, str(exc), reason="key"))
                 continue
             if (outage := self._outage(info)) is not None:
                 passed_over.append(outage.attempt)

@@ -142,7 +142,7 @@ def test_a_proxy_for_pages_is_used_only_when_it_is_asked_for(monkeypatch: pytest
     monkeypatch.delenv("HTTPS_PROXY")
     with pytest.raises(ConfigError, match="HTTPS_PROXY is not set"):
         page_proxy("", True)
-    with pytest.raises(ConfigError, match="fetch_proxy is 'host:1', which cannot be used"):
+    with pytest.raises(ConfigError, match=r"fetch_proxy or HTTPS_PROXY\) is 'host:1', which cannot be used"):
         asyncio.run(download(URL, proxy="gopher://me:word@host:1"))
 
 
