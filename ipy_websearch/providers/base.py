@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
@@ -28,6 +28,7 @@ from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import duration, shorten
 from ipy_websearch.usage import Charge
 
+T = TypeVar("T")
 SafeSearch = Literal["off", "moderate", "strict"]
 ENTRY_POINT_GROUP = "ipy_websearch.providers"
 
@@ -413,6 +414,17 @@ class Engine:
         """Return the parameters of one search; what cannot be applied is added to `notices`."""
         raise NotImplementedError
 
+    def part(self, raw: Mapping[str, Any], name: str, kind: type[T]) -> T:
+        """Return a part that every answer has.
+
+        Raises:
+            ProviderError: it is missing or of another type: such an answer is no "nothing found".
+        """
+        value = raw.get(name)
+        if not isinstance(value, kind):
+            raise self.failure(f"the answer holds no {name!r} that can be read; {self._check_address()}", lost=True)
+        return value
+
     def listed(self, raw: Mapping[str, Any]) -> Any:
         """Return what stands where the list of hits should be."""
         if raw.get(self.hits_at[0]) is None and any(raw.get(sign) for sign in self.signs):
@@ -428,10 +440,7 @@ class Engine:
         listed = self.listed(raw)
         hits = list(parsing.objects(listed))
         if not isinstance(listed, list) or (listed and not any(isinstance(hit.get(self.address_field), str) for hit in hits)):
-            what = "no results that can be read" if listed else "no list of results"
-            raise self.failure(
-                f"the answer holds {what}; check {self.info.base_variable or 'its address'}, or try later", lost=True
-            )
+            raise self.failure(f"the answer holds no results that can be read; {self._check_address()}", lost=True)
         return hits
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
@@ -500,8 +509,7 @@ class Engine:
         options = {"timeout_s": self.timeout_s, "explain": self.refusal, **sent, **options}
         raw = await self.context.http.request_json(method, url, provider=self.name, **options)
         if not isinstance(raw, dict):
-            text = f"the answer is a JSON {type(raw).__name__}, not an object; check {self.info.base_variable}"
-            raise self.failure(text, lost=True)
+            raise self.failure(f"the answer is a JSON {type(raw).__name__}; {self._check_address()}", lost=True)
         if raw.get("error") or raw.get("success") is False:
             raise self._reported(raw.get("error"))
         return raw
@@ -541,6 +549,9 @@ class Engine:
         """Return the refusal of a key, with how to set it again."""
         how = f"set {self.info.keys[0]} again with `%websearch key {self.name}`"
         return Reason(f"the key was refused; {how}: {said}".removesuffix(": "), kind="key")
+
+    def _check_address(self) -> str:
+        return f"check {self.info.base_variable or 'its address'}, or try again later"
 
     def failure(self, text: str, *, status: int | None = 200, lost: bool = False) -> ProviderError:
         """Return the error for an answer that is one although its HTTP status is not; a `lost` one is no refusal."""

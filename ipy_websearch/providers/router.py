@@ -29,7 +29,6 @@ from ipy_websearch.database import Cache
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.money.prices import charges_cost
 from ipy_websearch.providers.base import (
-    PROVIDERS,
     Provider,
     ProviderContext,
     ProviderInfo,
@@ -98,15 +97,6 @@ class SearchPlan:
         return () if self.cached is not None or self.target is None else self.target.price(self.request.count)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outage:
-    """A failure that is remembered; `state` is what the user can change about it: the keys and the address."""
-
-    attempt: Attempt
-    until: float
-    state: int
-
-
 class SearchRouter:
     """Searches through the engines of a session.
 
@@ -129,7 +119,7 @@ class SearchRouter:
         self._clock = clock
         self._search_tools = search_tools
         self._targets: dict[str, Target] = {}
-        self._outages: dict[str, _Outage] = {}
+        self._outages: dict[tuple[str | None, ...], tuple[float, Attempt]] = {}
         self._flights: SingleFlight[SearchResults] = SingleFlight()
 
     async def search(self, request: SearchRequest, *, provider: str | None = None, fresh: bool = False) -> SearchResults:
@@ -147,7 +137,7 @@ class SearchRouter:
         """
         passed_over: list[Attempt] = []
         target = self._first(provider, passed_over)
-        cached = None if target is None or fresh else self._read(target, request)
+        cached = None if fresh else self._read(target, request)
         return SearchPlan(request, target, bool(provider), fresh, cached, tuple(passed_over))
 
     async def run(self, plan: SearchPlan, *, hand_on_rate_limit: bool = True) -> SearchResults:
@@ -173,8 +163,7 @@ class SearchRouter:
             except ProviderError as exc:
                 if exc.reason == "rate" and target is plan.target and not hand_on_rate_limit:
                     raise
-                outage = self._outage(target.info)
-                attempts.append(outage.attempt if outage else Attempt(target.name, str(exc), exc.status, exc.reason))
+                attempts.append(self._outage(target.info) or Attempt(target.name, str(exc), exc.status, exc.reason))
                 charges += exc.charges
                 continue
             if results or not attempts:
@@ -192,7 +181,7 @@ class SearchRouter:
             why = info.hindrance(self._context.keys)
             outage = None if why else self._outage(info)
             said = "; ".join(filter(None, ("key set" if info.keys else "no key needed", info.note)))
-            rows.append((name, not why, why or (outage.attempt.error if outage else said)))
+            rows.append((name, not why, why or (outage.error if outage else said)))
         return rows + [(warning, False, "broken plug-in") for warning in plugins()[1]]
 
     def check(self, provider: str | None) -> None:
@@ -201,7 +190,7 @@ class SearchRouter:
         Raises:
             MissingKeyError, ConfigError: as for `plan`.
         """
-        if (target := self._first(provider)) is not None:
+        if target := self._first(provider):
             target.info.address(self._context.keys)
 
     def first(self) -> str:
@@ -258,7 +247,7 @@ class SearchRouter:
                     passed_over.append(Attempt(info.name, str(exc), reason="key"))
                 continue
             if (outage := self._outage(info)) is not None:
-                passed_over.append(outage.attempt)
+                passed_over.append(outage)
             # The local index answers for Wikipedia alone, where there is no network.
             elif info.name != LOCAL or all(a.provider == "wikipedia" and a.reason == "unreachable" for a in passed_over):
                 yield self._target(info.name, info, {})
@@ -273,28 +262,25 @@ class SearchRouter:
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
-    def _outage(self, info: ProviderInfo) -> _Outage | None:
-        """Return the failure that an engine is passed over for; a new key or address ends it."""
-        outage = self._outages.get(info.name)
-        if outage is not None and (outage.until <= self._clock() or outage.state != self._state(info)):
-            self._outages.pop(info.name, None)
-            outage = None
-        return outage
+    def _outage(self, info: ProviderInfo) -> Attempt | None:
+        """Return the failure that an engine is passed over for, None when it may be asked."""
+        until, attempt = self._outages.get(self._state(info), (0.0, None))
+        return attempt if until > self._clock() else None
 
-    def _state(self, info: ProviderInfo) -> int:
-        return hash((info.address(self._context.keys), *map(self._context.keys.get, info.keys)))
+    def _state(self, info: ProviderInfo) -> tuple[str | None, ...]:
+        """Return what an outage belongs to: with another key or address, an engine is asked again."""
+        return (info.name, info.address(self._context.keys), *map(self._context.keys.get, info.keys))
 
     def _remember(self, target: Target, failure: ProviderError) -> None:
         """Note an outage, with the time of day until which the engine is passed over: always the same text, said once."""
         seconds = OUTAGES_S.get(failure.reason, 0.0)
-        if seconds and failure.retry_after:
-            seconds = min(failure.retry_after, LONGEST_OUTAGE_S)
         if not seconds or target.info.name == LOCAL:
             return
-        back = f"{datetime.now() + timedelta(seconds=seconds):%H:%M:%S}"
-        said = f"{failure}; not asked again before {back}"
+        if failure.retry_after:
+            seconds = min(failure.retry_after, LONGEST_OUTAGE_S)
+        said = f"{failure}; not asked again before {datetime.now() + timedelta(seconds=seconds):%H:%M:%S}"
         attempt = Attempt(target.info.name, said, failure.status, failure.reason)
-        self._outages[target.info.name] = _Outage(attempt, self._clock() + seconds, self._state(target.info))
+        self._outages[self._state(target.info)] = (self._clock() + seconds, attempt)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -313,7 +299,6 @@ class SearchRouter:
         return results if paid else _as_cached(results)
 
     async def _send(self, target: Target, request: SearchRequest, key: str) -> SearchResults:
-        own = target.info.name in PROVIDERS
         try:
             results = await target.engine.search(request)
         except ProviderError as exc:
@@ -321,30 +306,29 @@ class SearchRouter:
             if exc.lost:
                 exc.charges = lost(target.price(request.count))
             raise
-        except Exception as exc:
-            if isinstance(exc, WebSearchError) or own:
-                raise
+        except WebSearchError:
+            raise
+        except Exception as exc:  # whatever an engine raises, the chain goes on
             text = f"{target.name} failed: {type(exc).__name__}: {exc}"
             raise ProviderError(text, provider=target.name, reason="server") from exc
-        self._outages.pop(target.info.name, None)
-        if not own:  # an engine of another package may not have kept to the domain lists
-            results = replace(results, results=tuple(permitted(results, request)))
+        self._outages.pop(self._state(target.info), None)
+        # An engine of another package may not have kept to the domain lists.
+        results = replace(results, results=tuple(permitted(results, request)), cost_usd=charges_cost(results.charges))
         if self._cache is not None and self._ttl_s() > 0 and target.info.name != LOCAL:
             self._cache.put(_KIND, key, to_json(results))
-        return replace(results, cost_usd=charges_cost(results.charges))
+        return results
 
     def _key(self, target: Target, request: SearchRequest) -> str:
         """Return what the cache keeps an engine's answer under."""
         return _encode([target.name, target.info.address(self._context.keys), target.options, request_key(request)])
 
-    def _read(self, target: Target, request: SearchRequest) -> SearchResults | None:
-        if self._cache is None or target.info.name == LOCAL:
+    def _read(self, target: Target | None, request: SearchRequest) -> SearchResults | None:
+        """Return an engine's answer from the cache, None when it has none."""
+        if self._cache is None or target is None or target.info.name == LOCAL:
             return None
-        found = self._cache.get(_KIND, self._key(target, request), self._ttl_s())
-        stored = from_json(found[0]) if found is not None else None
-        if found is None or stored is None:
-            return None
-        return _as_cached(replace(stored, extra={**stored.extra, "cache_age_s": found[1]}))
+        value, age_s = self._cache.get(_KIND, self._key(target, request), self._ttl_s()) or (None, 0.0)
+        stored = from_json(value)
+        return None if stored is None else _as_cached(replace(stored, extra={**stored.extra, "cache_age_s": age_s}))
 
 
 def provider_to_ask(asked: str | None, configured: str, search_tools: NamedTools) -> tuple[str | None, tuple[str, ...]]:

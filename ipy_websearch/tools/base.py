@@ -11,7 +11,6 @@ be there: without its key it is an error that names every way to set one. A tool
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -259,12 +258,11 @@ class ToolFactory:
             from ipy_websearch.tools.web_search import web_search_tool
 
             return web_search_tool(**self.search_options(TOOLS[name]), name=name)
-        if name == "brave_search":
-            from ipy_websearch.tools.brave import brave_search_tool
+        from ipy_websearch.tools import tiers
 
-            return brave_search_tool(**self.search_options("brave"))
-        tools = importlib.import_module(f"ipy_websearch.tools.{TOOLS[name]}")
-        tool: Tool = getattr(tools, f"{name}_tool")(self.router.provider(TOOLS[name]), self.defaults)
+        if name == "brave_search":
+            return tiers.brave_search_tool(**self.search_options("brave"))
+        tool: Tool = getattr(tiers, f"{name}_tool")(self.router.provider(TOOLS[name]), self.defaults)
         return tool
 
 

@@ -1,0 +1,457 @@
+"""The tiers, the five tools of seed 003: two of Brave's (snippets; passages of pages), three of Firecrawl's (a page, a search
+with its pages, a site).
+
+Parameters, defaults and bounds are those of the seed. What the user set for the session (country, filter for adult content,
+domains) binds the model. A goggle may be given by a name of the catalogue, by its address, or as inline rules.
+
+Firecrawl fetches from its own machines, but the addresses it is sent are under the same law as `web_fetch`: written down by
+somebody else, on the public web, in domains that the user allows. For a map that is the site of such an address: it carries no
+path and no query, so nothing of what the model knows can be put into it. A page whose own server answered 403 or 404 was billed
+like any other and is an error result.
+
+The panel holds everything. The model gets the same in blocks that it can cite, cut only where a single call would fill its
+memory, and told so in a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AliasChoices, BaseModel, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
+
+from ipy_websearch.errors import FetchError, WebSearchError
+from ipy_websearch.extract.formats import fenced
+from ipy_websearch.http.address import allow_from_environment, check_url, shown
+from ipy_websearch.providers import parsing
+from ipy_websearch.providers.base import SafeSearch, SearchRequest
+from ipy_websearch.providers.firecrawl import FirecrawlProvider, one, published, used
+from ipy_websearch.providers.goggles import resolve
+from ipy_websearch.providers.passages import blocks
+from ipy_websearch.results import Page, SearchResults
+from ipy_websearch.text import plain, plural, shorten, visible
+from ipy_websearch.tools.base import (
+    MODEL_CHARACTERS,
+    Passage,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    as_passage,
+    place,
+    refused,
+    whole_text,
+)
+from ipy_websearch.tools.web_fetch import comparable, failure_text, is_known, judge_address, judge_arrival
+from ipy_websearch.tools.web_search import Search, rich_passage, search_output
+from ipy_websearch.usage import Charge
+
+if TYPE_CHECKING:
+    from ipy_websearch.providers.brave import BraveProvider
+
+# --- Brave ---------------------------------------------------------------------------------------------------------------
+
+Charges = tuple[Charge, ...]
+Work = Callable[[Any, ToolContext], Awaitable[ToolOutput]]
+
+_FRESHNESS = "Recency: pd, pw, pm or py (past day, week, month, year), or a range such as 2024-01-01to2024-06-30"
+_GOGGLE = (
+    "A Brave goggle that ranks by source: the name of one (tech: official docs, Stack Overflow, GitHub, MDN; academic: "
+    "papers and universities; news: agencies and established papers), the URL of a hosted one, or inline rules"
+)
+_COUNTRY = "Two-letter country of the results"
+
+BRAVE_DESCRIPTION = (
+    "Search Brave's independent web index: titles, addresses and snippets, with live data (weather, stocks, sports, "
+    "currencies, calculations, definitions) where there is some. The first tool for every question. One call, no further pages."
+)
+CONTEXT_DESCRIPTION = (
+    "Get passages, tables and code out of the web pages that fit a query, chosen by relevance, with no page to open. For when "
+    "the snippets of brave_search are not enough."
+)
+
+
+class BraveSearchInput(BaseModel, extra="forbid"):
+    """The input of `brave_search`."""
+
+    query: str = Field(
+        min_length=2, description='The search query. Supports operators: "exact", -exclude, site:domain, filetype:pdf'
+    )
+    count: int = Field(5, ge=1, le=20, description="Number of results")
+    freshness: str | SkipJsonSchema[None] = Field(None, description=_FRESHNESS)
+    country: str = Field("US", description=_COUNTRY)
+    search_lang: str = Field("en", description="Language of the results (ISO 639-1)")
+    safe_search: SafeSearch = Field("moderate", description="Filter for adult content")
+    # the name on the wire is `goggles` today; models that know it are understood
+    goggles_id: str | SkipJsonSchema[None] = Field(
+        None, description=_GOGGLE, validation_alias=AliasChoices("goggles_id", "goggles")
+    )
+
+
+class BraveContextInput(BaseModel, extra="forbid"):
+    """The input of `brave_llm_context`."""
+
+    query: str = Field(min_length=2, description="The search query")
+    maximum_number_of_tokens: int = Field(
+        8_192, ge=1_024, le=32_768, description="About how many tokens to return: 2048 for a fact, 16384 for detailed research"
+    )
+    count: int = Field(20, ge=1, le=50, description="Search results to consider")
+    context_threshold_mode: Literal["strict", "balanced", "lenient", "disabled"] = Field(
+        "balanced", description="How well a passage must fit: strict for facts, lenient for broad research"
+    )
+    freshness: str | SkipJsonSchema[None] = Field(None, description=_FRESHNESS)
+    country: str = Field("US", description=_COUNTRY)
+    goggles: str | SkipJsonSchema[None] = Field(None, description=_GOGGLE)
+
+
+def brave_search_tool(search: Search, defaults: SearchRequest, *, price: Charges = ()) -> Tool:
+    """Return the tool; `search` asks Brave, `defaults` holds what the user set and the domains that bind the model."""
+
+    async def find(given: BraveSearchInput, context: ToolContext) -> ToolOutput:
+        named = given.model_fields_set
+        language = given.search_lang if "search_lang" in named else defaults.language or "en"
+        strict = defaults.safe_search == "strict" or "safe_search" not in named
+        safe_search = defaults.safe_search if strict else given.safe_search
+        request = replace(_request(given, defaults, given.goggles_id), language=language, safe_search=safe_search)
+        results = await search(request)
+        rich = rich_passage(results)
+        found = plural(len(results), "result") + (f" and {rich.title.partition(': ')[2]}" if rich else "")
+        output = _output("brave_search", results, found)
+        return replace(output, passages=(rich, *output.passages), text="") if rich else output
+
+    return _tool("brave_search", BRAVE_DESCRIPTION, BraveSearchInput, find, price, 20.0, routed=True)
+
+
+def brave_llm_context_tool(engine: BraveProvider, defaults: SearchRequest) -> Tool:
+    """Return the tool; `defaults` is as for `brave_search_tool`."""
+
+    async def find(given: BraveContextInput, context: ToolContext) -> ToolOutput:
+        request = _request(given, defaults, given.goggles)
+        tokens, mode = given.maximum_number_of_tokens, given.context_threshold_mode
+        results = await engine.llm_context(request, tokens=tokens, mode=mode)
+        shown = sum(len(text) for result in results for text in (result.description, *result.extra_snippets)) // 4
+        output = _output("brave_llm_context", results, f"{plural(len(results), 'URL')}, ~{shown:,} tokens")
+        passages = tuple(replace(passage, read="page") for passage in output.passages)  # Brave takes them from the pages
+        return replace(output, passages=passages, text=output.text or whole_text(passages))
+
+    price = (Charge("brave", "context"),)
+    return _tool("brave_llm_context", CONTEXT_DESCRIPTION, BraveContextInput, find, price, 15.0)
+
+
+def _tool(
+    name: str,
+    description: str,
+    model: type[BaseModel],
+    work: Work,
+    price: Charges,
+    timeout_s: float = 35.0,
+    *,
+    routed: bool = False,
+) -> Tool:
+    """Return a tool that does `work`; what is refused becomes an output that says so.
+
+    A lost request is booked at `price`; the errors of one that was `routed` say themselves what it costs. The request inside
+    has the time of the seed (10 s at Brave, and 5 s more for live data; 30 s at Firecrawl), and ends with a reason.
+    """
+
+    async def call(given: Any, context: ToolContext) -> ToolOutput:
+        try:
+            return await work(given, context)
+        except FetchError as exc:
+            return _unread(given.url, exc)
+        except WebSearchError as exc:
+            return refused(exc, () if routed else price)
+
+    counts = "query" in model.model_fields
+    return Tool(name, description, model, call, counts_as_search=counts, price=price, timeout_s=timeout_s)
+
+
+def _request(given: BraveSearchInput | BraveContextInput, defaults: SearchRequest, goggle: str | None) -> SearchRequest:
+    """Return the request for the model's input; what it left out is as the user set it.
+
+    Raises:
+        ConfigError: a value is not of its form, or the goggle is none.
+    """
+    return replace(
+        defaults,
+        query=given.query,
+        count=given.count,
+        freshness=given.freshness or defaults.freshness,
+        country=given.country if "country" in given.model_fields_set else defaults.country or "US",
+        goggles=(*defaults.goggles, *([resolve(goggle)] if goggle and goggle.strip() else [])),
+    )
+
+
+def _output(tool: str, results: SearchResults, found: str) -> ToolOutput:
+    query = shorten(plain(results.query), 80)
+    return replace(
+        search_output(results),
+        summary=f"{found} for '{query}'{' (cached)' if results.cached else ''}",
+        panel_title=f"{tool}: {results.query}",
+    )
+
+
+# --- Firecrawl -----------------------------------------------------------------------------------------------------------
+
+Format = Literal["markdown", "html", "rawHtml", "screenshot", "links", "summary", "images"]
+MODEL_LINKS = 200
+"""Links of one page, or of one site, that the model gets; the panel has all."""
+
+SCRAPE_DESCRIPTION = (
+    "Read one web page in full, JavaScript included, as Markdown with its links. For a known address, when passages are not "
+    "enough."
+)
+SEARCH_DESCRIPTION = (
+    "Search the web and read the top results in full, in one call. For when whole pages are needed and no address is known."
+)
+MAP_DESCRIPTION = "List the addresses of a site, from its sitemap and what search engines know of it, to explore its structure."
+_TEXTS = {"markdown": "", "summary": "Summary", "html": "HTML", "rawHtml": "Raw HTML", "screenshot": "Screenshot"}
+"""Formats that come as one text, with their headings."""
+
+
+_LOCATION = WithJsonSchema(
+    {
+        "type": "object",
+        "description": "Where the page is read from, default US and en",
+        "properties": {
+            "country": {"type": "string", "description": "Two-letter country, such as US"},
+            "languages": {"type": "array", "items": {"type": "string"}, "description": "Languages, such as en"},
+        },
+    }
+)
+
+
+class ScrapeInput(BaseModel, extra="forbid"):
+    """The input of `firecrawl_scrape`."""
+
+    url: str = Field(min_length=1, description="The address of the page")
+    formats: list[Format] = Field(["markdown", "links"], min_length=1, description="What to return")
+    location: Annotated[dict[str, Any] | SkipJsonSchema[None], _LOCATION] = None
+
+
+class SearchInput(BaseModel, extra="forbid"):
+    """The input of `firecrawl_search`."""
+
+    query: str = Field(min_length=2, description="The search query")
+    limit: int = Field(3, ge=1, le=10, description="Pages to read, of each source")
+    sources: list[Literal["web", "news", "images"]] = Field(["web"], min_length=1, description="Where to search")
+    categories: list[Literal["github", "research", "pdf"]] | SkipJsonSchema[None] = Field(
+        None, description="Only results of these kinds"
+    )
+    tbs: str | SkipJsonSchema[None] = Field(
+        None, description="Time filter: qdr:h, qdr:d, qdr:w, qdr:m, qdr:y, or cdr:1,cd_min:1/31/2026,cd_max:2/28/2026"
+    )
+    location: str | SkipJsonSchema[None] = Field(
+        None, description="Where to search from, such as Germany or San Francisco,California,United States"
+    )
+
+
+class MapInput(BaseModel, extra="forbid"):
+    """The input of `firecrawl_map`."""
+
+    url: str = Field(min_length=1, description="The site's address")
+    limit: int = Field(50, ge=1, le=5_000, description="Addresses to return")
+    search: str | SkipJsonSchema[None] = Field(None, description="Only addresses that fit these words, the best first")
+    include_subdomains: bool = Field(False, description="Whether subdomains belong to the site")
+    location: Annotated[dict[str, Any] | SkipJsonSchema[None], _LOCATION] = None
+
+
+def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
+    """Return the tool; `defaults` holds the domains that bind the model."""
+
+    async def read(given: ScrapeInput, context: ToolContext) -> ToolOutput:
+        url = _judged(given.url, defaults, is_known(given.url.strip(), context.known_urls))
+        body = {**given.model_dump(exclude_none=True), "url": url, "onlyMainContent": True}
+        raw = await engine.ask(body, "/v2/scrape")
+        output = _page_output(engine.part(raw, "data", dict), url)
+        try:
+            judge_arrival(output.urls[0] if output.urls else url, defaults.allowed_domains, defaults.blocked_domains)
+        except FetchError as exc:
+            output = _unread(url, exc)
+        return replace(output, charges=used(raw, 1, "fetch"))
+
+    price = (Charge("firecrawl", "fetch", unit="credit"),)
+    return _tool("firecrawl_scrape", SCRAPE_DESCRIPTION, ScrapeInput, read, price)
+
+
+def firecrawl_search_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
+    """Return the tool; `defaults` holds what the user set and the domains that bind the model."""
+
+    async def search(given: SearchInput, context: ToolContext) -> ToolOutput:
+        request = replace(defaults, query=given.query, count=given.limit)
+        options = given.model_dump(exclude={"query", "limit"}, exclude_none=True)
+        return _search_output(*await engine.search_pages(request, **options))
+
+    # Two credits for the search and one for each of the ten pages it may read.
+    price = (Charge("firecrawl", "search", Decimal(12), "credit"),)
+    return _tool("firecrawl_search", SEARCH_DESCRIPTION, SearchInput, search, price)
+
+
+def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> Tool:
+    """Return the tool; `defaults` holds the domains that bind the model."""
+
+    async def list_site(given: MapInput, context: ToolContext) -> ToolOutput:
+        url, known = given.url.strip(), context.known_urls
+        url = _judged(url, defaults, is_known(url, known) or _is_known_site(url, known))
+        body = given.model_dump(exclude_none=True, exclude={"include_subdomains"})
+        raw = await engine.ask({**body, "url": url, "includeSubdomains": given.include_subdomains}, "/v2/map")
+        engine.part(raw, "links", list)
+        return _map_output(raw, url, given.limit)
+
+    price = (Charge("firecrawl", "map", unit="credit"),)
+    return _tool("firecrawl_map", MAP_DESCRIPTION, MapInput, list_site, price)
+
+
+def _judged(url: str, defaults: SearchRequest, known: bool) -> str:
+    """Return an address that may be sent to Firecrawl.
+
+    Raises:
+        FetchError: it may not; the message names the rule.
+    """
+    check_url(url.strip(), allow=allow_from_environment())
+    judge_address(url.strip(), known, defaults.allowed_domains, defaults.blocked_domains)
+    return url.strip()
+
+
+def _is_known_site(url: str, known: Collection[str]) -> bool:
+    """Say whether the address is a bare host that stands in a known address, or the domain above such a host."""
+    parts = urlsplit(comparable(url))
+    if parts.path.strip("/") or parts.query or not parts.hostname or "." not in parts.hostname:
+        return False
+    hosts = {urlsplit(comparable(candidate)).hostname or "" for candidate in known}
+    return any(host == parts.hostname or host.endswith(f".{parts.hostname}") for host in hosts)
+
+
+def _unread(url: str, exc: FetchError) -> ToolOutput:
+    return ToolOutput(f"{place(url)} was not read", text=failure_text(exc), is_error=True)
+
+
+def _page(data: Mapping[str, Any], asked: str = "") -> Page:
+    """Return the page in a scrape's `data` or in an item of a search; `asked` is its address where that does not say.
+
+    The content is everything that came as text: the Markdown of the main content, then other formats under headings. `note`
+    says what is wrong with the page ("" when nothing is); such a page was billed like any other.
+    """
+    metadata = parsing.mapping(data.get("metadata"))
+    addresses = map(parsing.address, (metadata.get("url"), metadata.get("sourceURL"), data.get("url"), asked))
+    status = parsing.number(metadata.get("statusCode")) or 0
+    text = "\n\n".join(f"## {title}\n\n{text}" if title else text for title, text in _texts(data)).strip()
+    lines = text.count("\n") + 1
+    return Page(
+        url=asked,
+        final_url=next(filter(None, addresses), asked),
+        title=one(metadata.get("title")) or one(data.get("title")),
+        content=text,
+        lines_read=lines,
+        total_lines=lines,
+        published_date=published(metadata),
+        note=one(metadata.get("error")) or (f"the page's server answered {status:.0f}" if status >= 400 else ""),
+        links=tuple(dict.fromkeys(filter(None, map(parsing.address, parsing.items(data.get("links")))))),
+    )
+
+
+def _panel(page: Page, data: Mapping[str, Any]) -> str:
+    """Return a page for its panel: its text, its links, and what is known about it."""
+    import yaml
+
+    metadata = parsing.mapping(data.get("metadata"))
+    about = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True) if metadata else ""
+    links = "## Links\n\n" + "\n".join(f"- {link}" for link in page.links) if page.links else ""
+    return "\n\n".join(filter(None, [page.content, links, f"## Metadata\n\n{fenced(about, 'yaml')}" if about else ""]))
+
+
+def _texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the heading and the text of each format that an answer holds."""
+    for name, heading in _TEXTS.items():
+        text = data.get(name)
+        if isinstance(text, str) and text:
+            yield heading, fenced(visible(text), "html") if "tml" in name else visible(text)
+    if images := [image for image in map(parsing.address, parsing.items(data.get("images"))) if image]:
+        yield "Images", "\n".join(f"- {image}" for image in images)
+
+
+def _page_output(data: Mapping[str, Any], asked: str) -> ToolOutput:
+    page = _page(data, asked)
+    output = ToolOutput(
+        f"scraped {shown(asked)}" + (f" ({shorten(page.title, 80)})" if page.title else ""),
+        text=f"content: empty; url: {page.final_url}",
+        panel_title=f"firecrawl_scrape: {asked}",
+        panel_kind="markdown",
+        panel_data=_panel(page, data),
+        urls=tuple(dict.fromkeys((page.final_url, *page.links))),
+    )
+    if page.note:
+        text = f"Failed to fetch URL: {page.note}: {shown(asked)}"
+        return replace(output, summary=f"{shown(asked)}: {page.note}", text=text, is_error=True, urls=())
+    paragraphs = blocks(_cut(page.content, MODEL_CHARACTERS))
+    if page.links:
+        more = f"\nlinks: {MODEL_LINKS} of {len(page.links):,}" if len(page.links) > MODEL_LINKS else ""
+        paragraphs = (*paragraphs, "Links:\n" + "\n".join(f"- {link}" for link in page.links[:MODEL_LINKS]) + more)
+    if not paragraphs:
+        return output
+    return replace(output, text="", passages=(Passage(page.final_url, page.title, paragraphs, page.published_date, "page"),))
+
+
+def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -> ToolOutput:
+    """Return the output of a search with its pages; a result whose page could not be read gives its snippet."""
+    pages = {parsing.address(item.get("url")): (_page(item), item) for item in items if item.get("markdown")}
+    read = {url: page for url, (page, _) in pages.items() if not page.note}
+    room = MODEL_CHARACTERS // max(1, len(read))
+    passages, panel = [], []
+    for result in results:
+        passage, page = as_passage(result), read.get(result.url)
+        if page is not None:
+            date = page.published_date or result.published_date
+            passage = Passage(result.url, page.title or result.title, blocks(_cut(page.content, room)), date, "page")
+        passages += [passage] if passage.paragraphs else []
+        body = _panel(*pages[result.url]) if result.url in pages else result.description
+        panel.append(f"# {result.title or result.url}\n\n{result.url}\n\n{body}".rstrip())
+    links = (link for page in read.values() for link in page.links)
+    return ToolOutput(
+        f"{plural(len(results), 'result')} for '{shorten(plain(results.query), 80)}'",
+        passages=tuple(passages),
+        text=whole_text(passages) or f"No results found for {results.query!r} (firecrawl).",
+        panel_title=f"firecrawl_search: {results.query}",
+        panel_kind="markdown" if pages else "yaml",
+        panel_data="\n\n---\n\n".join(panel) if pages else results.body,
+        urls=tuple(dict.fromkeys((*(result.url for result in results), *links))),
+        charges=results.charges,
+        notices=results.notices,
+        results=results,
+    )
+
+
+def _map_output(raw: Mapping[str, Any], asked: str, limit: int) -> ToolOutput:
+    """Return the output of a map: every address is a line, in blocks of 25. Servers of version 1 give plain addresses."""
+    items = [item if isinstance(item, dict) else {"url": item} for item in parsing.items(raw.get("links"))]
+    found = {
+        link.url: link for item in items if (link := parsing.hit(item.get("title"), item.get("url"), item.get("description")))
+    }
+    links, site = list(found.values())[:limit], place(asked)
+    lines = [
+        " — ".join(filter(None, (link.url, shorten(link.title, 100), shorten(link.description, 200))))
+        for link in links[:MODEL_LINKS]
+    ]
+    paragraphs = ["\n".join(lines[n : n + 25]) for n in range(0, len(lines), 25)]
+    if len(links) > MODEL_LINKS:
+        paragraphs.append(f"addresses: {MODEL_LINKS} of {len(links):,}")
+    return ToolOutput(
+        f"{plural(len(links), 'URL')} discovered on {site}",
+        passages=(Passage(asked, f"Addresses of {site}", tuple(paragraphs)),) if links else (),
+        text="" if links else f"No URLs found on {site}.",
+        panel_title=f"firecrawl_map: {asked}",
+        panel_data=dict(raw),
+        urls=tuple(link.url for link in links),
+        charges=used(raw, 1, "map"),
+    )
+
+
+def _cut(text: str, room: int) -> str:
+    """Return as much of a text as there is room for, in whole lines where that is possible, with a field that says so."""
+    if len(text) <= room:
+        return text
+    kept = text[:room].rpartition("\n")[0] or text[:room]
+    return f"{kept}\n\ncharacters: {len(kept):,} of {len(text):,}"
