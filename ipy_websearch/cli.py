@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,6 +140,8 @@ def _inform(executable: Executable, arguments: Sequence[str]) -> int:
 def _write(value: Mapping[str, Any], indent: int | None = None) -> None:
     """Write JSON in UTF-8, whatever the terminal's encoding is."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if indent:  # the seed writes a list of one text in one line
+        text = re.sub(r'\[\s+("[^"]*")\s+\]', r"[\1]", text)
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()
 

@@ -242,14 +242,16 @@ class SearchRouter:
             try:
                 if info.lacks(self._context.keys):
                     continue
-            except ConfigError as exc:  # whoever set the key believes that this engine answers
-                if str(exc) not in [attempt.error for attempt in passed_over]:  # a file may stand for all keys
-                    passed_over.append(Attempt(info.name, str(exc), reason="key"))
-                continue
-            if (outage := self._outage(info)) is not None:
-                passed_over.append(outage)
+                fault = self._outage(info)
+            except ConfigError as exc:  # whoever set the key or the address believes that this engine answers
+                fault = Attempt(info.name, str(exc), reason="key")
+                if not passed_over:
+                    info.address(self._context.keys)  # raises: nothing was sent, and no failure is lost
+            if fault is not None:
+                told = [attempt.error for attempt in passed_over]  # a file that cannot be read may stand for all keys
+                passed_over += [fault] if fault.error not in told else []
             # The local index answers for Wikipedia alone, where there is no network.
-            elif info.name != LOCAL or all(a.provider == "wikipedia" and a.reason == "unreachable" for a in passed_over):
+            elif info.name != LOCAL or all(map(_no_wikipedia, passed_over)):
                 yield self._target(info.name, info, {})
 
     def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:
@@ -379,6 +381,10 @@ def _all_failed(attempts: Sequence[Attempt], charges: Sequence[Charge]) -> Provi
     error.others_may_answer = any(attempt.reason not in ("key", "credit", "quota") for attempt in attempts)
     error.charges = tuple(charges)
     return error
+
+
+def _no_wikipedia(attempt: Attempt) -> bool:
+    return attempt.provider == "wikipedia" and attempt.reason == "unreachable"
 
 
 def _worst_cost(charges: Sequence[Charge]) -> Decimal:

@@ -73,6 +73,10 @@ def test_the_schemas_of_the_executables_are_those_of_seed_002() -> None:
     swapped = json.dumps(brave).replace("web_search_brave", "web_search_google").replace("Brave Search", "Google Custom Search")
     assert json.dumps(google) == swapped
     assert fetch["name"] == "web_fetch" and list(fetch["parameters"]["properties"]) == ["url", "offset", "limit"]
+    assert (
+        '    "required": ["query"]\n'
+        in run("from ipy_websearch.cli import web_search_brave; web_search_brave()", "--schema").stdout
+    )
 
 
 def test_the_executables_take_json_and_give_json(brave_api: Any) -> None:

@@ -108,6 +108,21 @@ def test_the_index_never_stands_in_for_a_keyed_engine(
     assert (caught.value.provider, caught.value.reason, caught.value.permanent) == ("brave", reason, permanent)
 
 
+def test_a_key_or_an_address_that_is_none_is_said_and_hides_nothing(
+    brave: Service, wikipedia: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chain goes on to other engines of the web; what was lost before stays booked."""
+    monkeypatch.setenv("BRAVE_API_KEY", "two words")
+    (notice,) = Use(tmp_path).search().notices
+    assert "BRAVE_API_KEY (environment) holds blanks" in notice and notice.endswith("wikipedia was asked instead")
+    monkeypatch.setenv("BRAVE_API_KEY", "fake-brave-key-0000")
+    monkeypatch.setenv("WIKIPEDIA_BASE_URL", "nowhere")
+    brave.answer(b"no JSON")
+    with pytest.raises(ProviderError, match="brave answered 200 .*; WIKIPEDIA_BASE_URL is 'nowhere'") as caught:
+        Use(tmp_path).search()
+    assert [charge.lost for charge in caught.value.charges] == [True]
+
+
 def test_no_results_are_no_reason_to_pay_another_engine(brave: Service, wikipedia: Service, tmp_path: Path) -> None:
     brave.answer({"web": {"results": []}})
     results = Use(tmp_path).search()
