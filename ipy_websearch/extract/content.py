@@ -54,6 +54,7 @@ _UTILITY = re.compile(r"\S*[:\[]\S*")
 # One character of CJK Extension B marks each run: letters that no page is written in, but letters, so that trafilatura
 # keeps them, counts them as one character of text and hands them back with the text it selects.
 _FIRST_MARK, _MARKS = 0x20000, 42_000
+_MARK = re.compile(f"[{chr(_FIRST_MARK)}-{chr(_FIRST_MARK + _MARKS - 1)}]")
 _BOILERPLATE_SHARE = 0.3  # of the page's text: what holds more is not boilerplate, whatever it is called
 _SMALL_BLOCK = 200  # characters; a block below that can be boilerplate even if it is much of a short page
 _AREA_SHARE = 0.9
@@ -321,7 +322,7 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
             text = "".join(document.body.itertext())
     except Exception:  # a page that breaks trafilatura is judged by its marked-up area alone
         logging.getLogger(__name__).debug("trafilatura failed", exc_info=True)
-    found = {ord(c) - _FIRST_MARK for c in text if _FIRST_MARK <= ord(c) < _FIRST_MARK + _MARKS}
+    found = {ord(mark) - _FIRST_MARK for mark in _MARK.findall(text)}
     for number, run in enumerate(runs):
         run.keep = number in found
 

@@ -97,17 +97,20 @@ def refusal(url: str, kind: str, size: int) -> FetchError:
 def decode(body: bytes, content_type: str = "") -> str:
     """Return the text of `body`; a charset that is wrong, unknown or hostile never raises: the next one in line is tried.
 
-    Order: a byte order mark, the header, the page's own declaration, detection, windows-1252. Bytes that do not fit become
-    U+FFFD; NUL bytes go.
+    Order: a byte order mark, the header, UTF-8 where all of it fits, the page's own declaration, detection, windows-1252. Bytes
+    that do not fit become U+FFFD; NUL bytes go.
     """
     from bs4.dammit import UnicodeDammit
 
+    if body.count(b"\0") < len(body) / 4:  # UTF-16 has them at every other place
+        body = body.replace(b"\0", b"")
     header = _CHARSET.search(content_type)
     label = "utf-8" if body.startswith(codecs.BOM_UTF8) else header[1].lower() if header else ""
-    if label in ("utf-8", "utf8") and b"\0" not in body[:_LOOK]:
+    may_be_utf8 = label in ("utf-8", "utf8") or not (label or b"\x1b" in body)  # ISO-2022 has escapes
+    if may_be_utf8 and b"\0" not in body:
         text = body.decode("utf-8-sig", "replace")
-        if text.count("\ufffd") <= _FEW * len(text):  # the right charset, and at most a few broken bytes
-            return text.replace("\0", "")
+        if text.count("\ufffd") <= _FEW * len(text) * bool(label):  # the right charset, and at most a few broken bytes
+            return text
     labels = [_WIDER.get(label, label)] if label and not label.startswith("utf") else []
     return (UnicodeDammit(body, labels, is_html=True).unicode_markup or "").replace("\0", "")
 

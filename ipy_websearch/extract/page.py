@@ -171,9 +171,10 @@ def clean(root: Any, url: str) -> tuple[str, ...]:
     """Take out scripts, images and what is hidden, make links absolute; return the http(s) links, each once, in order."""
     links = _absolute_links(root, url)
     body = root.find("body")
-    for element in body.iter():  # what is not visible could neither be set again, nor should it be read
-        element.text = visible(element.text) if element.text else None
-        element.tail = visible(element.tail) if element.tail else None
+    if visible(words := "".join(body.itertext())) != words:  # what is not visible could not be set again, nor should it be read
+        for element in body.iter():
+            element.text = visible(element.text) if element.text else None
+            element.tail = visible(element.tail) if element.tail else None
     for element in list(body.iter(*_NEVER_CONTENT)):
         if element.tag == "input" and element.get("type") == "checkbox":
             element.tail = f"[{' ' if element.get('checked') is None else 'x'}] {(element.tail or '').lstrip()}"

@@ -277,6 +277,7 @@ def test_a_page_is_read_whatever_the_header_says_of_its_charset(text: str, chars
 
 def test_latin_labels_mean_windows_1252_and_a_few_broken_bytes_break_no_page() -> None:
     assert read("naïve €".encode("cp1252"), "text/plain; charset=latin-1").markdown == "naïve €\n"
+    assert read("na\u200bï\0ve".encode(), "text/plain").markdown == "naïve\n"  # UTF-8 needs no declaration
     broken = "naïve text, mostly fine ".encode() * 99 + b"\xff"
     assert read(broken, "text/plain; charset=utf-8").markdown.startswith("naïve text, mostly fine " * 99)
 
