@@ -40,11 +40,13 @@ from ipy_websearch.errors import FetchError, ModelError, ProviderError
 from ipy_websearch.http.client import HttpClient, HttpResponse
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import ModelClient, open_in_process
+from ipy_websearch.model.offline.passages import Passage, cited_source, cited_text
 from ipy_websearch.model.offline.rules import check as check_request
+from ipy_websearch.model.offline.rules import everywhere, turns
 from ipy_websearch.model.offline.server import OfflineTransport, Reply, reply_to
 from ipy_websearch.model.platforms import PLATFORMS, Platform
 from ipy_websearch.money.ledger import Ledger
-from ipy_websearch.providers.base import Provider, ProviderContext, ProviderInfo, SearchRequest, provider_info
+from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest, provider_info
 from ipy_websearch.providers.router import SearchRouter, Target
 from ipy_websearch.results import Attempt, SearchResult, SearchResults
 from ipy_websearch.session import Session
@@ -195,24 +197,17 @@ class FakeWeb:
 
 def _with_places(part: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a part as the API has it: its citations point to the results of the request that they quote."""
-    if not part.get("citations"):
-        return dict(part)
-    blocks = [block for message in request["messages"] if isinstance(message["content"], list) for block in message["content"]]
-    given = [block["content"] for block in blocks if block["type"] == "tool_result" and isinstance(block.get("content"), list)]
-    results = [block for content in given for block in content if block["type"] == "search_result"]
-    sources = [result["source"] for result in results]
-    places = []
-    for citation in part["citations"]:
-        if citation["source"] not in sources:
+    blocks = [block for _, block in everywhere(turns(request["messages"])) if block["type"] == "search_result"]
+    sources = [cited_source(block, n) for n, block in enumerate(blocks)]
+    citations: list[Any] = []
+    for citation in part.get("citations") or ():
+        source = next((source for source in sources if source.url == citation["source"]), None)
+        if source is None:
             raise ModelError(f"{citation['source']} was not given to the model, so it cannot be cited", status=400)
-        n = sources.index(citation["source"])
-        texts = [paragraph["text"] for paragraph in results[n]["content"]]
-        quote = citation["cited_text"] or texts[0]
-        start = next((i for i, text in enumerate(texts) if quote in text), 0)
-        place = {"search_result_index": n, "start_block_index": start, "end_block_index": start + 1}
-        facts = {"type": "search_result_location", "source": sources[n], "title": results[n]["title"], "cited_text": quote}
-        places.append(facts | place)
-    return {**part, "citations": places}
+        quote = citation["cited_text"] or next(filter(None, source.paragraphs))
+        at = next((n for n, text in enumerate(source.paragraphs) if quote in text), 0)
+        citations += cited_text(Passage(source, at, quote), quote).get("citations", ())
+    return {**part, "citations": citations} if citations else dict(part)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -259,22 +254,18 @@ class FakeProvider:
 class _Router(SearchRouter):
     """The real router with the fake provider alone in its chain, under every provider's name."""
 
-    fake: FakeProvider
+    fake: Target
 
     def chain(self) -> list[tuple[str, bool, str]]:
         return [(_INFO.name, True, _INFO.note)]
 
-    def provider(self, name: str) -> Provider:
-        return self.fake if name == _INFO.name else super().provider(name)
-
     def _usable(self, passed_over: list[Attempt], after: str = "") -> Iterator[Target]:
-        if not after:
-            yield Target(_INFO.name, _INFO, {}, self.fake)
+        yield from [] if after else [self.fake]
 
     def _named(self, provider: str) -> Target:
-        if provider != _INFO.name and provider not in self._search_tools():
+        if provider != self.fake.name and provider not in self._search_tools():
             provider_info(provider)  # an unknown name is an error here too
-        return Target(_INFO.name, _INFO, {}, self.fake)
+        return self.fake
 
 
 class _Model(ModelClient):
@@ -313,7 +304,7 @@ def _session(web: FakeWeb, folder: Path) -> Session:
         cache_ttl_s=lambda: session.settings.cache_ttl_s,
         search_tools=lambda: session.settings.search_tools,
     )
-    router.fake = FakeProvider(web)
+    router.fake = Target(_INFO.name, _INFO, {}, FakeProvider(web))
     return session
 
 

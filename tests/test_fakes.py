@@ -126,6 +126,8 @@ CASES: list[tuple[JSON, JSON, str]] = [
     (body(said("hi"), user("ho")), body(user("hi")), 'must use the "user" role'),
     (body(user(words(note="x"))), body(user(words())), "note: Extra inputs"),
     (body(user({"type": "video"})), body(user(words())), "Input tag 'video'"),
+    (body() | {"messages": ["hi"]}, body(), "messages.0: Input should be a valid dictionary"),
+    (body(tools=["look"]), body(tools=[tool()]), "tools.0: Input should be a valid dictionary"),
     (
         body(user("hi"), said({"type": "document", "source": {"type": "text", "data": "x"}}), user("ho")),
         body(user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}})),

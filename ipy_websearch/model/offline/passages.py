@@ -97,7 +97,7 @@ def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
                 given += [(part, inputs.get(str(result.get("tool_use_id")), {})) for part in parts]
         for part, asked in given:
             if part.get("type") == "search_result":
-                talk.sources.append(_cited_source(part, index))
+                talk.sources.append(cited_source(part, index))
                 index += 1
             elif (text := text_of([part])) and ("query" not in asked or "://" in text):
                 where = str(asked.get("url") or asked.get("path") or "")
@@ -128,7 +128,8 @@ def text_of(blocks: Sequence[Block]) -> str:
     return "\n".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text").strip()
 
 
-def _cited_source(block: Block, index: int) -> Source:
+def cited_source(block: Block, index: int) -> Source:
+    """Return a `search_result` block, the one at `index` of its request, as a source."""
     texts = tuple(str(part.get("text") or "") for part in blocks_of(block.get("content")))
     texts = tuple(text for text in texts if not text.startswith(UNREAD))  # it is the last one: the others keep their places
     texts = tuple("" if _is_part(text, texts) else text for text in texts)
@@ -178,12 +179,12 @@ def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]
         return [{"type": "text", "text": f"{said}\n\n{LABEL}"}]
     blocks: list[dict[str, Any]] = []
     if (found := answering_sentence(talk.query, talk.sources)) is not None:
-        blocks += [_cited(found, found.text), {"type": "text", "text": "\n\n"}]
+        blocks += [cited_text(found, found.text), {"type": "text", "text": "\n\n"}]
     blocks.append({"type": "text", "text": f"{LABEL}{_missing(talk.question, passages)}\n\n"})
     wanted = {stem(word) for word in content_words(talk.query)}
     for n, passage in enumerate(passages):
         shown = _excerpt(passage.text, wanted)
-        blocks.append(_cited(Passage(passage.source, passage.at, shown), "> " + _emphasized(shown, wanted)))
+        blocks.append(cited_text(Passage(passage.source, passage.at, shown), "> " + _emphasized(shown, wanted)))
         if n < len(passages) - 1:
             blocks.append({"type": "text", "text": "\n\n"})
     return blocks
@@ -386,7 +387,7 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\\`*\[\]<]|(?<!\w)_|_(?!\w))", r"\\\1", text)
 
 
-def _cited(passage: Passage, shown: str) -> dict[str, Any]:
+def cited_text(passage: Passage, shown: str) -> dict[str, Any]:
     """Return a text block that cites its passage, where the source can be cited."""
     block: dict[str, Any] = {"type": "text", "text": shown}
     if passage.source.index is not None:

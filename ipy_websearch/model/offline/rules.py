@@ -141,8 +141,10 @@ def _where(faults: Mapping[str, object]) -> list[str]:
     return [words for words, is_made in faults.items() if is_made]
 
 
-def _fits(value: Mapping[str, Any], path: str, fields: Fields) -> Iterator[str]:
+def _fits(value: Any, path: str, fields: Fields) -> Iterator[str]:
     """Yield what is wrong with the fields of an object."""
+    if not isinstance(value, Mapping):
+        yield f"{path.rstrip('.') or 'request'}: Input should be a valid dictionary"
     for name, kind in fields.items():
         given = value.get(name.rstrip("?"))
         if given is None or (given == "" and name == "model"):
@@ -218,6 +220,7 @@ def _messages(request: Mapping[str, Any]) -> Iterator[str]:
     messages, system = request["messages"], request.get("system")
     yield from _where({"messages: at least one message is required": not messages})
     for n, message in enumerate(messages):
+        yield from [] if isinstance(message, Mapping) else _fits(message, f"messages.{n}.", {})
         role, content = message.get("role"), message.get("content")
         yield from _where(
             {
@@ -282,6 +285,7 @@ def _text(path: str, block: Block, *, citable: bool) -> list[str]:
 
 def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for n, tool in enumerate(tools):
+        yield from [] if isinstance(tool, Mapping) else _fits(tool, f"tools.{n}.", {})
         yield from _custom_tool(n, tool) if tool.get("type") in (None, "custom") else _server_tool(n, tool)
         if not _NAME.fullmatch(str(tool.get("name") or "")):
             yield f"tools.{n}.custom.name: String should match pattern '^{_NAME.pattern}$'"
