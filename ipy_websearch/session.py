@@ -441,8 +441,6 @@ class Session:
         """Return an enrichment, planned and not yet run; it takes the options of `enrich`."""
         from ipy_websearch.enrichment.run import start
 
-        if self.recording:
-            self.recording.forget_miss()
         return start(self, options_of(EnrichOptions, frame, columns, **options))
 
     async def enrich(self, frame: Any, columns: Mapping[str, Any], **options: Any) -> Any:
@@ -640,7 +638,6 @@ class AskRun:
                 self.booking.take(event)
                 if isinstance(event, Finished):
                     self._book_the_rest()
-                    self.booking.check()
                     news = self.booking.ledger.news()
                     for line in news:
                         emit(Notice(line))

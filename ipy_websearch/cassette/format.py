@@ -58,8 +58,13 @@ _SHAPES = re.compile(
 )
 _USER_INFO = re.compile(r"(?<=//)[^/@:\s\"']+:[^/@\s\"']+@")  # with a password: `ssh://git@host` is no secret
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-_ERRORS = {e.__name__: e for e in (ModelError, ProviderError, RateLimitedError, FetchError, BlockedAddressError)}
-_ERROR_FIELDS = ("status", "retry_after", "kind", "provider")
+_ERRORS: dict[type[WebSearchError], tuple[str, ...]] = {  # subclasses first
+    ModelError: ("status", "retry_after", "kind"),
+    RateLimitedError: ("status", "retry_after", "provider"),
+    ProviderError: ("status", "retry_after", "provider"),
+    BlockedAddressError: (),
+    FetchError: ("status",),
+}
 
 
 @dataclass(slots=True)
@@ -74,11 +79,6 @@ class Exchange:
     took_s: float = 0.0
     outcome: dict[str, Any] = field(default_factory=dict)
     line: int = 0
-
-    @property
-    def cut_off(self) -> bool:
-        """Whether the recording had not waited for its end."""
-        return bool(self.outcome.get("cut_off"))
 
     def text(self) -> str:
         """Return the exchange as a line of the file, with its keys still in it."""
@@ -97,9 +97,12 @@ class Exchange:
             raise ValueError(f"kind is {kind!r:.40}; it must be one of {', '.join(KINDS)}")
         if kind != "page" and not isinstance(request, dict):
             raise ValueError("the request is missing")
+        if kind == "engine":
+            dict(request.get("params") or ())  # raises what is wrong with them
         facts = str(entry.pop("to")), request, int(entry.pop("n")), str(entry.pop("at")), float(entry.pop("took_s"))
         entry["stream"] = [(float(moment), dict(event)) for moment, event in entry.get("stream", ())]
         entry["status"], entry["headers"] = int(entry.get("status", 200)), dict(entry.get("headers", {}))
+        body_of(entry)
         return cls(kind, *facts, entry, line)
 
 
@@ -110,7 +113,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], list[str]]:
         ConfigError: there is none, or a line of it cannot be read; the message names the line.
     """
     try:
-        *lines, rest = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except FileNotFoundError:
         raise ConfigError(f"there is no cassette {path}; `%websearch record {path.name}` makes one") from None
     except (OSError, UnicodeDecodeError) as exc:
@@ -119,19 +122,21 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], list[str]]:
     exchanges: list[Exchange] = []
     for number, line in enumerate(lines, 1):
         try:
-            entry = json.loads(line)
-            if number == 1 and entry["cassette"] != FORMAT:
+            entry = json.loads(line or "{}")  # editors add empty lines
+            if not head and entry and entry["cassette"] != FORMAT:
                 raise ValueError(f"format {FORMAT} was expected, not {entry['cassette']!r:.40}; record it again")
-            if number == 1 or set(entry) == {"keys"}:
+            if not head or set(entry) <= {"keys"}:
                 head |= entry
             else:
                 exchanges.append(Exchange.of(entry, number))
         except (ValueError, TypeError, LookupError, RecursionError) as exc:
-            reason = "this is no cassette of ipy_websearch" if number == 1 and not isinstance(exc, ValueError) else exc
+            if number == len(lines) > 1:
+                return head, exchanges, [f"line {number} is not whole and was left out"]
+            reason = exc if head or isinstance(exc, ValueError) else "this is no cassette of ipy_websearch"
             raise ConfigError(f"the cassette {path} cannot be read: line {number}: {reason}") from None
     if not head:
         raise ConfigError(f"the cassette {path} is empty; record it again")
-    return head, exchanges, [f"line {len(lines) + 1} is not whole and was left out"] if rest else []
+    return head, exchanges, []
 
 
 # --- bodies and errors ------------------------------------------------------------------------------------------------
@@ -154,21 +159,17 @@ def body_of(fields: Mapping[str, Any]) -> bytes:
     return str(fields["text"]).encode("utf-8", "surrogatepass") if "text" in fields else b64decode(fields.get("base64", ""))
 
 
-def error_fields(error: WebSearchError) -> dict[str, Any]:
+def error_fields(error: ModelError | ProviderError | FetchError) -> dict[str, Any]:
     """Return an error as plain values."""
-    known = {name: getattr(error, name, None) for name in _ERROR_FIELDS}
-    name = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS), "FetchError")
-    named = {"type": name, "message": str(error)}
-    return {**named, **{name: value for name, value in known.items() if value not in (None, "")}}
+    kind = next(kind for kind in _ERRORS if isinstance(error, kind))
+    known = {name: getattr(error, name) for name in _ERRORS[kind]}
+    return {"type": kind.__name__, "message": str(error), **{n: value for n, value in known.items() if value not in (None, "")}}
 
 
 def error_of(fields: Mapping[str, Any]) -> WebSearchError:
     """Return the error that `error_fields` took apart."""
-    kind = _ERRORS.get(str(fields.get("type")), FetchError)
-    taken = {ModelError: ("status", "retry_after", "kind"), FetchError: ("status",), BlockedAddressError: ()}
-    names = taken.get(kind, ("status", "retry_after", "provider"))
-    made: WebSearchError = kind(str(fields.get("message", "")), **{name: fields[name] for name in names if name in fields})
-    return made
+    kind = next((kind for kind in _ERRORS if kind.__name__ == fields.get("type")), FetchError)
+    return kind(str(fields.get("message", "")), **{name: fields[name] for name in _ERRORS[kind] if name in fields})
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class Matcher:
         near = [today + timedelta(days) for days in (0, -1, 1)]  # an engine's day may be that of another time zone
         for key in self._keys(kind, to, request, near):
             if row := [exchange for exchange in self._rows.get(key, ()) if _same_path(exchange.request, request)]:
-                row = [exchange for exchange in row if not exchange.cut_off] or row
+                row = [exchange for exchange in row if not exchange.outcome.get("cut_off")] or row
                 played = self._played[key] = self._played.get(key, -1) + 1
                 return row[played % len(row)], (played + 1) % len(row) != 0
         return None

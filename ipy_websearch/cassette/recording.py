@@ -109,17 +109,9 @@ class Recording:
         return partial(self.cassette.stream, send=send)
 
     def attach(self, booking: Booking) -> Booking:
-        """Return a new question's booking, which says that its calls were replayed, and whether any was not recorded."""
-        self.forget_miss()
+        """Return a new question's booking, which says that its calls were replayed."""
         booking.replayed_from = self.replayed_from
-        if isinstance(self.cassette, Player):
-            booking.check = self.cassette.check
         return booking
-
-    def forget_miss(self) -> None:
-        """Forget which request of an earlier cell was not on the cassette."""
-        if isinstance(self.cassette, Player):
-            self.cassette.missed = None
 
     def marked(self, results: SearchResults) -> SearchResults:
         """Return a search's results, marked when they come from the cassette."""

@@ -1,8 +1,9 @@
-"""What passes between a session and the outside, written down by `Recorder` or answered from the file by `Player`.
+"""Requests and answers through a cassette: a recorder lets them pass and writes them down, a player answers from the file.
 
-Both have the same two methods, `stream` for a model's replies and `call` for everything else; the clients below have the
-doors of the session's own. Recording never costs an answer: when the file cannot be written any more, `problem` says so and
-the traffic goes on. A player sends nothing and waits as long as the recording did, unless told not to.
+Both have two methods, `stream` for a model's replies and `call` for everything else, whose answers are the fields of the file,
+recorded or replayed. The clients below have the doors of the session's own. Recording never costs an answer: when the file
+cannot be written any more, `problem` says so and the traffic goes on. A player sends nothing and waits as long as the recording
+did, unless told not to.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import itertools
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from ipy_websearch.cassette.format import (
@@ -41,11 +42,8 @@ from ipy_websearch.model.platforms import PLATFORMS, Platform
 if TYPE_CHECKING:
     from ipy_websearch.http.download import Download
 
-T = TypeVar("T")
 Events = list[dict[str, Any]]
-Ask = Callable[[], Awaitable[T]]
-Pack = Callable[[T], dict[str, Any]]
-Unpack = Callable[[Mapping[str, Any]], T]
+Fields = Mapping[str, Any]
 Send = Callable[[Mapping[str, Any]], AsyncIterator[Events]]
 """Sends a request to a model and gives its stream events as they arrive, together what came together."""
 
@@ -60,32 +58,26 @@ class Recorder:
     replaying = False
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        redactor: Redactor,
-        head: Mapping[str, Any],
-        keys: Callable[[], list[str]],
-        append: bool = False,
-        force: bool = False,
+        self, path: Path, *, redactor: Redactor, head: Fields, keys: Callable[[], list[str]], append: bool, force: bool
     ) -> None:
         self.path = path
         self.count = 0
         self.problem = ""
         self.redactor = redactor
         self._keys = keys
-        self._known_keys = list(keys())
+        self._known_keys: list[str] = []
         exists = path.exists() and path.stat().st_size > 0
         if exists and not (append or force):
             raise ConfigError(f"{path} is there already; --append goes on with it, --force replaces it")
-        first = self._continue() if exists and append else 1
-        self._numbers = itertools.count(first)
+        goes_on = exists and append
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if force and not append else 0)
+            self._numbers = itertools.count(self._continue() if goes_on else 1)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if goes_on else os.O_TRUNC)
             self._file = open(os.open(path, flags, 0o644), "wb", buffering=0)  # noqa: SIM115 - open while it records
         except OSError as exc:
             raise ConfigError(f"the cassette {path} cannot be written ({exc.strerror or exc})") from None
-        if not (exists and append):
+        if not goes_on:
+            self._known_keys = keys()
             self._write(json.dumps({"cassette": FORMAT, **head, "keys": self._known_keys}))
 
     def close(self) -> None:
@@ -94,42 +86,50 @@ class Recorder:
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
         """Yield the events of a reply."""
-        exchange, start = self._begin("model", str(body.get("model")), dict(body)), time.monotonic()
         events: list[tuple[float, dict[str, Any]]] = []
-        ending: dict[str, Any] | None = {}
+        start = time.monotonic()
+        with self._exchange("model", str(body.get("model")), dict(body)) as outcome:
+            try:
+                async with aclosing(send(body)) as stream:  # type: ignore[type-var]
+                    async for arrived in stream:
+                        moment = round(time.monotonic() - start, 3)
+                        events += [(moment, event) for event in arrived]
+                        yield arrived
+            finally:
+                outcome["stream"] = self.redactor.stream(events)
+
+    async def call(self, kind: Kind, to: str, request: Any, send: Callable[[], Awaitable[Fields]]) -> Fields:
+        """Return the fields of the answer of an engine or a page."""
+        with self._exchange(kind, to, request) as outcome:
+            outcome |= await send()
+        return outcome
+
+    @contextmanager
+    def _exchange(self, kind: Kind, to: str, request: Any) -> Iterator[dict[str, Any]]:
+        """Write down a request and the outcome that is filled in meanwhile."""
+        at, start = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"), time.monotonic()
+        exchange = Exchange(kind, to, request, next(self._numbers), at)
+        was_sent = True
         try:
-            async with aclosing(send(body)) as stream:  # type: ignore[type-var]
-                async for arrived in stream:
-                    moment = round(time.monotonic() - start, 3)
-                    events += [(moment, event) for event in arrived]
-                    yield arrived
-        except BaseException as exc:
-            whole = bool(events) and events[-1][1].get("type") == "message_stop"
-            ending = {} if whole else _failure(exc)
+            yield exchange.outcome
+        except (ModelError, ProviderError, FetchError) as exc:
+            exchange.outcome["error"] = error_fields(exc)
+            raise
+        except (asyncio.CancelledError, GeneratorExit, TimeoutError):
+            events = exchange.outcome.get("stream")
+            if not (events and events[-1][1].get("type") == "message_stop"):
+                exchange.outcome["cut_off"] = True
+            raise
+        except Exception:  # a setting is wrong
+            was_sent = False
             raise
         finally:
-            if ending is not None:
-                self._end(exchange, start, {"stream": self.redactor.stream(events), **ending})
+            exchange.took_s = round(time.monotonic() - start, 3)
+            if was_sent:
+                self._end(exchange)
 
-    async def call(self, kind: Kind, to: str, request: Any, send: Ask[T], pack: Pack[T], unpack: Unpack[T]) -> T:
-        """Return the answer of an engine or a page; `pack` gives its fields for the file, and `unpack` makes it of them."""
-        exchange, start = self._begin(kind, to, request), time.monotonic()
-        try:
-            answer = await send()
-        except BaseException as exc:
-            if (failure := _failure(exc)) is not None:
-                self._end(exchange, start, failure)
-            raise
-        self._end(exchange, start, pack(answer))
-        return answer
-
-    def _begin(self, kind: Kind, to: str, request: Any) -> Exchange:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return Exchange(kind, to, request, next(self._numbers), now)
-
-    def _end(self, exchange: Exchange, start: float, outcome: dict[str, Any]) -> None:
-        exchange.took_s, exchange.outcome = round(time.monotonic() - start, 3), outcome
-        if (keys := list(self._keys())) != self._known_keys:
+    def _end(self, exchange: Exchange) -> None:
+        if (keys := self._keys()) != self._known_keys:
             self._known_keys = keys
             self._write(json.dumps({"keys": keys}))
         self._write(exchange.text())
@@ -143,9 +143,11 @@ class Recorder:
 
     def _continue(self) -> int:
         """Take a line that is not whole off the end of the file; return the number of the next request."""
-        head, exchanges, _ = read(self.path)
+        head, exchanges, warnings = read(self.path)
         data = self.path.read_bytes()
-        os.truncate(self.path, data.rindex(b"\n") + 1)
+        whole = data[: data.rindex(b"\n") + 1] if warnings else data.rstrip(b"\n") + b"\n"
+        if whole != data:
+            self.path.write_bytes(whole)
         self._known_keys = list(head.get("keys") or ())
         return max((exchange.n for exchange in exchanges), default=0) + 1
 
@@ -159,55 +161,37 @@ class Player:
 
     replaying = True
 
-    def __init__(self, path: Path, *, redactor: Redactor, version: str, pace: bool = True) -> None:
+    def __init__(self, path: Path, *, redactor: Redactor, version: str, pace: bool) -> None:
         self.path = path
         self.redactor = redactor
         self.head, exchanges, self.warnings = read(path)
         self.keys = [str(name) for name in self.head.get("keys") or ()]
         self.has_model = any(exchange.kind == "model" for exchange in exchanges)
         self.count = 0
-        self.missed: ReplayError | None = None
         self._pace = pace
         self._matcher = Matcher(exchanges, strict=self.head.get("version") == version, clean=redactor.text)
-
-    def check(self) -> None:
-        """Raise what was missed and has reached nobody yet: a tool makes a result of every failure.
-
-        Raises:
-            ReplayError: a request of a tool is not on the cassette.
-        """
-        missed, self.missed = self.missed, None
-        if missed is not None:
-            raise missed
 
     def close(self) -> None:
         """Nothing is open."""
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
         """Yield the events of a recorded reply."""
-        self.check()
         start, (exchange, again) = time.monotonic(), self._find("model", str(body.get("model")), body)
         for moment, event in exchange.outcome["stream"]:
             await self._until(start + moment)
             yield [event]
         await self._ended(exchange, again, start)
 
-    async def call(self, kind: Kind, to: str, request: Any, send: Ask[T], pack: Pack[T], unpack: Unpack[T]) -> T:
-        """Return the recorded answer of an engine or a page."""
+    async def call(self, kind: Kind, to: str, request: Any, send: Callable[[], Awaitable[Fields]]) -> Fields:
+        """Return the fields of the recorded answer of an engine or a page."""
         start, (exchange, again) = time.monotonic(), self._find(kind, to, request)
         await self._ended(exchange, again, start)
-        try:
-            return unpack(exchange.outcome)
-        except (ValueError, TypeError) as exc:
-            raise ReplayError(f"the body at line {exchange.line} of {self.path} cannot be read ({exc})") from None
+        return exchange.outcome
 
     def _find(self, kind: Kind, to: str, request: Any) -> tuple[Exchange, bool]:
         found = self._matcher.take(kind, to, request)
         if found is None:
-            error = ReplayError(self._matcher.miss(kind, to, request, self.path.name))
-            if kind != "model":
-                self.missed = self.missed or error
-            raise error
+            raise ReplayError(self._matcher.miss(kind, to, request, self.path.name))
         self.count += 1
         return found
 
@@ -223,7 +207,7 @@ class Player:
             if not self._pace and again and isinstance(error, ModelError):
                 error.retry_after = 0.0  # what follows is on the cassette
             raise error
-        if exchange.cut_off:
+        if exchange.outcome.get("cut_off"):
             while self._pace:
                 await asyncio.sleep(3600)
             raise TimeoutError
@@ -234,14 +218,6 @@ class Player:
 
 
 Cassette = Recorder | Player
-
-
-def _failure(exc: BaseException) -> dict[str, Any] | None:
-    """Return how an exchange failed, None when nothing was sent (a setting is wrong) or the failure is a bug."""
-    if isinstance(exc, ModelError | ProviderError | FetchError):
-        return {"error": error_fields(exc)}
-    return {"cut_off": True} if isinstance(exc, asyncio.CancelledError | GeneratorExit | TimeoutError) else None
-
 
 # --- the session's clients with a cassette in front of the network ----------------------------------------------------
 
@@ -313,17 +289,13 @@ class RecordedHttp(HttpClient):
         redactor = self._cassette.redactor
         redactor.learn(headers or {})
 
-        def pack(answer: HttpResponse) -> dict[str, Any]:
-            is_json = answer.content_type == "application/json"
-            return answer_fields(answer.status, answer.headers, answer.body, redactor, is_json=is_json)
+        async def send() -> Fields:
+            got = await self._real.request(method, url, params=params, headers=headers, json=json, **options)
+            is_json = got.content_type == "application/json"
+            return answer_fields(got.status, got.headers, got.body, redactor, is_json=is_json)
 
-        def unpack(fields: Mapping[str, Any]) -> HttpResponse:
-            return HttpResponse(fields["status"], fields["headers"], body_of(fields), call_address(url))
-
-        async def send() -> HttpResponse:
-            return await self._real.request(method, url, params=params, headers=headers, json=json, **options)
-
-        return await self._cassette.call("engine", options["provider"], asked, send, pack, unpack)
+        fields = await self._cassette.call("engine", options["provider"], asked, send)
+        return HttpResponse(fields["status"], fields["headers"], body_of(fields), call_address(url))
 
     async def aclose(self) -> None:
         """Close the real client's connections."""
@@ -337,15 +309,14 @@ def recorded_download(cassette: Cassette) -> Any:
         from ipy_websearch.http.download import Download
         from ipy_websearch.http.download import download as real
 
-        def pack(got: Download) -> dict[str, Any]:
+        async def send() -> Fields:
+            got = await real(url, **options)
             facts = {"final_url": got.final_url, "content_type": got.content_type, "charset": got.charset}
             return {**facts, **answer_fields(got.status, got.headers, got.body, cassette.redactor, is_json=False)}
 
-        def unpack(fields: Mapping[str, Any]) -> Download:
-            final_url, content_type, charset = (str(fields.get(name, "")) for name in ("final_url", "content_type", "charset"))
-            return Download(url, final_url, fields["status"], content_type, charset, body_of(fields), fields["headers"])
-
-        return await cassette.call("page", url, None, lambda: real(url, **options), pack, unpack)
+        fields = await cassette.call("page", url, None, send)
+        final_url, content_type, charset = (str(fields.get(name, "")) for name in ("final_url", "content_type", "charset"))
+        return Download(url, final_url, fields["status"], content_type, charset, body_of(fields), fields["headers"])
 
     return download
 

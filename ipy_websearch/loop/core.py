@@ -214,7 +214,10 @@ class CallRunner:
         """Run one call; whatever goes wrong in it becomes an error output, except interrupts."""
         try:
             async with asyncio.timeout(tool.timeout_s):
-                return await tool.call(value, self.context)
+                output = await tool.call(value, self.context)
+            if isinstance(output.error, ReplayError):
+                raise output.error
+            return output
         except TimeoutError:
             return replace(_error(f"{tool.name} did not end within {tool.timeout_s:g} s."), charges=lost(tool.price))
         except ReplayError:  # the model cannot do anything about it, and what it would answer is not recorded either

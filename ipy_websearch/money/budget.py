@@ -330,8 +330,7 @@ class Booking:
 
     `budget` is what the run reserves from; it is settled in the transaction that inserts the rows. `replayed_from` names the
     cassette that the calls come from: they cost nothing, their rows say "replayed", and a budget counts them all the same, so
-    that it ends where the recording did. `check` raises what the question asked of the cassette in vain. `write` takes rows in
-    place of the ledger. Without `traces` there are no `steps`.
+    that it ends where the recording did. `write` takes rows in place of the ledger. Without `traces` there are no `steps`.
     """
 
     ledger: Ledger
@@ -340,7 +339,6 @@ class Booking:
     question: str
     notebook: str = ""
     replayed_from: str = ""
-    check: Callable[[], None] = lambda: None
     traces: bool = True
     budget: RunBudget = field(default_factory=RunBudget)
     cost_usd: Money = Decimal(0)
