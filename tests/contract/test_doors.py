@@ -79,28 +79,6 @@ def test_the_schemas_of_the_executables_are_those_of_seed_002() -> None:
     )
 
 
-def test_the_executables_take_json_and_give_json(brave_api: Any) -> None:
-    brave_api.reply(
-        [hit("https://a.example/", "Übung", "日本", date="2026-10-02T08:00:00"), hit("https://b.example/", "B", "b")]
-    )
-    given = {"query": "window functions", "blocked_domains": ["spam.example"]}
-    status, out = call("web_search_brave", given)
-    first = {"title": "Übung", "url": "https://a.example/", "description": "日本", "published_date": "2026-10-02T08:00:00Z"}
-    assert status == 0 and out == {"results": [first, {"title": "B", "url": "https://b.example/", "description": "b"}]}
-    status, out = call("web_search_brave", {"query": "x"})
-    assert status != 0 and "query" in out["error"]
-
-
-def test_the_executables_errors_are_json_and_a_status() -> None:
-    for function, given, told in (
-        ("web_search_brave", {"query": "window functions"}, "Authentication required: BRAVE_API_KEY not found."),
-        ("web_search_google", {"query": "window functions"}, "Authentication required: GOOGLE_SEARCH_API_KEY"),
-        ("web_fetch", {"url": "http://127.0.0.1:9/"}, "127.0.0.1"),
-    ):
-        status, out = call(function, given)
-        assert status != 0 and list(out) == ["error"] and told in out["error"]
-
-
 WRONG = """
 import ipy_websearch as web
 try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ipy_websearch as web
-from ipy_websearch.errors import BlockedAddressError, FetchError
+from ipy_websearch.errors import FetchError
 from tests.contract.helpers import results_of, search
 from tests.fakes.engines import hit
 from tests.fakes.no_network import network_guard
@@ -50,12 +50,6 @@ def test_private_and_odd_addresses_are_refused(monkeypatch: pytest.MonkeyPatch, 
     passed = [(url, str(error)) for (url, _), error in zip(rows, errors, strict=True) if type(error) is FetchError]
     assert len(passed) <= 2, passed
     assert not [tried for tried in offline if "connection" in tried], "no connection was tried"
-
-
-def test_a_redirect_to_a_private_address_is_refused(public_web: Any) -> None:
-    public_web.redirect("http://ok.example/", "http://127.0.0.1:8888/api")
-    with pytest.raises(BlockedAddressError):
-        web.fetch("http://ok.example/")
 
 
 def test_a_page_is_markdown_in_windows_of_lines(public_web: Any) -> None:

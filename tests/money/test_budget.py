@@ -59,18 +59,6 @@ def test_each_limit_counts_its_own() -> None:
     assert everyone.left() == Decimal("0.35")
 
 
-def test_without_a_limit_nothing_is_reserved() -> None:
-    """Rows are inserted all the same, an unknown price as unknown."""
-    ledger = Ledger(None)
-    budget = budgets(ledger).for_question("q")
-    assert not budget.bounded and budget.left() is None
-    held = budget.reserve(None, lease_s=60)
-    held.settle([paid(ledger, "0.01")])
-    assert (
-        total(ledger)[0] == Decimal("0.01") and ledger.read(lambda c: c.execute("SELECT * FROM reservations").fetchall()) == []
-    )
-
-
 def test_an_unusable_ledger_is_one_clear_line_under_a_limit(tmp_path: Any) -> None:
     (tmp_path / "data").write_text("in the way")
     with pytest.raises(BudgetExceededError, match=r"ledger .* cannot be written .*no budget can be kept"):

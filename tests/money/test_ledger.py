@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -19,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipy_websearch.money.ledger import BUSY_S, LEASE_S, RETRY_S, Ledger, LedgerRow, Limit, Refused, cost_frame
+from ipy_websearch.money.ledger import BUSY_S, RETRY_S, Ledger, LedgerRow, Limit, Refused, cost_frame
 from ipy_websearch.usage import Usage
 from tests.fakes.money import total
-from tests.fakes.warm import python
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CENT = Decimal("0.01")
@@ -43,13 +38,6 @@ def row(usd: str | None = "0.01", *, session: str = "s", question: str = "why?",
     """Return a row of a paid search."""
     cost = None if usd is None else Decimal(usd)
     return LedgerRow(NOW, session, "q", question, "search", "brave", cost_usd=cost, **more)
-
-
-def process(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start Python with the package."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [*python(), "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 @contextmanager
@@ -129,20 +117,6 @@ def reserve(ledger: Ledger, usd: str, limit: str = "0.10", *, lease_s: float = 6
     return ledger.reserve(session, "q", Decimal(usd), lease_s=lease_s, limits=limits, id=id)
 
 
-def test_spent_and_held_never_pass_a_limit(tmp_path: Path) -> None:
-    """The last cent can be had; what was settled for less comes back, in another ledger object too."""
-    first, second = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
-    held = reserve(first, "0.06")
-    with pytest.raises(Refused) as refused:
-        reserve(second, "0.05", session="another")
-    assert refused.value.standing.limit.name == "day's budget" and refused.value.standing.left == Decimal("0.04")
-    held.settle([row("0.01")])
-    reserve(second, "0.09").settle([row("0.09")])
-    with pytest.raises(Refused):
-        reserve(first, "0.000000001")
-    assert total(first)[0] == Decimal("0.10")
-
-
 def test_settling_is_one_transaction(tmp_path: Path) -> None:
     """Whoever looks sees the money held or spent, never both and never neither, also when the insert fails."""
     ledger = Ledger(tmp_path / "l.sqlite")
@@ -156,17 +130,6 @@ def test_settling_is_one_transaction(tmp_path: Path) -> None:
         other.commit()
         assert other.execute("SELECT count(*) FROM reservations").fetchone() == (1,)
     assert total(ledger)[0] == Decimal("0.06")
-
-
-def test_part_of_a_reservation_can_be_kept(tmp_path: Path) -> None:
-    """Results come one by one; the rest stays reserved, and can be raised again while there is room."""
-    ledger = Ledger(tmp_path / "l.sqlite")
-    held = reserve(ledger, "0.08")
-    held.settle([row("0.01")], keep=Decimal("0.04"))
-    assert ledger.reservation(held.id).usd == held.usd == Decimal("0.04")  # type: ignore[union-attr]
-    assert reserve(ledger, "0.09", id=held.id).id == held.id
-    with pytest.raises(Refused):
-        reserve(ledger, "0.091", id=held.id)
 
 
 def test_another_process_settles_a_reservation_by_its_id(tmp_path: Path) -> None:
@@ -183,37 +146,6 @@ def test_another_process_settles_a_reservation_by_its_id(tmp_path: Path) -> None
     assert later.reservation(id) is None and reserve(later, "0.08")
     clock.seconds += 26 * 3600
     assert later.reservation(id) is None
-
-
-_HOLDER = """
-import sys
-from datetime import UTC, datetime
-from decimal import Decimal
-from pathlib import Path
-from ipy_websearch.money.ledger import LEASE_S, Ledger, LedgerRow
-ledger = Ledger(Path(sys.argv[1]))
-ledger.book([LedgerRow(datetime.now(UTC), "s", "q", "why?", "search", "brave", cost_usd=Decimal("0.03"))])
-ledger.reserve("s", "q", Decimal("0.05"), lease_s=120 + LEASE_S)
-print("held", flush=True)
-sys.stdin.readline()
-"""
-
-
-def test_after_kill_9_the_spending_stays_and_the_lease_ends(tmp_path: Path) -> None:
-    """A reservation outlives its request's own limit by a minute."""
-    holder = process(_HOLDER, tmp_path / "l.sqlite")
-    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-    holder.send_signal(signal.SIGKILL)
-    holder.communicate()
-    clock = Clock()
-    clock.seconds = datetime.now(UTC).timestamp()
-    ledger = Ledger(tmp_path / "l.sqlite", clock=clock)
-    with pytest.raises(Refused):
-        reserve(ledger, "0.03")
-    clock.seconds += 120 + LEASE_S + 1
-    assert total(ledger)[0] == Decimal("0.03") and reserve(ledger, "0.07")
-    with pytest.raises(Refused):
-        reserve(ledger, "0.01")
 
 
 # --- a file in trouble --------------------------------------------------------------------------------------------------

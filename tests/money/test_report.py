@@ -171,13 +171,3 @@ def test_unknown_prices_and_groups_are_named() -> None:
     assert set(cost_frame(ledger, by="model").model) == {"claude-next", "(engines)"}
     with pytest.raises(ConfigError, match="did you mean 'model'"):
         cost_frame(ledger, by="models")
-
-
-def test_a_single_row_comes_back_as_it_was_booked() -> None:
-    ledger = Ledger(None)
-    used = Usage(1, 2, 3, 4, 5, 6)
-    ledger.book([LedgerRow(NOW, "s", "q", "why?", "model", "claude", used, cost_usd=Decimal("0.5"), status="error")])
-    (row,) = cost_frame(ledger).to_dict("records")
-    assert row["time"] == NOW and (row["usd"], row["cache_write_tokens"], row["server_searches"]) == (0.5, 9, 6)
-    assert (row["kind"], row["name"], row["status"], row["cached"]) == ("model", "claude", "error", False)
-    assert list(cost_frame(Ledger(None)).columns) == list(cost_frame(ledger).columns)
