@@ -23,6 +23,7 @@ _KINDS: dict[str, tuple[str, str, dict[str, str]]] = {
     "ipy_websearch.frames.SearchFrame": ("tables", "search", {"max_rows": "max_rows"}),
     "ipy_websearch.frames.EnrichedFrame": ("tables", "enriched", {}),
     "ipy_websearch.frames.CostFrame": ("cost", "cost", {"budget_usd": "session_budget_usd"}),
+    "ipy_websearch.display.trace.TraceFrame": ("trace", "trace", {}),
     "ipy_websearch.frames.WebFrame": ("tables", "frame", {}),
 }
 """For each kind of value the module and the name of its view (`answer.answer_view`, which `templates/answer.html` shows), and

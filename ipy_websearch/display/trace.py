@@ -20,12 +20,11 @@ from importlib.resources import files
 from itertools import takewhile
 from typing import Any
 
-import pandas as pd
-
 from ipy_websearch.display.answer import starts, timeline
 from ipy_websearch.display.live import is_notebook
-from ipy_websearch.display.render import render
-from ipy_websearch.display.text import Terminal, cost, one_line, seconds
+from ipy_websearch.display.render import View, render
+from ipy_websearch.display.text import cost, one_line, seconds
+from ipy_websearch.frames import WebFrame
 from ipy_websearch.model.requests import without_marks
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.text import plural, shorten, visible
@@ -48,24 +47,23 @@ _INSTALL = 'pip install "ipy_websearch[widget]" makes this a widget to step thro
 Redact = Callable[[str], str]
 
 
-class TraceFrame(pd.DataFrame):
-    """Steps of an answer as a DataFrame with the columns of `Answer.steps`, shown as a trace, whose forms `shown` holds.
+class TraceFrame(WebFrame):
+    """Steps of an answer as a DataFrame with the columns of `Answer.steps`, shown as a trace, which `view` describes.
 
-    What is made from it (`head`, filters, columns) is a plain DataFrame.
+    What is made from it (`head`, filters, columns) is an ordinary frame.
     """
 
-    _metadata = ["shown"]
-    shown: Mapping[str, str] = {}
+    _metadata = ["view"]
+    view: View | None = None
 
     @property
-    def _constructor(self) -> type[pd.DataFrame]:
-        return pd.DataFrame
+    def _constructor(self) -> type[WebFrame]:
+        return WebFrame
 
-    def __reduce__(self) -> Any:
-        return pd.DataFrame(self).__reduce__()
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return dict(self.shown)
+def trace_view(frame: TraceFrame) -> View | None:
+    """Return what is shown of a trace."""
+    return frame.view
 
 
 def trace_frame(answer: Answer, step: int | None = None, *, note: str = "", redact: Redact = str) -> TraceFrame:
@@ -76,17 +74,14 @@ def trace_frame(answer: Answer, step: int | None = None, *, note: str = "", reda
     steps = answer.steps
     frame = TraceFrame(steps if step is None else steps[steps["n"] == step].reset_index(drop=True))
     rows = [{**row, "what": redact(row["what"])} for row in timeline(answer.trace) if step in (None, row["n"])]
-    lines = [["", "step", "time", "tokens in → out", "cost"]]
-    lines += [[f"{row['n']}", row["what"], row["time"], row["tokens"], row["cost"]] for row in rows]
     title = shorten(redact(one_line(answer.question)), 120)
-    view = {"rows": rows, "lines": lines, "title": title, "is_open": step is not None, "note": note}
+    frame.view = {"title": title, "rows": rows, "is_open": step is not None, "note": note}
     if step is None:
-        view |= {"folds": _overview(answer, redact), "total": _total(answer), "note": note or _HINT * bool(answer.trace)}
+        hint = _HINT if answer.trace else ""
+        frame.view |= {"folds": _overview(answer, redact), "total": _total(answer), "note": note or hint}
     else:
         title = f"step {step} of {len(answer.trace)} · {title}"
-        view |= {"folds": _whole(answer.trace[step - 1], redact), "title": title}
-    plain = render("trace", "text", view, Terminal.here())
-    frame.shown = {"text/html": render("trace", "html", view), "text/plain": plain}
+        frame.view |= {"folds": _whole(answer.trace[step - 1], redact), "title": title}
     return frame
 
 
@@ -169,7 +164,8 @@ def trace_widget(answer: Answer, step: int = 1, *, redact: Redact = str) -> Any:
         return trace_frame(answer, note=_INSTALL, redact=redact)
     title = shorten(redact(one_line(answer.question)), 120)
     widget = kind(title=title, steps=step_views(answer, redact), step=step, mark=f"ipyws-{uuid.uuid4().hex}")
-    widget.page = trace_frame(answer, redact=redact).shown
+    view = trace_frame(answer, redact=redact).view or {}
+    widget.page = {"text/html": render("trace", "html", view), "text/plain": render("trace", "text", view)}
     return widget
 
 
@@ -231,18 +227,23 @@ def step_views(answer: Answer, redact: Redact = str) -> list[dict[str, Any]]:
     for step, start, (sent, got) in zip(answer.trace, starts(answer.trace), json.loads(text), strict=True):
         usage, until = usage + step.usage, max(until, start + step.milliseconds)
         known = None if known is None or step.cost_usd is None else known + step.cost_usd
-        view = {"n": step.n, "kind": step.kind, "name": one_line(step.name), "error": step.is_error, "sent": sent, "got": got}
-        view |= {
-            "start": round(start, 1),
-            "ms": round(step.milliseconds, 1),
-            "until": round(until, 1),
-            "cost": cost(step.cost_usd),
-        }
-        view["detail"] = shorten(redact(one_line(step.detail)), 300)
-        view["tokens"] = _tokens(step.usage) if step.kind == "model" else []
-        view["cost"] = cost(step.cost_usd)
-        view["so_far"] = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens, {cost(known)}"
-        views.append(view)
+        views.append(
+            {
+                "n": step.n,
+                "kind": step.kind,
+                "name": one_line(step.name),
+                "detail": shorten(redact(one_line(step.detail)), 300),
+                "error": step.is_error,
+                "start": round(start, 1),
+                "ms": round(step.milliseconds, 1),
+                "until": round(until, 1),
+                "tokens": _tokens(step.usage) if step.kind == "model" else [],
+                "cost": cost(step.cost_usd),
+                "so_far": f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens, {cost(known)}",
+                "sent": sent,
+                "got": got,
+            }
+        )
     return views
 
 

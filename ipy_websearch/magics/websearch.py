@@ -94,31 +94,29 @@ class WebSearchMagics(WebMagics):
             flags_of = f" [{' | '.join(known)}]" if known else ""
             raise UsageError(f"write {form}{flags_of}, not {line!r} (%websearch help)")
         said = getattr(self, f"_{command}")(self.session, names, flags)
-        if not isinstance(said, list):
-            return said
-        if said:
-            print("\n".join(said))
-        return None
+        if isinstance(said, str):
+            print(said)
+            return None
+        return said
 
-    def _status(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _status(self, session: Any, names: list[str], flags: list[str]) -> str | None:
         from IPython.display import display
 
         from ipy_websearch.display.render import render
 
         view = {"sections": status_sections(session)}
+        text = render("status", "text", view)
         if getattr(self.shell, "kernel", None) is None:
-            return [render("status", "text", view)]
-        display({"text/html": render("status", "html", view), "text/plain": render("status", "text", view)}, raw=True)
-        return []
+            return text
+        display({"text/html": render("status", "html", view), "text/plain": text}, raw=True)
+        return None
 
-    def _key(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _key(self, session: Any, names: list[str], flags: list[str]) -> str:
         keys = session.keys
         spec = keys.spec(names[0])
         if "--forget" in flags:
             removed = keys.forget(spec.variable)
-            return [
-                f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here"
-            ]
+            return f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here"
         import getpass
 
         try:
@@ -127,11 +125,11 @@ class WebSearchMagics(WebMagics):
             value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
         except (EOFError, NotImplementedError):  # nbclient, papermill and `jupyter execute` have nobody to ask
             if found := keys.find(spec.variable):
-                return [f"{spec.variable} is set ({found[1]}); to type another one, run this cell alone."]
-            return [
+                return f"{spec.variable} is set ({found[1]}); to type another one, run this cell alone."
+            return (
                 f"{spec.variable} is not set: run this cell alone to type it, set the environment variable {spec.variable} "
                 f"before the notebook runs, or write {spec.variable}=… to a file .env beside it."
-            ]
+            )
         from ipy_websearch import background
         from ipy_websearch.errors import ModelError, ProviderError
 
@@ -142,13 +140,13 @@ class WebSearchMagics(WebMagics):
             keys.unset(spec.variable)
             raise
         where = f" and saved in {keys.save(spec.variable, value)}" if "--save" in flags else ""
-        return [f"{spec.variable} is set for this session{where}: {outcome}."]
+        return f"{spec.variable} is set for this session{where}: {outcome}."
 
-    def _index(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _index(self, session: Any, names: list[str], flags: list[str]) -> str:
         index = session.index
         if not names:
             listed = [f"{count:6,}  {folder}" for folder, count in index.folders()]
-            return listed or ["No folder of yours is in the local index."]
+            return "\n".join(listed) or "No folder of yours is in the local index."
         lines = []
         for folder in (Path(name).expanduser() for name in names):
             if flags:
@@ -160,37 +158,39 @@ class WebSearchMagics(WebMagics):
             lines.append(f"{folder}: {report.added} added, {report.updated} updated, {report.removed} removed")
             lines += [f"  skipped {path}: {reason}" for path, reason in report.skipped[:10]]
             lines += [f"  … and {len(report.skipped) - 10} more"] * (len(report.skipped) > 10)
-        return lines
+        return "\n".join(lines)
 
-    def _cache(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _cache(self, session: Any, names: list[str], flags: list[str]) -> str:
         from ipy_websearch.text import plural
 
         if names == ["clear"]:
-            return [f"{plural(session.cache.clear(), 'entry', 'entries')} removed from the cache."]
+            return f"{plural(session.cache.clear(), 'entry', 'entries')} removed from the cache."
         if names:
             raise UsageError(f"write %websearch cache or %websearch cache clear, not {names[0]!r}")
         held = session.cache.stats()
         kinds = [f"{count:,} {kind}" for kind, count in held["kinds"].items()]
         entries = ", ".join([plural(held["entries"], "entry", "entries"), *kinds])
-        return [f"{entries}; {held['bytes']:,} bytes in {held['path'] or 'memory'}"]
+        return f"{entries}; {held['bytes']:,} bytes in {held['path'] or 'memory'}"
 
     def _store(self, session: Any, names: list[str], flags: list[str]) -> Any:
         from ipy_websearch import background
         from ipy_websearch.enrichment.batch import cancel_open, open_batches
+        from ipy_websearch.text import plural
 
         store = session.enrich_store
         match names:
             case []:
                 for batch in open_batches(store):
-                    told = f"{len(batch.rows):,} rows for {batch.model} in {batch.id or 'a batch'}"
+                    told = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
                     print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {told}")
                 return store.listing()
             case ["clear", *column]:
-                return [f"{store.clear(*column):,} values removed from the store."]
+                return f"{plural(store.clear(*column), 'value')} removed from the store."
             case ["cancel"]:
                 url = os.environ.get("ANTHROPIC_BASE_URL", "")
                 ended, said = background.run(lambda: cancel_open(session.claude, store, url))
-                return [f"{ended} batches cancelled; what was answered by then is paid, and collected by the same call.", *said]
+                told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
+                return "\n".join([f"{told}, and collected by the same call.", *said])
         raise UsageError("write %websearch store, store clear [COLUMN] or store cancel")
 
     def _prices(self, session: Any, names: list[str], flags: list[str]) -> Any:
@@ -209,48 +209,47 @@ class WebSearchMagics(WebMagics):
         rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in price_table()]
         return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 
-    def _goggles(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _goggles(self, session: Any, names: list[str], flags: list[str]) -> str:
         from ipy_websearch.providers.goggles import DISCOVER, catalogue, named
 
         if names:
             goggle = named(" ".join(names))
-            return [f"{goggle.name}: {goggle.title}", goggle.about, "", goggle.value]
+            return f"{goggle.name}: {goggle.title}\n{goggle.about}\n\n{goggle.value}"
         lines = ["Goggles rank the results of Brave by source: %search --provider brave --goggle NAME query", ""]
         for goggle in catalogue().values():
             hosted = goggle.url if goggle.known else f"{goggle.url}; whether Brave has it is not known"
             where = f"inline, {len(goggle.rules.splitlines())} rules" if goggle.rules else hosted
             lines.append(f"  {goggle.name:<16} {goggle.about} ({where})")
         also = f"--goggle also takes an address, or rules such as '$boost=3,site=docs.python.org'. More: {DISCOVER}"
-        return [*lines, "", also]
+        return "\n".join([*lines, "", also])
 
-    def _export(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _export(self, session: Any, names: list[str], flags: list[str]) -> str:
         from ipy_websearch.display.export import export
-
-        path = Path(names[0]).expanduser()
         from ipy_websearch.text import plural
 
+        path = Path(names[0]).expanduser()
         export(session.answers, path, force=bool(flags))
-        return [f"{plural(len(session.answers), 'answer')} written to {path}"]
+        return f"{plural(len(session.answers), 'answer')} written to {path}"
 
-    def _record(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _record(self, session: Any, names: list[str], flags: list[str]) -> str:
         cassette = session.record(names[0], append="--append" in flags, force="--force" in flags).cassette
-        return [f"Recording to {cassette.path}; `%websearch stop` ends it. Keys are left out."]
+        return f"Recording to {cassette.path}; `%websearch stop` ends it. Keys are left out."
 
-    def _replay(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _replay(self, session: Any, names: list[str], flags: list[str]) -> str:
         cassette = session.replay(names[0], instant=bool(flags)).cassette
         said = f"Replaying {cassette.path}: nothing is sent and nothing costs anything; `%websearch stop` ends it."
-        return [said, *(f"note: {warning}" for warning in cassette.warnings)]
+        return "\n".join([said, *(f"note: {warning}" for warning in cassette.warnings)])
 
-    def _stop(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _stop(self, session: Any, names: list[str], flags: list[str]) -> str:
         recording = session.stop_recording()
         if recording is None:
-            return ["No cassette is recorded or replayed."]
+            return "No cassette is recorded or replayed."
         problem = getattr(recording.cassette, "problem", "")
-        return [f"{_count(recording.cassette)}.", *([f"note: {problem}"] if problem else [])]
+        return f"{_count(recording.cassette)}." + (f"\nnote: {problem}" if problem else "")
 
-    def _reset(self, session: Any, names: list[str], flags: list[str]) -> list[str]:
+    def _reset(self, session: Any, names: list[str], flags: list[str]) -> str:
         session.reset()
-        return ["The conversation was forgotten."]
+        return "The conversation was forgotten."
 
 
 ON_THE_WAY_MS = 300

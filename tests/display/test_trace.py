@@ -15,9 +15,11 @@ from IPython.core.error import UsageError
 
 from ipy_websearch.display import trace
 from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, trace_widget
+from ipy_websearch.frames import WebFrame
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.usage import Usage
 from tests.fakes.engines import hit
+from tests.fakes.forms import html_of, text_of
 from tests.fakes.notebook import errors
 from tests.fakes.replies import text, tool_use, usage
 
@@ -101,7 +103,7 @@ def test_what_is_made_from_a_trace_is_a_plain_frame(asked: Any) -> None:
     """Filters, columns, copies and pickles are tables, not traces."""
     frame = asked.run("%trace").value
     for made in (frame[frame.kind == "model"], frame[["n"]], frame.head(1), frame.copy(), pickle.loads(pickle.dumps(frame))):
-        assert type(made) is pd.DataFrame
+        assert type(made) in (WebFrame, pd.DataFrame)
 
 
 def test_a_key_in_a_question_is_in_no_trace(messages_api: Any, brave_api: Any, shell: Any) -> None:
@@ -124,9 +126,10 @@ def test_hostile_text_stays_text() -> None:
     request = {"model": EVIL, "system": EVIL, "tools": [{"name": EVIL}], "messages": [{"role": EVIL, "content": EVIL}]}
     model = Step(1, "model", EVIL, EVIL, request=request, response=response)
     answer = Answer(EVIL, "t", "m", trace=(model, Step(2, "tool", EVIL, EVIL, request={EVIL: EVIL}, is_error=True)))
-    forms = [form for number in (None, 1, 2) for form in trace_frame(answer, number)._repr_mimebundle_().items()]
-    assert not any("<script" in text or "<img" in text for kind, text in forms if kind == "text/html")
-    shown = "".join(text for _, text in forms) + json.dumps(step_views(answer), ensure_ascii=False)
+    frames = [trace_frame(answer, number) for number in (None, 1, 2)]
+    html = "".join(map(html_of, frames))
+    assert "<script" not in html and "<img" not in html
+    shown = html + "".join(map(text_of, frames)) + json.dumps(step_views(answer), ensure_ascii=False)
     assert not set("\x1b\u202e\U000e0041") & set(shown)
 
 
@@ -137,7 +140,7 @@ def test_a_large_trace_stays_small_in_the_notebook() -> None:
     answer = Answer(
         "q", "t", "m", trace=tuple(Step(n, "model", "m", request={**body, "n": n}, response=response) for n in range(1, 31))
     )
-    overview, whole = (trace_frame(answer, number)._repr_mimebundle_()["text/html"] for number in (None, 3))
+    overview, whole = (html_of(trace_frame(answer, number)) for number in (None, 3))
     assert len(overview.encode()) < 90_000 and "%trace 30 shows all" in overview
     assert 300_000 < len(whole.encode()) < 450_000 and "answer.trace has all" in whole and "x" * 9_000 in whole
     assert len(json.dumps(step_views(answer), ensure_ascii=False)) < 1.1 * WIDGET_CHARACTERS

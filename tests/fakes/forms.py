@@ -9,6 +9,7 @@ from ipy_websearch.display.cost import cost_view
 from ipy_websearch.display.render import Form, render
 from ipy_websearch.display.tables import enriched_view, frame_view, page_view, search_view
 from ipy_websearch.display.text import PLAIN, Terminal
+from ipy_websearch.display.trace import TraceFrame, trace_view
 from ipy_websearch.frames import CostFrame, EnrichedFrame, SearchFrame, WebFrame
 from ipy_websearch.results import Answer, Page, Panel, SearchResults
 
@@ -19,6 +20,7 @@ VIEWS: dict[type, Any] = {
     Page: page_view,
     EnrichedFrame: enriched_view,
     CostFrame: cost_view,
+    TraceFrame: trace_view,
     WebFrame: frame_view,
 }
 
