@@ -152,7 +152,7 @@ class _Terminal:
             self._block(render("answer", "text", shown, terminal))
 
     def _prose(self, text: str) -> None:
-        """Write the lines that are full; what may still change (the last line, a table, open bold) waits."""
+        """Write the lines that are full; what may still change (the last line, a table, open bold or code) waits."""
         if not self._in_prose:
             text = text.lstrip("\n")
             self._write("\n" if self._end and text else "")
@@ -160,14 +160,16 @@ class _Terminal:
         if not self._terminal.width:
             self._write(text)
             return
-        *whole, self._rest = (self._rest + text).split("\n\n")
-        for paragraph in filter(str.strip, whole):
-            self._write(f"{self._terminal.markdown(paragraph)}\n\n")
+        whole, gap, self._rest = (self._rest + text).rpartition("\n\n")
+        if whole.count("```") % 2:
+            whole, self._rest = "", whole + gap + self._rest
+        if whole.strip():
+            self._write(f"{self._terminal.markdown(whole)}\n\n")
         *lines, last = self._terminal.wrap(self._rest).split("\n")
         full = "\n".join(lines)
-        if full and "|" not in full and full.count("**") % 2 == 0:
+        if lines and not set("|`") & set(full) and full.count("**") % 2 == 0:
             self._write(f"{self._terminal.style(full)}\n")
-            self._rest = last
+            self._rest = last + self._rest[len(self._rest.rstrip(" ")) :]  # wrapping drops a blank at the end
 
     def _block(self, text: str, *, gap: bool = True) -> None:
         if not text:

@@ -139,7 +139,8 @@ def short_address(url: str, width: int = 60) -> str:
 
 # --- the terminal ------------------------------------------------------------------------------------------------
 
-_BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|^#{1,6} ([^\n]+)$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"(^ *```.*?(?:^ *``` *$|\Z))", re.DOTALL | re.MULTILINE)
+_BOLD = re.compile(r"`[^`\n]+`|\*\*(?=\S)(.+?)(?<=\S)\*\*|^#{1,6} ([^\n]+)$", re.DOTALL | re.MULTILINE)
 _TABLE = re.compile(r"^\|.+\n\|[ :|-]+\n(?:\|.*(?:\n|$))*", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()]+)\)")
 
@@ -201,8 +202,11 @@ class Terminal:
         return "\n".join((head, "─" * max(map(len, (head, *lines))), *lines)) + "\n" * found[0].endswith("\n")
 
     def markdown(self, text: str) -> str:
-        """Return Markdown as a terminal shows it: wrapped, with bold and links as such when styled."""
-        text = prose(text).strip("\n")
+        """Return Markdown as a terminal shows it: wrapped, with bold and links as such when styled; code as it is."""
+        parts = enumerate(_FENCE.split(prose(text).strip("\n")))
+        return "".join(part if i % 2 else self._unfenced(part) for i, part in parts)
+
+    def _unfenced(self, text: str) -> str:
         return self.style(self.wrap(_TABLE.sub(self._table, text) if self.width else text))
 
     def style(self, text: str) -> str:
@@ -210,7 +214,7 @@ class Terminal:
         if not self.styled:
             return text
         linked = _LINK.sub(lambda m: self.link(m[2], m[1]), text)
-        return _BOLD.sub(lambda m: self.bold(m[1] or m[2]), linked)
+        return _BOLD.sub(lambda m: self.bold(m[1] or m[2]) or m[0], linked)  # m[0] alone is code
 
 
 def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int = 0) -> list[str]:

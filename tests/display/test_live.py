@@ -156,6 +156,18 @@ def test_a_table_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert table[2].endswith("    $489") and table[3] == f"Swift{' ' * 29}$1,469" and max(map(len, table)) == 40
 
 
+def test_code_stays_as_it_is_in_a_terminal_however_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    code = "```python\n# a comment that is longer than forty columns are\n\nx = a**2 + b**2\n```"
+    told = f"# Head\n\nUse `x**2 + y**2`:\n\n{code}\n\n1. one\n2. two **words**"
+    outs = set()
+    for size in range(1, 12):
+        pieces = (ev.TextDelta(told[i : i + size]) for i in range(0, len(told), size))
+        outs.add(streamed((ev.ModelRequested(1, "m", {}), *pieces), out=Tty()))
+    (out,) = outs
+    assert f"Use `x**2 + y**2`:\n\n{code}\n\n1. one\n2. two \x1b[1mwords" in out
+
+
 def test_an_offline_label_is_said_once_in_a_terminal() -> None:
     offline = replace(ANSWER, offline=True, model="offline")
     printed = streamed((ev.ModelRequested(1, "offline", {}), ev.TextDelta("Mars has two moons.")), offline)
