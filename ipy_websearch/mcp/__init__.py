@@ -196,6 +196,8 @@ def server(session: Session) -> MCPServer:
         with its source, the quoted words and a confidence; what was not found is null."""
         import pandas as pd
 
+        if not rows:
+            return Filled([], 0, 0.0)
         limits = {"max_searches": max_searches, "budget_usd": budget_usd}
         work = session.enrichment(pd.DataFrame(rows, dtype=object), columns, provider=provider, progress=False, **limits)
         async with aclosing(session.filling(work)) as ticks:

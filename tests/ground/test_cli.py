@@ -210,7 +210,8 @@ def test_rows_go_in_and_filled_rows_come_out_with_progress(messages_api: Any, se
     messages_api.behave(lambda body: (boss(body), delay(0.3)))
     rows = [{"company": "C01", "n": 2**53 + 1, "tags": ["a"]}, {"company": "C02", "n": None}]
     asked = {"rows": rows, "columns": {"ceo": "Who is the CEO of {company}?", "n_ok: bool": "Is {company} fine?"}}
-    (result,), seen = calls(session, ("enrich", asked | {"max_searches": 0}))
+    (result, empty), seen = calls(session, ("enrich", asked | {"max_searches": 0}), ("enrich", asked | {"rows": []}))
+    assert empty.structured_content == {"rows": [], "errors": 0, "cost_usd": 0.0}
     filled = result.structured_content
     assert [{name: row[name] for name in given} for row, given in zip(filled["rows"], rows, strict=True)] == rows
     assert [row["ceo"] for row in filled["rows"]] == ["Boss of C01", "Boss of C02"] and filled["errors"] == 0

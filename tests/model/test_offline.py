@@ -147,7 +147,7 @@ def test_nothing_found_is_said_with_the_label() -> None:
 
 
 def test_enrichment_takes_exact_values_from_the_rows_own_article_and_nothing_else() -> None:
-    frame = pd.DataFrame({"country": ["France", "Japan", "Atlantis"]}, index=[7, 3, 9])
+    frame = pd.DataFrame({"country": ["France", "Japan", "New Mexico"]}, index=[7, 3, 9])
     columns = {
         "capital": "What is the capital of {country}?",
         "population": ("What is the population of {country}?", int),

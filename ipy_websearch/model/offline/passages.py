@@ -153,6 +153,7 @@ LABEL = (
     "**No model read these: they are the passages that share your words. "
     "`%websearch key anthropic` sets a key for answers by Claude.**"
 )
+_PARTS_OF_NAMES = [[stem(word)] for word in "new north northern south southern east eastern west western equatorial".split()]
 FACTS = "Facts:"
 """What the line of an article with its facts begins with."""
 
@@ -220,15 +221,20 @@ def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> l
 
 
 def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
-    """Return the articles that a text names, in its order: by the title, or by the other names in the fact line."""
-    said = stems(text)
+    """Return the articles that a text names, in its order: by the title, or by the other names in the fact line.
+
+    "New Mexico" does not name Mexico, and a verb not the language Go.
+    """
+    said, exactly = stems(text), {match[0] for match in words_in(text)}
     places: dict[int, int] = {}
     for n, source in enumerate(sources):
         line = next((text for text in source.paragraphs if text.startswith(FACTS)), "")
         others = re.search(r"other names: ([^;.]+)", line)
         for name in [_bare(source.title), *(others[1].split(", ") if others else ())]:
-            if (words := stems(name)) and set(words) <= set(said):
-                places.setdefault(n, said.index(words[0]))
+            words = stems(name)
+            begins = [at for at, word in enumerate(said) if words[:1] == [word] and said[at - 1 : at] not in _PARTS_OF_NAMES]
+            if begins and set(words) <= set(said) and (len(name) > 2 or name in exactly):
+                places.setdefault(n, begins[0])
     return [sources[n] for n in sorted(places, key=lambda n: places[n])]
 
 
