@@ -50,15 +50,19 @@ def notes(tmp_path: Path) -> Path:
     """A folder with a file of each kind that is read."""
     folder = tmp_path / "My Notes"
     folder.mkdir()
-    (folder / "plan.md").write_text("---\ntitle: The plan\ndate: 2024-05-06\n---\n\nWe shall brew zweigelt wine.\n")
-    (folder / "README").write_text("quince, medlar and sorb apples")
-    (folder / "page.html").write_text("<title>A page</title><script>secretword</script><h2>Lichens</h2><p>Xanthoria grows.</p>")
-    (folder / "tool.py").write_text("# comment\n\ndef neapheight(x):\n    return x")
     cells = [
         {"cell_type": "markdown", "source": ["# Tide tables\n", "Spring tides in Brest."]},
         {"cell_type": "code", "source": "# not a title\nx = 3", "outputs": [{"text": "outputword"}]},
     ]
-    (folder / "tides.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4}))
+    texts = {
+        "plan.md": "---\ntitle: The plan\ndate: 2024-05-06\n---\n\nWe shall brew zweigelt wine.\n",
+        "README": "quince, medlar and sorb apples",
+        "page.html": "<title>A page</title><script>secretword</script><h2>Lichens</h2><p>Xanthoria grows.</p>",
+        "tool.py": "# comment\n\ndef neapheight(x):\n    return x",
+        "tides.ipynb": json.dumps({"cells": cells, "nbformat": 4}),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
     return folder
 
 
@@ -188,19 +192,22 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_pat
         part.mkdir()
         (part / "inside.md").write_text("verboten")
     (folder / "inside.md").unlink()
-    (folder / "big.txt").write_text("x " * 1_000_001)
-    (folder / "binary.txt").write_bytes(b"a\0b")
-    (folder / "broken.ipynb").write_text('{"cells": 3}')
-    (folder / "odd.ipynb").write_text('{"cells": [{"source": [1, "sorrel"]}, {"source": null}, {"cell_type": "code"}]}')
-    (folder / "future.md").write_text("samphire")
+    contents = {
+        "big.txt": b"x " * 1_000_001,
+        "binary.txt": b"a\0b",
+        "broken.ipynb": b'{"cells": 3}',
+        "odd.ipynb": b'{"cells": [{"source": [1, "sorrel"]}, {"source": null}, {"cell_type": "code"}]}',
+        "future.md": b"samphire",
+        "empty.md": b" \n",
+        "image.png": b"\x89PNG",
+        "latin.txt": "caf\u00e9 crème".encode("latin-1"),
+        "cjk.txt": "東京は日本の首都です。".encode(),
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
     os.utime(folder / "future.md", (4e10, 4e10))
-    (folder / "empty.md").write_text(" \n")
-    (folder / "image.png").write_bytes(b"\x89PNG")
-    (folder / "out.md").symlink_to(outside / "inside.md")
-    (folder / "linked").symlink_to(outside, target_is_directory=True)
-    (folder / "loop.md").symlink_to(folder / "loop.md")
-    (folder / "latin.txt").write_bytes("caf\u00e9 crème".encode("latin-1"))
-    (folder / "cjk.txt").write_text("東京は日本の首都です。", encoding="utf-8")
+    for name, target in {"out.md": outside / "inside.md", "linked": outside, "loop.md": folder / "loop.md"}.items():
+        (folder / name).symlink_to(target)
     reasons = {path.name: reason for path, reason in index.add_folder(folder).skipped}
     assert set(reasons) == {"big.txt", "binary.txt", "broken.ipynb", "empty.md", "image.png", "out.md", "loop.md"}
     assert "2,000,000" in reasons["big.txt"] and "link" in reasons["out.md"] and "binary" in reasons["binary.txt"]

@@ -12,7 +12,6 @@ import pytest
 from ipy_websearch.errors import ConfigError, MissingKeyError
 from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
-from tests.fakes.wire import recorded
 from tests.tools.helpers import ask, offered, results_of, sources, words_of
 
 DESCRIPTION = (
@@ -348,16 +347,6 @@ def test_a_site_is_mapped_from_an_address_on_it(messages_api: Any, firecrawl: An
     assert words_of(mapped).splitlines()[0] == "https://docs.example.org/0 — Page 0 — d"
     assert answer.trace[1].detail.endswith("60 URLs discovered on example.org")
     assert not results_of(messages_api)[0].get("is_error")
-
-
-def test_a_recorded_page_is_read(messages_api: Any, firecrawl: Any, session: Any) -> None:
-    """Under the address that answered; one credit."""
-    firecrawl.reply(body=recorded("firecrawl/crewai_scrape_website_0"))
-    asked = "https://firecrawl.dev"
-    answer = ask_tiers(session, messages_api, scrape(asked), question=f"What does {asked} say?")
-    block = results_of(messages_api)[0]["content"][0]
-    assert (block["source"], block["title"]) == ("https://www.firecrawl.dev/", "Firecrawl - The Web Data API for AI")
-    assert answer.trace[1].cost_usd == CREDIT
 
 
 def test_a_huge_page_is_cut_for_the_model_and_whole_in_the_panel(messages_api: Any, firecrawl: Any, session: Any) -> None:
