@@ -510,7 +510,7 @@ class Engine:
         raw = await self.context.http.request_json(method, url, provider=self.name, **options)
         if not isinstance(raw, dict):
             raise self.failure(f"the answer is a JSON {type(raw).__name__}; {self._check_address()}", lost=True)
-        if raw.get("error") or raw.get("success") is False:
+        if raw.get("success", not raw.get("error")) is False:
             raise self._reported(raw.get("error"))
         return raw
 
@@ -543,6 +543,8 @@ class Engine:
             return f"ask again in {duration(wait)}" if wait else "ask again in a moment"
         if status in _REFUSALS and self.info.keys:
             return f"see {self.context.keys.spec(self.info.keys[0]).obtain}"
+        if status >= 500:
+            return "try again later"
         return f"check {self.info.base_variable}" if status == 404 and self.info.base_variable else ""
 
     def refused_key(self, said: str) -> Reason:

@@ -204,10 +204,12 @@ def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
     if (quota and used is not None and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
         shown = f" ({quota:,.0f} requests)" if quota else ""
         return Reason(f"the plan's limit per month{shown} is used up", max([wait, *resets[1:2]]) or None, "quota")
+    wait = max([wait, *resets[:1]]) or 1.0
+    if wait > LONG_WAIT_S:
+        return Reason("the plan's limit is used up", wait, "quota")
     limit = parsing.number(meta.get("rate_limit"))
     shown = f" ({limit:.0f})" if limit else ""
-    wait = max([wait, *resets[:1]]) or 1.0
-    return Reason(f"the limit per second{shown} was passed", wait, "rate" if wait <= LONG_WAIT_S else "quota")
+    return Reason(f"the limit per second{shown} was passed", wait, "rate")
 
 
 def _numbers(header: str) -> list[float]:
