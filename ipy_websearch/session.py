@@ -630,19 +630,21 @@ class AskRun:
 
     async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
         """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
+
+        def take(event: Event) -> None:
+            self.booking.take(event)
+            emit(event)
+
         if not is_at_hand():  # look it up while the model thinks, not on the event loop
             asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
         try:
             await self.loop.client.prepare()
-            async for event in self.loop.events():
-                self.booking.take(event)
-                if isinstance(event, Finished):
-                    self._book_the_rest()
-                    news = self.booking.ledger.news()
-                    for line in news:
-                        emit(Notice(line))
-                    event = Finished(self._keep(replace(event.answer, notices=(*event.answer.notices, *news))))
-                emit(event)
+            answer = await self.loop.answer(take)
+            self._book_the_rest()
+            news = self.booking.ledger.news()
+            for line in news:
+                emit(Notice(line))
+            emit(Finished(self._keep(replace(answer, notices=(*answer.notices, *news)))))
         except ModelError as exc:
             if exc.partial is not None:
                 exc.partial = self._keep(exc.partial)
@@ -739,7 +741,7 @@ class AskRun:
 
     def _book_the_rest(self) -> None:
         """Book what was sent and has not come to its end, and give back the money that was held for it."""
-        self.booking.close(self.loop.interrupted())
+        self.booking.close(self.loop.loop.cut_off())
 
     def _keep(self, answer: Answer) -> Answer:
         """Take the answer into the conversation, with its cost and its steps."""

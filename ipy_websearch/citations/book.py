@@ -112,13 +112,13 @@ class CitationBook:
         citation = self._citations[n, text] = Citation(n, title or url, url, text, source.published_date, read)
         return n, citation
 
-    def bind(self, block: Mapping[str, Any]) -> str:
-        """Return the marks of a text block for those of its citations that quote what was given: "[1][3]"."""
+    def bind(self, block: Mapping[str, Any]) -> tuple[str, list[Citation]]:
+        """Return the marks of a text block for those of its citations that quote what was given, "[1][3]", and new passages."""
         found = [cited for raw in block.get("citations") or () if (cited := self.cite(raw)) is not None]
         numbers = tuple(dict.fromkeys(n for n, _ in found))
         if numbers:
             self._spans.append((_flat(_EMPHASIS.sub("", str(block.get("text") or ""))), numbers))
-        return "".join(f"[{n}]" for n in numbers)
+        return "".join(f"[{n}]" for n in numbers), [citation for _, citation in found if citation is not None]
 
     def emptied(self) -> CitationBook:
         """Return a book of the same passages without citations, for another answer from them."""

@@ -8,23 +8,20 @@ sources do not support; the first answer stays until the new one is there and be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ipy_websearch.citations import CitationBook
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.events import (
-    Cited,
     Event,
-    Finished,
     LimitReached,
     ModelRequested,
-    ModelResponded,
     Notice,
     Retracted,
     Rewritten,
-    TextDelta,
     ToolFinished,
     ToolStarted,
 )
@@ -39,7 +36,7 @@ from ipy_websearch.loop.offer import (
     search_call,
 )
 from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
-from ipy_websearch.loop.text import AnswerText, Numbered, as_text
+from ipy_websearch.loop.text import AnswerText
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import Platform, forces_tools
 from ipy_websearch.model.requests import (
@@ -98,7 +95,7 @@ class Job:
 
 @dataclass(slots=True)
 class AnswerLoop:
-    """One question under way. Iterate over `events()` once; `partial()` gives the answer as far as it is.
+    """One question under way. Await `answer()` once; `partial()` gives the answer as far as it is.
 
     `_reading` says that the question comes with its results and without tools, `_unsearched` that it has to.
     """
@@ -109,15 +106,14 @@ class AnswerLoop:
     budget: RunBudget = field(default_factory=RunBudget)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     notices: list[str] = field(default_factory=list)
-    loop: Loop = field(init=False)
-    messages: list[Message] = field(init=False)
-    text: AnswerText = field(init=False)
     platform: Platform = field(init=False)
-    numbered: Numbered = field(init=False)
-    book: CitationBook = field(default_factory=CitationBook)
+    loop: Loop = field(init=False)
+    text: AnswerText = field(init=False)
+    messages: list[Message] = field(init=False)
     own_panels: list[Panel] = field(default_factory=list)
     rows: tuple[dict[str, Any], ...] | None = None
     stop_reason: str | None = None
+    _emit: Callable[[Event], object] = repr
     _tools: dict[str, Tool] = field(init=False)
     _container: Mapping[str, Any] | None = None
     _late: list[str] = field(default_factory=list)
@@ -129,11 +125,9 @@ class AnswerLoop:
     def __post_init__(self) -> None:
         job = self.job
         self.platform = self.client.platform_for(job.model)
-        self.numbered = Numbered(self.book)
-        self.text = self._new_text(self.numbered)
+        self.text = AnswerText(CitationBook(native=bool(job.server_tools)), None if self.platform.search_results else [])
+        self.text.book.know_history(job.history)
         self.messages = [*job.history, user_message(job.question)]
-        self.book.native = bool(job.server_tools)
-        self.book.know_history(job.history)
         self._tools = {tool.name: tool for tool in job.tools}
         if job.columns:
             self._tools[TABLE_TOOL] = table_tool(job.columns, self._keep_rows)
@@ -144,71 +138,68 @@ class AnswerLoop:
     def follow(self, answer: Answer) -> None:
         """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back."""
         for citation in answer.citations:
-            self.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
+            self.text.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
         earlier = [step.request for step in answer.trace if step.kind == "model"]
         whole = len(self.job.history) == len(answer.messages)
         if not (whole and same_frame(self.request(final=False), earlier[-1] if earlier else None)):
             self.messages = [*without_thinking(self.job.history), self.messages[-1]]
 
-    async def events(self) -> AsyncGenerator[Event, None]:
-        """Answer the question; the last event is `Finished`.
+    async def answer(self, emit: Callable[[Event], object]) -> Answer:
+        """Return the answer to the question; `emit` gets each event as it happens.
 
         Raises:
             ModelError: the API refused or broke; `partial` holds the text that was already there. What was used is in the
                 `ModelResponded` events.
             BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
         """
+        self._emit = emit
         mode, refused = self.job.retrieve_first, bool(self._tools) and self.client.lacks(self.job.model, "tools")
         self._unsearched = (mode == "always" and self._has_search) or (mode == "auto" and refused)
         if not self._unsearched:
-            async for event in self._converse():
-                yield event
+            await self._converse()
         if self._unsearched:
-            async for event in self._retrieve():
-                yield event
-            async for event in self._converse():
-                yield event
+            await self._retrieve()
+            await self._converse()
         if self.loop.meter.steps == 0:
             raise BudgetExceededError(self.budget.refusal(estimate_tokens(self.request(final=True))))
-        async for event in self._repaired():
-            yield event
+        await self._repair()
         if self.job.columns and self.rows is None:
             self._late.append(NO_TABLE)
         for text in self._late:
-            yield self._noted(Notice(text))
-        yield Finished(self.partial(self.loop.meter.reached))
+            self._tell(Notice(text))
+        return self.partial(self.loop.meter.reached)
 
-    async def _converse(self) -> AsyncGenerator[Event, None]:
+    async def _converse(self) -> None:
         """Run the loop until it is done, or until it is known that the question must be searched for first."""
-        signals = self.loop.run()
         try:
-            async for signal in signals:
-                for event in self._written(signal) if isinstance(signal, list) else [self._noted(signal)]:
-                    yield event
+            async with aclosing(self.loop.run()) as signals:
+                async for signal in signals:
+                    if isinstance(signal, list):
+                        self._show(signal)
+                    else:
+                        self._tell(signal)
         except ModelError as exc:
             if self._reading or self.job.retrieve_first == "never" or not refuses_tools(exc):
                 exc.partial = self.partial(self.loop.meter.reached) if self.text else None
                 raise
             self.client.note_lack(self.job.model, "tools")
             self._unsearched = True
-        finally:
-            await signals.aclose()
 
-    async def _retrieve(self) -> AsyncGenerator[Event, None]:
+    async def _retrieve(self) -> None:
         """Search with the question and put what is found into its message; text that was shown before is void."""
         began, answered, runner = self.loop.meter.steps > 0, bool(self.loop.reply.text), self.loop.runner
         self._reading, self.loop.shown = True, False
         if began:
             self.text.retract()
-            yield Retracted(self.loop.meter.steps)
+            self._tell(Retracted(self.loop.meter.steps))
         call, found = search_call(self._tools, self.job.question), list[dict[str, Any]]()
         wanted = answered or self.job.retrieve_first == "always" or needs_search(self.job.question)
         if call is not None and self.job.limits.max_searches and wanted:
             if began:
-                yield self._noted(Notice(RETRIEVED))
-            yield ToolStarted(call.id, call.name, call.input)
+                self._tell(Notice(RETRIEVED))
+            self._tell(ToolStarted(call.id, call.name, call.input))
             async for event in runner.run([call]):
-                yield self._noted(event)
+                self._tell(event)
             self._know(runner)
             found = runner.blocks[call.id]["content"]
         self.messages = [*self.job.history, {"role": "user", "content": [*found, *user_message(self.job.question)["content"]]}]
@@ -230,7 +221,7 @@ class AnswerLoop:
             question=self.job.question,
             text=text,
             model=loop.model or self.job.model,
-            citations=self.book.citations,
+            citations=self.text.book.citations,
             panels=tuple(self.own_panels),
             usage=loop.usage,
             searches=loop.meter.searches + loop.usage.server_searches,
@@ -245,16 +236,10 @@ class AnswerLoop:
             checked=self._claims() if self.job.check != "off" else (),
         )
 
-    def interrupted(self) -> ModelResponded | None:
-        """Return the booking of a request that was cut off from outside, None when none was under way."""
-        return self.loop.cut_off()
-
     def _claims(self) -> tuple[Claim, ...]:
         """Return the sentences as compared with their sources; what the offline server says without a source is no claim."""
-        return tuple(claim for claim in self.book.claims(str(self.text)) if claim.numbers or not self.client.offline)
-
-    def _new_text(self, numbered: Numbered) -> AnswerText:
-        return AnswerText(as_text if self.platform.search_results else numbered.bind)
+        claims = self.text.book.claims(str(self.text))
+        return tuple(claim for claim in claims if claim.numbers or not self.client.offline)
 
     def _keep_rows(self, rows: tuple[dict[str, Any], ...]) -> None:
         self.rows = rows
@@ -323,11 +308,11 @@ class AnswerLoop:
 
     def _know(self, runner: CallRunner) -> None:
         for passage in (passage for output in runner.outputs.values() for passage in output.passages):
-            self.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
+            self.text.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
 
     def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
         if output.passages and not output.is_error and not self.platform.search_results:
-            output = replace(output, text=self.numbered.text(output.passages))
+            output = replace(output, text=self.text.numbered(output.passages))
         return tool_result(call_id, output, self.platform)
 
     def _keep_reply(self, reply: Reply) -> None:
@@ -364,34 +349,50 @@ class AnswerLoop:
 
     # --- mending an answer -------------------------------------------------------------------------------------------
 
-    async def _repaired(self) -> AsyncGenerator[Event, None]:
-        """Have unsupported sentences mended by one more request, within the limits of the run; nothing of it is shown."""
+    async def _repair(self) -> None:
+        """Have unsupported sentences mended by one more request, and tell what came of it."""
         wanted = self.job.check == "repair" and not self.job.columns and not self.client.offline
         claims = self._claims() if wanted and self.stop_reason == "end_turn" else ()
         faulty = [claim for claim in claims if claim.verdict == "unsupported"]
         if not faulty:
             return
-        messages = [*self.messages, user_message(nudge(faulty))]
-        body, problem = self._room_for(messages)
-        if not problem:
-            reached, self.loop.final, self.loop.retries = self.loop.meter.reached, True, 0
-            signals = self.loop.exchange(body)
-            try:
-                async for signal in signals:
-                    if not isinstance(signal, list | LimitReached):
-                        yield signal
-                problem = self._mended(messages, claims)
-            except WebSearchError as exc:
-                problem = str(exc)
-            finally:
-                await signals.aclose()
-                self.loop.meter.reached = reached  # the limit stopped the repair, and not the answer
         sentences = plural(len(faulty), "sentence without support", "sentences without support")
-        if problem:
+        if problem := await self._mend(faulty, claims):
             self._late.append(f"{sentences} could not be mended, and the first answer stands: {problem}")
             return
         self._late.append(f"the model was asked to mend {sentences}, and wrote this answer anew")
-        yield Rewritten(str(self.text), self.book.citations)
+        self._tell(Rewritten(str(self.text), self.text.book.citations))
+
+    async def _mend(self, faulty: Sequence[Claim], claims: Sequence[Claim]) -> str:
+        """Take a new answer in place of the first, unseen and within the limits of the run; return why that failed ("": it did
+        not)."""
+        messages, meter = [*self.messages, user_message(nudge(faulty))], self.loop.meter
+        body, problem = self._room_for(messages)
+        if problem:
+            return problem
+        reached, self.loop.final, self.loop.retries = meter.reached, True, 0
+        try:
+            async with aclosing(self.loop.exchange(body)) as signals:
+                async for signal in signals:
+                    if not isinstance(signal, list | LimitReached):
+                        self._tell(signal)
+        except WebSearchError as exc:
+            return str(exc)
+        finally:
+            meter.reached = reached  # the limit stopped the repair, and not the answer
+        reply, turn, text = self.loop.reply, assistant_message(self.loop.reply.content), self.text.anew()
+        if not reply.complete:
+            return "the model's new answer broke off"
+        if reply.stop_reason != "end_turn" or turn is None:
+            return f"the model stopped with {reply.stop_reason}"
+        for block in reply.content:
+            if block.get("type") == "text":
+                text.write(str(block.get("text") or ""))
+                text.cite(block)
+        if not is_better(text.book.claims(str(text)), claims):
+            return "the new answer was no better"
+        self.text, self.messages = text, [*messages, turn]
+        return ""
 
     def _room_for(self, messages: Sequence[Message]) -> tuple[dict[str, Any], str]:
         """Return the request to mend an answer, and why no limit leaves room for a reply of the first answer's length."""
@@ -406,28 +407,10 @@ class AnswerLoop:
             return body, self.budget.refusal(tokens)
         return {**body, "max_tokens": granted}, ""
 
-    def _mended(self, messages: Sequence[Message], claims: Sequence[Claim]) -> str:
-        """Take the new answer in place of the first; return why it was not taken, "" when it was."""
-        reply, turn = self.loop.reply, assistant_message(self.loop.reply.content)
-        if not reply.complete:
-            return "the model's new answer broke off"
-        if reply.stop_reason != "end_turn" or turn is None:
-            return f"the model stopped with {reply.stop_reason}"
-        book = self.book.emptied()
-        text = self._new_text(Numbered(book, self.numbered.passages))
-        for block in reply.content:
-            if block.get("type") == "text":
-                text.write(str(block.get("text") or ""))
-                text.mark(book.bind(block))
-        if not is_better(book.claims(str(text)), claims):
-            return "the new answer was no better"
-        self.text, self.book, self.messages = text, book, [*messages, turn]
-        return ""
-
     # --- what people see ---------------------------------------------------------------------------------------------
 
-    def _noted(self, event: Event) -> Event:
-        """Remember what the finished answer will list."""
+    def _tell(self, event: Event) -> None:
+        """Emit an event, and remember what the finished answer will list."""
         match event:
             case ToolFinished(panel=panel) if panel is not None:
                 self.own_panels.append(panel)
@@ -437,37 +420,35 @@ class AnswerLoop:
                 self.text.step()
             case _:
                 pass
-        return event
+        self._emit(event)
 
-    def _written(self, events: Sequence[RawEvent]) -> list[Event]:
-        shown: list[Event] = []
+    def _show(self, events: Sequence[RawEvent]) -> None:
+        """Emit what a reader sees of the raw events of a reply."""
         for raw in events:
             kind, delta = raw.get("type"), raw.get("delta") or {}
+            shown: Sequence[Event] = ()
             if kind == "content_block_delta" and delta.get("type") == "text_delta" and delta.get("text"):
-                shown += self._show(self.text.write(delta["text"]))
+                shown = self.text.write(delta["text"])
+                self.loop.shown = self.loop.shown or bool(shown)
             elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(raw.get("index", 0)))):
-                shown += self._block_ended(block)
-        return shown
+                shown = self._ended(block)
+            for event in shown:
+                self._emit(event)
 
-    def _show(self, text: str) -> list[Event]:
-        self.loop.shown = self.loop.shown or bool(text)
-        cited, self.numbered.new = self.numbered.new, []
-        return [*cited, TextDelta(text)] if text else [*cited]
-
-    def _block_ended(self, block: Mapping[str, Any]) -> list[Event]:
+    def _ended(self, block: Mapping[str, Any]) -> Sequence[Event]:
+        """Return what a reader sees when a block has ended."""
         kind = str(block.get("type"))
-        if kind == "text" and block.get("citations"):
-            known = len(self.book.citations)
-            shown = self._show(self.text.mark(self.book.bind(block)))
-            return [*map(Cited, self.book.citations[known:]), *shown]
+        if kind == "text":
+            return self.text.cite(block)
         if kind in ("tool_use", "server_tool_use"):
-            given = block.get("input") or {}
-            return [ToolStarted(str(block.get("id")), str(block.get("name")), given)]
-        return [self._server_result(block)] if kind.endswith("_tool_result") else []
+            return [ToolStarted(str(block.get("id")), str(block.get("name")), block.get("input") or {})]
+        if kind.endswith("_tool_result"):
+            self._tell(self._server_result(block))
+        return ()
 
     def _server_result(self, block: Mapping[str, Any]) -> Event:
         """Return the event for the result of a tool that the API ran, with a panel of what it found."""
-        self.book.native = True
+        self.text.book.native = True
         content = block.get("content")
         code = content.get("error_code") if isinstance(content, Mapping) else None
         found = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
@@ -476,8 +457,7 @@ class AnswerLoop:
         self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
         panel = self.panels.add(name, "yaml", shown or {"error": summary}, tool=name, is_error=bool(code))
-        call_id = str(block.get("tool_use_id"))
-        return self._noted(ToolFinished(call_id, name, summary, bool(code), panel=panel, content=content))
+        return ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)
 
 
 def stop_note(reply: Reply) -> str:
