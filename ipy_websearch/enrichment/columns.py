@@ -14,10 +14,10 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time
-from typing import TYPE_CHECKING, Any, NamedTuple, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.loop.table import SCHEMAS, TYPES
+from ipy_websearch.loop.table import TYPES, column_type
 from ipy_websearch.options import at_least
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import visible
@@ -175,12 +175,7 @@ def _type(name: str, kind: Any) -> tuple[type, tuple[Any, ...]]:
         if not choices or not all(isinstance(choice, str | int | float) for choice in choices):
             raise ConfigError(f"the choices of {name!r} must be texts or numbers, not {kind!r}")
         return str, choices
-    if isinstance(kind, type) and kind in SCHEMAS:
-        return kind, ()
-    text = "list" if get_origin(kind) is list else str(kind).strip().removesuffix("[str]")
-    if text not in TYPES:
-        raise ConfigError(f"{kind!r} is no type for {name!r}{did_you_mean(text, TYPES)} (there are {', '.join(TYPES)})")
-    return TYPES[text], ()
+    return column_type(kind, name), ()
 
 
 # --- names of columns ---------------------------------------------------------------------------------------------------

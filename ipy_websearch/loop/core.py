@@ -298,19 +298,15 @@ class Face(Protocol):
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the body of the next request; after a `final` one no more calls are run."""
-        ...
 
     def make_smaller(self) -> bool:
         """Leave the newest results out of the next request, for want of money; say whether that was possible."""
-        ...
 
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Take a finished or broken reply into the messages; return the calls to run, or what follows."""
-        ...
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Take what the calls gave into the messages."""
-        ...
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, get_origin
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.options import as_tuple
@@ -60,18 +60,23 @@ def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str
     for name, kind in pairs:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name) or name in parsed:
             raise ConfigError(f"{name!r} cannot be a column: names are letters, digits and _, each once")
-        parsed[name] = _type(kind)
+        parsed[name] = column_type(kind, name)
     if not 1 <= len(parsed) <= MAX_COLUMNS:
         raise ConfigError(f"a table has 1 to {MAX_COLUMNS} columns, not {len(parsed)}")
     return parsed
 
 
-def _type(kind: Any) -> type:
+def column_type(kind: Any, column: str) -> type:
+    """Return the type that a caller gave for a column: itself, its name, or `list[str]`.
+
+    Raises:
+        ConfigError: there is no such type.
+    """
     if isinstance(kind, type) and kind in SCHEMAS:
         return kind
-    name = str(kind).removesuffix("[str]")
+    name = "list" if get_origin(kind) is list else str(kind).strip().removesuffix("[str]")
     if name not in TYPES:
-        raise ConfigError(f"{kind!r} is not a column type{did_you_mean(name, TYPES)} (there are {', '.join(TYPES)})")
+        raise ConfigError(f"{kind!r} is no type for {column!r}{did_you_mean(name, TYPES)} (there are {', '.join(TYPES)})")
     return TYPES[name]
 
 
