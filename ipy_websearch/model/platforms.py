@@ -74,16 +74,15 @@ def platform_at(base_url: str | None) -> Platform:
 
 
 def settled(found: Platform, setting: str, model: object) -> Platform:
-    """Return the platform to build a request for at an address that may be anybody's; a known one stays as it is.
+    """Return the platform to build a request to a model for.
 
-    `setting` counts where there is one ("": none). Otherwise an unknown server gets results as blocks that can be cited for the
-    models that cite, and as plain text for all others: many servers of open models drop such blocks without a word.
+    At an address that may be anybody's, `setting` counts where there is one ("": none). Where all kinds of models are served,
+    only those that cite get results as blocks, and all others plain text: servers drop such blocks without a word.
     """
-    if not found.assumed:
-        return found
-    if setting:
+    if found.assumed and setting:
         return replace(PLATFORMS[setting], assumed=True)
-    return found if not found.search_results or cites(str(model)) else replace(found, search_results=False)
+    blocks = found.search_results and (cites(str(model)) or not (found.assumed or found.other_models))
+    return replace(found, search_results=blocks)
 
 
 ALIASES = {

@@ -59,13 +59,14 @@ def test_the_platform_is_known_by_its_address(name: str, addresses: tuple[str | 
     assert {platform_at(address).name for address in addresses} == {name}
 
 
+@pytest.mark.parametrize("platform", ["ollama", "litellm"])
 def test_a_local_server_is_asked_without_a_key(
-    messages_api: Any, brave_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch
+    messages_api: Any, brave_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
     """With a platform named, no key is needed to ask, and the results go as plain text."""
     messages_api.key = "none"
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    session.settings.platform = "ollama"
+    session.settings.platform = platform
     messages_api.models["llama-4"] = 32_000
     messages_api.reply(search("ruby author"))
     messages_api.reply("Matz.")
