@@ -10,7 +10,6 @@ import pytest
 
 import ipy_websearch as web
 from ipy_websearch.citations import CitationBook
-from ipy_websearch.errors import ConfigError
 from tests.fakes.engines import hit
 from tests.fakes.replies import error, stop, text, thinking, tool_use, truncated, usage
 
@@ -155,11 +154,6 @@ def test_a_repair_that_fails_or_is_no_better_leaves_the_first_answer(
 
 def test_the_check_can_be_switched_off(asked: Any) -> None:
     assert asked(text("Matz wrote Ruby.", citations=[(0, 0)]), options="--check off").claims.empty
-
-
-def test_an_unknown_check_is_refused_in_one_line(session: Any) -> None:
-    with pytest.raises(ConfigError, match="check is 'strict'"):
-        session.start("who?", check="strict")
 
 
 def test_a_source_keeps_its_date_in_a_follow_up() -> None:

@@ -13,7 +13,7 @@ import pytest
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.client import ModelClient
 from tests.fakes.raw_http import RawServer, answer
-from tests.fakes.replies import delay, error_event, slow, text
+from tests.fakes.replies import delay, text
 
 T = TypeVar("T")
 BODY: dict[str, Any] = {
@@ -81,20 +81,6 @@ def test_a_request_arrives_as_the_sdk_would_send_it(messages_api: Any) -> None:
     varying = ("content-length", "x-stainless-retry-count", "idempotency-key", "host")
     first, second = ({k: v for k, v in r.headers.items() if k not in varying} for r in messages_api.requests)
     assert first == second
-
-
-def test_events_come_as_they_arrive_and_what_came_before_an_error_is_given_first(messages_api: Any) -> None:
-    messages_api.reply("Word by word by word by word by word.", slow(0.1), error_event(after=4))
-    pieces: list[list[str]] = []
-
-    async def read(client: ModelClient) -> None:
-        async for piece in client.events(BODY):
-            pieces.append([event["type"] for event in piece])
-
-    with pytest.raises(ModelError, match="Overloaded") as caught:
-        run(read)
-    assert caught.value.status == 200 and caught.value.kind == "overloaded_error" and len(pieces) > 1
-    assert "content_block_delta" in sum(pieces, []) and "error" not in sum(pieces, [])
 
 
 def test_requests_at_the_same_time_keep_their_own_ids(messages_api: Any) -> None:

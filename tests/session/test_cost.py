@@ -166,13 +166,6 @@ def test_an_estimate_knows_ceilings_and_unknown_prices(messages_api: Any, sessio
     assert messages_api.requests == []
 
 
-def test_an_estimate_needs_no_key_for_the_model(shell: Any) -> None:
-    """What Claude would take can be known before there is a key; without a name it is the model that would answer."""
-    named = shell.run("e = %ask --estimate --model claude-sonnet-5-5 --provider local how many moons has Mars?")
-    assert named.ok and shell.ns["e"].model == "claude-sonnet-5-5" and shell.ns["e"].expected_usd > 0
-    assert shell.run("e = %ask --estimate how many moons has Mars?").ok and shell.ns["e"].model == "offline"
-
-
 # --- %websearch prices ----------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -46,13 +45,6 @@ def test_the_context_of_a_follow_up_has_the_conversation(messages_api: Any, brav
     assert list(frame.role)[-6:] == roles and "call of web_search" in list(frame.what)
     assert (frame.tokens > 0).all() and frame.tokens.sum() == frame.input_tokens < frame.most_input_tokens
     assert "user" in list(shell.run("%ask --context").value.role) and len(messages_api.bodies) == 2
-
-
-def test_the_context_of_native_search_is_what_is_sent(messages_api: Any, shell: Any) -> None:
-    """What the API's own tools may find is no part of it: it is said to come on top."""
-    ran = shell.run("c = %ask --context --tools native who wrote Ruby?")
-    assert shell.ns["c"].tokens.sum() == shell.ns["c"].input_tokens < 4_000
-    assert "under 1 % of the 1,000,000" in ran.stdout and "the API's own tools find comes on top" in ran.stdout
 
 
 def test_a_named_model_needs_a_key_to_answer_and_none_to_be_shown(brave_api: Any, shell: Any, offline: list[str]) -> None:
@@ -202,17 +194,6 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert len(ipy_websearch.search("moons of Mars", count=np.int64(2), provider="local")) == 2  # type: ignore[arg-type]
     asked = ipy_websearch.ask("How many moons has Mars?", model="offline", provider="local", timeout_s=np.float32(9))  # type: ignore[arg-type]
     assert asked.text
-
-
-def test_the_cost_since_a_span_is_what_the_magic_shows(shell: Any) -> None:
-    """`cost(since="7d")`, a date and a timedelta; of all sessions when that is before this one began."""
-    shell.run("%ask --model offline --provider local How many moons has Mars?")
-    rows = len(shell.run("%cost --rows --since 7d").value)
-    week = datetime.now(UTC) - timedelta(days=7)
-    for since in ("7d", timedelta(days=7), week, week.date(), f"{week:%Y-%m-%d}"):
-        frame = ipy_websearch.cost(since=since)
-        assert len(frame) == rows > 0 and "all sessions" in frame.attrs.get("scope", frame.summary.scope)  # type: ignore[operator]
-    assert len(ipy_websearch.cost(since=datetime.now(UTC) + timedelta(hours=1))) == 0
 
 
 @pytest.mark.parametrize(("door", "first", "some"), [("ask", "question", "max_searches"), ("enrich", "frame", "concurrency")])
