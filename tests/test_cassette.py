@@ -467,3 +467,8 @@ def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
     with pytest.raises(ReplayError, match="who wrote Perl"):
         run()
     assert lesson.asked() == before
+
+
+def test_a_recording_that_could_not_be_written_is_an_error_where_no_magic_tells_it() -> None:
+    with pytest.raises(ConfigError, match="be written"), ipy_websearch.Session().record("/dev/full", force=True):
+        pass

@@ -27,7 +27,7 @@ from ipy_websearch.cassette.traffic import (
 )
 from ipy_websearch.database import Cache
 from ipy_websearch.enrichment.store import Store
-from ipy_websearch.errors import MissingKeyError
+from ipy_websearch.errors import ConfigError, MissingKeyError
 from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.money.budget import UNRECORDED, Booking
 from ipy_websearch.providers.base import provider_infos
@@ -135,8 +135,10 @@ class Recording:
     def __enter__(self) -> Recording:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
         self.stop()
+        if raised is None and (problem := getattr(self.cassette, "problem", "")):
+            raise ConfigError(problem)  # `%websearch stop` prints it
 
     def __repr__(self) -> str:
         return f"<{'replaying' if self.cassette.replaying else 'recording'} {self.path}>"

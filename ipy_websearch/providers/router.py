@@ -314,8 +314,9 @@ class SearchRouter:
             text = f"{target.name} failed: {type(exc).__name__}: {exc}"
             raise ProviderError(text, provider=target.name, reason="server") from exc
         self._outages.pop(self._state(target.info), None)
-        # An engine of another package may not have kept to the domain lists.
-        results = replace(results, results=tuple(permitted(results, request)), cost_usd=charges_cost(results.charges))
+        # An engine of another package may not have kept to the domain lists; in the local index folders are sites.
+        kept = results.results if target.info.name == LOCAL else tuple(permitted(results, request))
+        results = replace(results, results=kept, cost_usd=charges_cost(results.charges))
         if self._cache is not None and self._ttl_s() > 0 and target.info.name != LOCAL:
             self._cache.put(_KIND, key, to_json(results))
         return results

@@ -180,6 +180,7 @@ def test_a_folder_becomes_an_engine_of_its_own(shell: Any, tmp_path: Path) -> No
     assert shell.run(f"%websearch index {tmp_path / 'notes'}").ok
     found = shell.run("%search --provider local Abbey Road zebra crossing").value
     assert found.url[0].startswith("file://") and "listed in 2010" in shell.run(f"%fetch {found.url[0]}").value.content
+    assert list(shell.run("%search --provider local --site notes crossing").value.url) == [found.url[0]]
 
 
 def test_unloading_is_the_exact_inverse_of_loading(bare_shell: Any) -> None:
