@@ -12,10 +12,10 @@ import pytest
 
 from ipy_websearch import events as ev
 from ipy_websearch.display.answer import AnswerView
-from ipy_websearch.display.text import Terminal, cost, iso, seconds
+from ipy_websearch.display.text import Terminal, cell, cost, iso, seconds
 from ipy_websearch.model.offline.passages import LABEL
 from ipy_websearch.results import Citation, Claim, Panel
-from ipy_websearch.text import plural, usd
+from ipy_websearch.text import usd
 from tests.fakes.forms import html_of, markdown_of, text_of
 from tests.fakes.shown import ANSWER, NOW, RUN
 
@@ -39,7 +39,8 @@ def test_amounts_counts_times_and_dates_read_as_phrases() -> None:
     assert list(map(usd, amounts)) == told
     costs = [cost(Decimal(0)), cost(None), cost(Decimal("0.005")), cost(None, cached=True)]
     assert costs == ["free", "cost unknown", "0.005 USD", "cached"]
-    assert [plural(1, "search", "searches"), plural(1204, "row")] == ["1 search", "1,204 rows"]
+    told = ["", "yes", "1926", "84,000,000", "0.3", "1, a", "2026-11-20 12:00:00"]
+    assert [cell(value) for value in (None, True, 1926, 84_000_000, 0.1 + 0.2, [1, "a"], NOW)] == told
     assert [seconds(0.41), seconds(12.3), seconds(125)] == ["0.4 s", "12 s", "2 min 05 s"]
     assert [iso(NOW), iso(None), iso(NOW.replace(tzinfo=None))] == ["2026-11-20", "", "2026-11-20"]
 

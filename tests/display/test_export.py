@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from IPython.core.error import UsageError
 
 from ipy_websearch.display.export import export
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, Citation
 from tests.fakes.hostile import Seen, problems
-from tests.fakes.notebook import subprocess_environment
 from tests.slow.browser.payloads import payloads
 
 
@@ -119,32 +115,3 @@ def test_an_export_replaces_no_file_unless_forced(shell: Any, tmp_path: Path) ->
     assert shell.run("%websearch export --force r.html").ok
     assert "moons of Mars" in (tmp_path / "r.html").read_text()
     assert [path.name for path in tmp_path.glob(".r*")] == []
-
-
-@pytest.mark.parametrize(
-    ("line", "kind", "words"),
-    [
-        ("%websearch export report.md", ConfigError, "nothing to export"),
-        ("%websearch export report.doc", ConfigError, ".md, .ipynb, .html"),
-        ("%websearch export", UsageError, "export FILE"),
-        ("%websearch export a.md b.md", UsageError, "export FILE"),
-    ],
-)
-def test_what_cannot_be_exported_is_said_in_a_line(shell: Any, line: str, kind: type, words: str) -> None:
-    """No answers, another ending, no name."""
-    ran = shell.run(line)
-    assert isinstance(ran.error, kind) and words in str(ran.error) and "\n" not in str(ran.error)
-
-
-@pytest.mark.kernel
-def test_a_magic_that_fails_ends_a_notebook_that_is_run_from_outside(tmp_path: Path, kernels: None) -> None:
-    """`jupyter execute` says the line and ends with another code than 0; the README's first command shows the other case."""
-    import nbformat
-    from nbformat import v4
-
-    cells = [v4.new_code_cell("%load_ext ipy_websearch"), v4.new_code_cell("%search --provider brve moons")]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), tmp_path / "bad.ipynb")
-    command = [sys.executable, "-m", "jupyter", "execute", "bad.ipynb"]
-    done = subprocess.run(command, cwd=tmp_path, env=subprocess_environment(), capture_output=True, text=True, timeout=90)
-    assert done.returncode != 0 and "did you mean 'brave'" in done.stderr

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from ipy_websearch import events as ev
-from ipy_websearch.display import live
 from ipy_websearch.display.formatters import mark_shown, register
-from ipy_websearch.display.live import INTERVAL_S, LiveAnswer
+from ipy_websearch.display.live import LiveAnswer
 from ipy_websearch.results import Answer, Citation
 from tests.fakes.forms import html_of, markdown_of, text_of
 from tests.fakes.shown import ANSWER, RUN, SEARCH
@@ -73,18 +72,6 @@ def test_the_line_lives_while_nothing_happens(bare_shell: Any) -> None:
     waited_for(lambda: "⋯ 1 s · searching" in bare_shell.ip.recorded[-1].data["text/html"])
     shown.finish(ANSWER)
     assert bare_shell.ip.recorded[-1].data == FORMS
-
-
-def test_a_text_that_is_hard_to_render_is_rendered_less_often(bare_shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes at most a fifth of the time, or a hostile answer would take the kernel."""
-    monkeypatch.setattr(live, "render", lambda *_, **__: time.sleep(0.05) or "slow")
-    shown = played(bare_shell.ip, RUN[:2])
-    start = time.monotonic()
-    while time.monotonic() < start + 1:
-        shown.show(ev.TextDelta("word "))
-        time.sleep(0.01)
-    assert len(bare_shell.ip.recorded) <= 4
-    shown.finish(None, "interrupted")
 
 
 def test_failures_and_interrupts_end_on_the_same_display(bare_shell: Any) -> None:
@@ -217,18 +204,6 @@ def test_an_answer_that_is_on_the_page_is_not_shown_again_as_the_value_of_its_ce
     assert "faster" in ip.run("answer").html
     ip.run("mark(); None")
     assert "faster" in ip.run("answer").html and ip.ip.events.callbacks["post_run_cell"] == []
-
-
-def test_a_saved_notebook_holds_the_final_state_alone(run_notebook: Any) -> None:
-    """In a real kernel the updates, the held-back ones too, end in the one output of their cell."""
-    code = (
-        "import time\nfrom ipy_websearch.display.live import LiveAnswer\nfrom tests.fakes.shown import ANSWER, RUN\n"
-        "shown = LiveAnswer(get_ipython())\nfor event in RUN:\n    shown.show(event)\n    time.sleep(0.03)\n"
-        f"time.sleep({2 * INTERVAL_S})\nshown.finish(ANSWER)"
-    )
-    notebook = run_notebook([code, "print('after')"])
-    (output,) = notebook.cells[0].outputs
-    assert dict(output.data) == FORMS and len(notebook.cells[1].outputs) == 1
 
 
 DERIVED = {

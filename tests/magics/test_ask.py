@@ -6,9 +6,6 @@ import _thread
 import threading
 from typing import Any
 
-import pytest
-
-from ipy_websearch.errors import ProviderError
 from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
 
@@ -95,12 +92,6 @@ def test_an_enrichment_reads_a_line_for_each_column(messages_api: Any, shell: An
     assert list(shell.ns["out"]["size"].cat.categories) == ["small", "large"]
     for body, told in (("ceo", "cannot read the line 'ceo'"), ("a: b?\na: c?", "stands twice"), ("# no", "no column")):
         assert told in str(shell.run(f"%%enrich firms\n{body}").error)
-
-
-def test_a_provider_that_cannot_be_reached_is_one_line(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WIKIPEDIA_BASE_URL", "http://127.0.0.1:9")
-    ran = shell.run("%search --provider wikipedia moons of Mars")
-    assert isinstance(ran.error, ProviderError) and len((ran.stdout + ran.stderr).strip().splitlines()) == 1
 
 
 def test_an_interrupt_of_a_search_is_one_line(brave_api: Any, shell: Any) -> None:
