@@ -40,10 +40,11 @@ from ipy_websearch.enrichment.prompt import (
 )
 from ipy_websearch.enrichment.row import RowResult
 from ipy_websearch.enrichment.store import Store
-from ipy_websearch.errors import BudgetExceededError, EnrichmentError, ModelError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
 from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import FIRST_SEARCH, assistant_message, estimate_tokens, server_tools, user_message
+from ipy_websearch.model.stream import is_transient
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation, microseconds
 from ipy_websearch.money.prices import add_money, billed_model, worst_case
@@ -59,11 +60,15 @@ CHUNK_ROWS = 2_000
 
 FIRST_POLL_S, MAX_POLL_S, SLOWER = 2.0, 60.0, 1.5
 MAX_WAIT_S = 600.0
+PATIENCE_S = 60.0
+"""Seconds for which handing a batch in is tried. One that is at the API is waited for without end."""
+
 LEASE_S = 25 * 3_600.0
 KEPT_S = 30 * 86_400.0
 MAX_TURNS = 4
 """How many answers a row may take: the API pauses its own searches after a while and wants to be asked to go on."""
 
+UNBILLED = ("errored", "canceled", "expired")
 MAX_SKEW = timedelta(minutes=5)
 
 Turns = list[dict[str, Any]]
@@ -194,15 +199,24 @@ class BatchRun:
             ours = batch.rows.keys() & self._queue.keys()
             if ours and (batch.address, batch.model) == self._whose:
                 self._pending.append(batch)
-                if batch.id or await self._find(batch):
-                    self._queue = {key: turns for key, turns in self._queue.items() if key not in ours}
-                else:
-                    self._drop(batch)
+                self._queue = {key: turns for key, turns in self._queue.items() if key not in ours}
+                await self._patiently(batch, self._found)
+
+    async def _found(self, batch: Batch) -> bool:
+        """Find a batch whose creation got no answer, or forget it: its rows are sent anew."""
+        if not (batch.id or await self._find(batch)):
+            self._drop(batch)
+        return True
 
     async def _find(self, batch: Batch) -> bool:
         """Look among the API's newest batches for one whose creation got no answer: as many rows, at about that time."""
         known = {other.id for other in open_batches(self._store)}
-        recent = await batches.recent(self._client, batch.sent - MAX_SKEW)
+        try:
+            recent = await batches.recent(self._client, batch.sent - MAX_SKEW)
+        except ModelError as exc:
+            if may_pass(exc):
+                raise
+            raise EnrichmentError(f"whether a batch has arrived that got no answer cannot be found out: {exc}") from exc
         alike = [state for state in recent if state.requests == len(batch.rows) and state.id not in known]
         if alike:
             batch.id = min(alike, key=lambda state: abs(state.created - batch.sent)).id
@@ -270,7 +284,7 @@ class BatchRun:
 
     async def _patiently(self, batch: Batch, step: Callable[[Batch], Awaitable[bool]]) -> None:
         """Repeat a step until it is done; failures that may pass are waited out, and the bar says what is waited for."""
-        wait_s, told_s = FIRST_POLL_S, 0.0
+        wait_s, told_s, began = FIRST_POLL_S, 0.0, time.monotonic()
         while True:
             try:
                 if await step(batch):
@@ -278,8 +292,10 @@ class BatchRun:
                     return
                 batch.trouble = ""
             except ModelError as exc:
-                if exc.status not in (None, 200, 429) and exc.status < 500:
+                if not may_pass(exc):
                     return self._refused(batch, exc)
+                if not batch.id and time.monotonic() - began > PATIENCE_S:
+                    raise EnrichmentError(f"the batch could not be handed in: {exc}; the same call tries again") from exc
                 batch.trouble, told_s = str(exc), min(exc.retry_after or 0.0, MAX_WAIT_S)
             rows, number = sum(len(batch.rows) for batch in self._pending), len(self._pending)
             trouble = f" ({shorten(batch.trouble, 100)})" if batch.trouble else ""
@@ -292,6 +308,8 @@ class BatchRun:
         if batch.id and error.status != 404:
             raise EnrichmentError(f"batch {batch.id} cannot be collected: {error}") from error
         self._drop(batch)
+        if error.status in (404, 405) and not batch.id:
+            raise ConfigError(f"the server has no Message Batches ({error.status}); leave mode='batch' out") from error
         if not batch.id:
             raise EnrichmentError(f"the batch was not taken: {error}") from error
         self._run.notices[f"batch {batch.id} is not known to the API under this key; its rows were asked again"] = None
@@ -335,11 +353,12 @@ class BatchRun:
     def _priced(self, key: str, result: Mapping[str, Any], share: Decimal, booked: Container[str]) -> LedgerRow | None:
         """Return the ledger's row of an answer, None without one, or when it is `booked` already.
 
-        An answer that does not say what it used costs its `share` of what is held, and without a budget nobody knows what.
+        One that cannot be read or does not say what it used costs its `share` of what is held; without a budget, nobody knows.
         """
-        message, unit = result.get("message"), f"row {key[:16]}"
-        if not isinstance(message, Mapping) or unit in booked:
+        unit = f"row {key[:16]}"
+        if result.get("type") in UNBILLED or unit in booked:
             return None
+        message = result["message"] if isinstance(result.get("message"), Mapping) else {}
         model, fields = billed_model(self._run.config.model, str(message.get("model") or "")), message.get("usage")
         usage, told = Usage.from_api(fields), all(reported(fields, name) for name in ("input_tokens", "output_tokens"))
         row = self._run.booking(RunBudget()).model_row(model, usage, batch=True, estimated=not told)
@@ -364,6 +383,11 @@ class BatchRun:
     def _finish(self, key: str, **facts: Any) -> None:
         n, result = self._rows.pop(key)
         self._run.finish(n, replace(result, **facts))
+
+
+def may_pass(error: ModelError) -> bool:
+    """Say whether the API may take the same request about a batch later on."""
+    return is_transient(error) and (error.retry_after or 0.0) <= MAX_WAIT_S
 
 
 def row_key(keys: Iterable[bytes]) -> str:
@@ -416,7 +440,7 @@ def _answered(
     """Return the cells of a message, or the turns with which the row goes on: `paused`, or reminded of `record` once."""
     turn = assistant_message(blocks)
     turns = [*before, *([turn] if turn else [])]
-    calls = {block["name"]: block["input"] for block in blocks if block["type"] == "tool_use"}
+    calls = {block.get("name"): block.get("input") for block in blocks if block.get("type") == "tool_use"}
     if RECORD in calls:
         evidence, cited = _evidence([block for turn in turns if turn["role"] == "assistant" for block in turn["content"]])
         return tuple(_quoted(cell, cited) for cell in cells_of(calls[RECORD], columns, evidence))

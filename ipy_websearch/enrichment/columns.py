@@ -141,7 +141,7 @@ def _column(number: int, name: Any, asked: Any, known: Sequence[str]) -> Column:
     if unknown := next((name for name in fields if name not in known), None):
         raise ConfigError(
             f"the question for {name!r} names {{{unknown}}}, which is no column of the frame"
-            f"{did_you_mean(unknown, known) or '; it has ' + ', '.join(map(repr, known[:12]))}"
+            f"{did_you_mean(unknown, known) or '; it has ' + (', '.join(map(repr, known[:12])) or 'none')}"
         )
     if not fields:
         raise ConfigError(

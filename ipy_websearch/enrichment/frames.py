@@ -181,6 +181,9 @@ def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:
 
     try:
         frame = nw.from_native(given)
+        _ = frame.columns
+    except nw.exceptions.DuplicateError as exc:
+        raise ConfigError("the frame has several columns of one name; rename one") from exc
     except (TypeError, nw.exceptions.NarwhalsError) as exc:
         raise ConfigError(f"enrich needs {KINDS}, not {type(given).__name__}") from exc
     if isinstance(frame, nw.DataFrame):

@@ -11,6 +11,7 @@ Everything belongs to one event loop. Time comes from `clock` and `call_later`, 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -56,7 +57,8 @@ class ConcurrencyLimiter:
         self._raise_every_s, self._raise_at = MIN_RAISE_S, 0.0
         self._deadline = 0.0
         self._burst = self._fruitless = 0  # bursts that ended with refusals, and those of them since the last success
-        self._last_success = 0.0
+        self._refused_since = math.inf  # the first refusal since the last success
+        self._given_up: BaseException | None = None
         self._waiting: deque[asyncio.Future[int]] = deque()
 
     @property
@@ -68,10 +70,13 @@ class ConcurrencyLimiter:
         """Return what `send` returns, after waiting for a free place; a refusal for load is sent again.
 
         `overload_s` gives the seconds that a refusal asks to wait (0.0: it does not say), and None for all other errors, which
-        are raised. So is a refusal when the server names more than `patience_s` seconds, or has taken nothing for that long.
+        are raised. So is a refusal when the server names more than `patience_s` seconds, or has taken nothing for that long; by
+        then, nobody waits for the next attempt.
         """
-        refusals, began = 0, self._clock()
+        refusals = 0
         while True:
+            if self._given_up is not None and self.seconds_to_wait:
+                raise self._given_up
             burst = await self._acquire(first=refusals > 0)
             try:
                 result = await send()
@@ -81,7 +86,10 @@ class ConcurrencyLimiter:
                 if wait_s is not None:
                     self._refused(burst, wait_s)
                 self._wake()
-                if wait_s is None or max(wait_s, self._clock() - max(began, self._last_success)) > self._patience_s:
+                if wait_s is None:
+                    raise
+                if max(wait_s, self._clock() - self._refused_since) > self._patience_s:
+                    self._give_up(exc)
                     raise
             else:
                 self._succeeded(burst)
@@ -126,6 +134,14 @@ class ConcurrencyLimiter:
                 self.in_flight += 1
                 place.set_result(self._burst)
 
+    def _give_up(self, error: BaseException) -> None:
+        """Let nobody wait any longer: until the deadline has passed, every request fails as this one."""
+        self._given_up = error
+        for place in self._waiting:
+            if not place.done():
+                place.set_exception(error)
+        self._waiting.clear()
+
     def _succeeded(self, burst: int) -> None:
         """Give a place back: the request was taken."""
         now, full = self._clock(), self.in_flight >= self.limit
@@ -137,12 +153,13 @@ class ConcurrencyLimiter:
             self.limit = self._known_good = min(self.limit + max(self.most // STEPS, 1), self.most)
             self._raise_at = now + self._raise_every_s
             self._raise_every_s = max(self._raise_every_s / 2, MIN_RAISE_S)
-        self._fruitless, self._last_success = 0, now
+        self._fruitless, self._refused_since, self._given_up = 0, math.inf, None
         self.in_flight -= 1
         self._wake()
 
     def _refused(self, burst: int, retry_after_s: float) -> None:
         """Lower the limit: the server has too many requests, and asks to wait so long (0: it does not say)."""
+        self._refused_since = min(self._refused_since, self._clock())
         if burst == self._burst:
             self._burst += 1
             self._fruitless += 1

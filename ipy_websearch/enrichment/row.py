@@ -33,13 +33,13 @@ from ipy_websearch.enrichment.prompt import (
     row_text,
 )
 from ipy_websearch.enrichment.report import Status
-from ipy_websearch.errors import ConfigError, ModelError, ProviderError, WebSearchError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
 from ipy_websearch.events import Money, ToolFinished
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
 from ipy_websearch.loop.offer import call_free, json_record, refuses_formats, refuses_tools, search_call
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import READ_CHARACTERS, assistant_message, plain_results, tool_result, user_message
-from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_transient
+from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_spent, is_transient
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter, stood_in
@@ -166,6 +166,7 @@ class Row:
         self._evidence = Evidence()
         self._failure: ProviderError | None = None
         self._reading = self._calls_nothing = self._formatted = self._nudged = False
+        self._unsearched = ""  # why the newest search did not run
         self._pages = 0
         self._messages = [user_message(self._text())]
         tools = [self._search_tool(config.searches)] if config.searches is not None else []
@@ -190,9 +191,11 @@ class Row:
             await self._converse()
             if result.status != "ok":
                 result.status, result.error = "budget", self._booking.budget.refusal()
+        except BudgetExceededError as exc:
+            result.status, result.error = "budget", str(exc)
         except (RowError, WebSearchError) as exc:
             result.status, result.error = "error", str(exc)
-            result.permanent = is_permanent(self._failure or exc)
+            result.permanent = result.permanent or is_permanent(self._failure or exc)
         except Exception as exc:  # a bug, or a plug-in's: it costs this row, not the others
             result.status, result.error = "error", f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}"
         finally:
@@ -259,24 +262,34 @@ class Row:
         if record is None and self._reading:
             written = json_record(reply.text)
             record = written if written and any(column.key in written for column in self._columns) else None
-        if record is not None:
-            self.result.cells = cells_of(record, self._columns, self._evidence)
-        return record is not None
+        if record is None:
+            return False
+        if self._unsearched and not self._evidence.searched:
+            raise RowError(f"the search failed: {self._unsearched}")
+        self.result.cells = cells_of(record, self._columns, self._evidence)
+        return True
 
     def _searched(self, calls: Sequence[Call], *, needed: bool = False) -> None:
         """Remember what was found. A row whose search failed has failed; without a search that is `needed` it has too."""
         outputs = [self.loop.runner.outputs[call.id] for call in calls]
-        lacking = [output.summary for output in outputs if output.is_error and needed]
-        if self._failure is not None or lacking:
-            raise RowError(f"the search failed: {self._failure or lacking[0]}")
+        failed = [o.summary for call, o in zip(calls, outputs, strict=True) if o.is_error and call.name == "web_search"]
+        self._unsearched = failed[0] if failed else ""
+        if self._failure is not None or (failed and needed):
+            raise RowError(f"the search failed: {self._failure or failed[0]}")
         for passage in (passage for output in outputs for passage in output.passages):
             self._evidence.add(passage.url, (passage.title, *passage.paragraphs))
 
     # --- what the loop asks (see `loop.core.Face`) -------------------------------------------------------------------
 
     def request(self, *, final: bool) -> dict[str, Any]:
-        """Return the next request; the final one may only call `record`."""
-        config = self._config
+        """Return the next request; the final one may only call `record`.
+
+        Raises:
+            BudgetExceededError: the money does not reach for the search as well; without it, nothing is asked.
+        """
+        config, meter = self._config, self.loop.meter
+        if final and meter.reached == "budget" and config.searches is not None and not meter.searches:
+            raise BudgetExceededError(self._booking.budget.refusal())
         body = request_body(
             model=config.model,
             system=reading_text(date.today(), searches=config.max_searches > 0) if self._reading else config.system,
@@ -329,22 +342,26 @@ class Row:
 
     async def _send(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
         """Send a request as part of the run's share; the answer comes whole, which takes half the processor time."""
+        self.loop.sent = False
         try:
             events = await self._config.limiter.run(lambda: self._reply(body), overload_s)
         except ModelError as exc:
-            if overload_s(exc) is not None:  # it was waited for as long as it makes sense
-                exc.kind = "do_not_retry"
+            if overload_s(exc) is not None:  # it was waited for as long as it makes sense, by all rows together
+                exc.kind, self.result.permanent = "do_not_retry", True
             raise
         yield events
 
     async def _reply(self, body: Mapping[str, Any]) -> list[Event]:
         self.result.requests += 1
-        began, timeout_s = time.perf_counter(), self._config.timeout_s
+        began, timeout_s, self.loop.sent = time.perf_counter(), self._config.timeout_s, True
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._config.client.whole_reply(body)
         except TimeoutError:
             raise ModelError(f"the model did not answer within {timeout_s:g} s", kind="timeout_error") from None
+        except ModelError as exc:
+            self.loop.sent = overload_s(exc) is None  # what is refused and waits for its turn costs nothing
+            raise
         finally:
             self.result.seconds += time.perf_counter() - began
 
@@ -395,7 +412,6 @@ def is_permanent(error: Exception) -> bool:
         case ProviderError():
             return error.permanent
         case ModelError():
-            spent = error.status == 429 and not is_transient(error)
-            return error.status in (401, 402, 403, 404) or spent or error.kind == NO_MESSAGE
+            return error.status in (401, 403, 404) or is_spent(error) or error.kind == NO_MESSAGE
         case _:
             return isinstance(error, ConfigError)

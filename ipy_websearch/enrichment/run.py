@@ -383,7 +383,7 @@ class Enrichment:
     def finish(self, n: int, result: RowResult) -> None:
         """Take what came of a row; see `flush`. A failure is looked at now: it may keep the next row from being sent."""
         self._ended.append((n, result))
-        if result.status == "ok":
+        if any(not cell.fault for cell in result.cells):
             self._flush_soon()
         else:
             self.flush()

@@ -329,6 +329,7 @@ class Loop:
     reply: Reply = field(default_factory=Reply)
     final: bool = False
     shown: bool = False
+    sent: bool = True
     _under_way: bool = False
     _body: Mapping[str, Any] = field(default_factory=dict)
     _began: float = 0.0
@@ -362,7 +363,7 @@ class Loop:
 
     def cut_off(self) -> ModelResponded | None:
         """Return the booking of a request that was interrupted, None when none was under way."""
-        return self._responded(None) if self._under_way else None
+        return self._responded(None) if self._under_way and self.sent else None
 
     def finish(self) -> None:
         """Make the next request the final one: a limit was reached."""
@@ -394,7 +395,7 @@ class Loop:
         self.meter.steps += 1
         for failures in count(1):
             yield ModelRequested(self.meter.steps, str(body["model"]), body, self.final)
-            self.reply, self.shown = Reply(), False
+            self.reply, self.shown, self.sent = Reply(), False, True
             self._under_way, self._body, self._began = True, body, time.perf_counter()
             error: ModelError | None = None
             stream = self._arriving(body)
@@ -451,7 +452,7 @@ class Loop:
         """Return what the request under way used. One that went out and of which no usage came is "lost": what it read is
         estimated, and all that was reserved for it counts as spent."""
         reply, usage, estimated = self.reply, self.reply.usage, True
-        lost = not reply.complete and not reply.usage_fields and (bool(reply.blocks) or may_be_billed(error))
+        lost = not (reply.complete or reply.usage_fields) and (bool(reply.blocks) or (self.sent and may_be_billed(error)))
         if reply.complete or lost:
             usage, estimated = counted(reply.usage_fields, self._body, reply.content)
         elif reply.blocks:

@@ -62,14 +62,8 @@ async def submit(client: ModelClient, requests: Sequence[Mapping[str, Any]]) -> 
 
     Raises:
         ModelError: it was refused, or may or may not have arrived (`status` is None then, or 5xx).
-        ConfigError: the server has no batches.
     """
-    try:
-        return _state(await _call(client, "post", PATH, {"requests": list(requests)}))
-    except ModelError as exc:
-        if exc.status in (404, 405):
-            raise ConfigError(f"the server has no Message Batches ({exc.status}); leave mode='batch' out") from exc
-        raise
+    return _state(await _call(client, "post", PATH, {"requests": list(requests)}))
 
 
 async def look_up(client: ModelClient, batch: str) -> BatchState:

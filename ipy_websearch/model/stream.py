@@ -335,10 +335,13 @@ class Reply:
 MAX_RETRIES = 2
 MAX_RETRY_AFTER_S = 60.0
 _LONGEST_S, _DOUBLINGS = 8.0, 4
-_SPEND_CAP = re.compile(r"spend|credit|billing|monthly|quota", re.IGNORECASE)
+_SPEND_CAP = re.compile(r"spend|credit|billing|monthly|quota|usage limit", re.IGNORECASE)
+# An account without money gets a 400 too, beside the documented 402.
+_NO_CREDIT = re.compile(r"credit balance|usage limit", re.IGNORECASE)
 _TRANSIENT = frozenset(
     "overloaded_error api_error rate_limit_error timeout_error connection_error connection_lost truncated".split()
 )
+_HUNG_UP = ("ServerDisconnectedError", "ClientOSError")  # aiohttp's, after the request; httpx calls them ConnectError too
 _NEVER_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError")
 _MAYBE_BILLED = ("connection_lost", "truncated", "timeout_error", "")
 
@@ -368,11 +371,21 @@ def retry_wait_s(error: ModelError, attempt: int, *, retries: int = MAX_RETRIES)
 
 def is_transient(error: ModelError) -> bool:
     """Say whether the same request may succeed a moment later."""
-    if error.kind == "do_not_retry" or (error.status == 429 and error.retry_after is None and _SPEND_CAP.search(str(error))):
+    if error.kind == "do_not_retry" or is_spent(error):
         return False
     if error.status in (None, 200):
         return error.kind in _TRANSIENT
     return error.status in (408, 409, 429) or error.status >= 500
+
+
+def is_spent(error: ModelError) -> bool:
+    """Say whether the account's money or quota is used up, so that every request is refused until somebody acts."""
+    return _spent(error.status, str(error), error.retry_after)
+
+
+def _spent(status: int | None, detail: str, wait_s: float | None) -> bool:
+    capped = status == 429 and wait_s is None and bool(_SPEND_CAP.search(detail))
+    return status == 402 or capped or (status == 400 and bool(_NO_CREDIT.search(detail)))
 
 
 def may_be_billed(error: ModelError | None) -> bool:
@@ -411,7 +424,9 @@ def connection_error(exc: BaseException, address: str, redact: Callable[[str], s
     name = type(cause).__name__
     said = "" if "Protocol" in name else str(cause)  # h11 quotes bytes that may be the end of somebody else's answer
     detail = shorten(redact(plain(said) or name), 160)
-    kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_error" if name in _NEVER_SENT else "connection_lost"
+    hung_up = type(cause.__cause__).__name__ in _HUNG_UP
+    sent = hung_up or name not in _NEVER_SENT
+    kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_lost" if sent else "connection_error"
     return ModelError(f"could not reach the model at {address}: {detail}; check the network, or use --model offline", kind=kind)
 
 
@@ -430,8 +445,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
     """Return one line for an error status of the API, with what to do."""
-    capped = status == 429 and wait_s is None and _SPEND_CAP.search(detail)
-    alike = 402 if capped else 413 if status == 400 and "prompt is too long" in detail else status
+    alike = 402 if _spent(status, detail, wait_s) else 413 if status == 400 and "prompt is too long" in detail else status
     if alike not in _EXPLAINED:
         return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
     what, advice = _EXPLAINED[alike]

@@ -191,6 +191,7 @@ class RunBudget:
     _planned: Decimal | None = field(default=None, init=False)  # part of `_kept`; None until the first request
     _input: int = field(default=0, init=False)  # tokens that the final answer will have to read
     _unknown: str = field(default="", init=False)
+    _refused: Decimal = field(default=_NOTHING, init=False)  # what the request that was refused last would have taken
     _calls: dict[str, tuple[Sequence[Charge], Decimal]] = field(default_factory=dict, init=False)
     _held: Reservation | None = field(default=None, init=False)
 
@@ -229,6 +230,7 @@ class RunBudget:
             tokens = least - 1 + bisect_right(range(least, wanted + 1), room, key=lambda n: sum(costs(n), _NOTHING))
             if tokens < least:
                 break
+        self._refused = sum(costs(least), _NOTHING)
         return None
 
     def grant_again(self) -> str:
@@ -265,7 +267,8 @@ class RunBudget:
             return "no budget is in force"
         if charges:
             return tight.refusal(f"a search with {charges[0].provider}", charges_cost(charges) or _NOTHING)
-        return tight.refusal("a short answer", self._worst_case(self.model, input_tokens))
+        what = "a search and a short answer" if self.planned and self._planned is None else "a short answer"
+        return tight.refusal(what, max(self._refused, self._worst_case(self.model, input_tokens)))
 
     def settle(self, rows: Sequence[LedgerRow], *, call: str | None = None, usage: Usage | None = None) -> None:
         """Insert the rows of a paid `call`, or of the request under way, whose `usage` is given, and end what is held for it.

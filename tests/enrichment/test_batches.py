@@ -244,6 +244,24 @@ def test_a_refused_batch_ends_the_run_with_its_reason(messages_api: Any) -> None
         ipy_websearch.enrich(companies("A"), CEO, **BATCH)
 
 
+def test_a_batch_that_may_have_arrived_is_kept_when_the_key_is_refused_meanwhile(messages_api: Any) -> None:
+    """It is found by the first call whose key is taken, and paid for once."""
+    messages_api.behave(echo)
+    messages_api.batches.swallow = True
+    create = type(messages_api.batches).create
+
+    def refused_from_now_on(*args: Any) -> Any:
+        messages_api.batches.fail = [401] * 2
+        return create(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(messages_api.batches), "create", refused_from_now_on)
+        for _ in range(2):
+            with pytest.raises(EnrichmentError, match="%websearch key anthropic"):
+                ipy_websearch.enrich(companies("A"), CEO, **BATCH)
+    assert ipy_websearch.enrich(companies("A"), CEO, **BATCH).ceo[0] == "Boss of A" and created(messages_api) == 1
+
+
 def test_open_batches_are_shown_and_cancelled(messages_api: Any, shell: Any) -> None:
     """`%websearch store cancel`: what was answered by then is collected by the same call, the rest says so."""
     messages_api.batches.done_before_cancel = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -14,7 +15,7 @@ from ipy_websearch import sql
 from ipy_websearch.errors import EnrichmentError
 from tests.contract.helpers import CEO, ROW, boss, companies, company_in, record, results_of, search
 from tests.fakes.engines import Answer, hit
-from tests.fakes.replies import error, refusal, stop
+from tests.fakes.replies import error, hang_up, refusal, stop
 
 QUOTA = {"X-RateLimit-Limit": "1, 2000", "X-RateLimit-Remaining": "0, 0", "X-RateLimit-Reset": "1, 1419704"}
 
@@ -167,6 +168,41 @@ def test_credit_that_runs_out_later_keeps_what_was_filled(messages_api: Any) -> 
     out = web.enrich(many(200), CEO, concurrency=4, **ROW)
     assert 26 <= (out.enrich_status == "ok").sum() <= 30 and set(out.enrich_status) == {"ok", "error"}
     assert len(messages_api.requests) <= 40 and "stopped: " in "\n".join(out.attrs["report"]["warnings"])
+
+
+def test_a_row_is_not_asked_without_its_search_because_money_or_the_call_is_lacking(messages_api: Any, brave_api: Any) -> None:
+    """What the budget leaves would pay for an answer from memory; a search that was asked for wrongly finds nothing either."""
+    messages_api.behave(searches)
+    out = web.enrich(many(20), CEO, provider="brave", budget_usd=0.05, progress=False)
+    assert set(out.enrich_status) == {"ok", "budget"} and (out.enrich_status == "ok").sum() == len(brave_api.requests)
+    assert "a search and a short answer" in out.enrich_error[out.enrich_status == "budget"].iloc[0]
+    messages_api.behave(lambda body: search("x") if len(body["messages"]) == 1 else record(ceo=None))
+    out = web.enrich(companies("too short"), CEO, provider="brave", progress=False)
+    assert out.enrich_status[0] == "error" and "the search failed: Invalid input" in out.enrich_error[0]
+
+
+def test_only_requests_that_may_be_billed_are_booked(messages_api: Any, session: Any) -> None:
+    """A row that was refused and waits for its turn has cost nothing; a connection that was cut may have."""
+    messages_api.behave(lambda body: error(429, headers={"retry-after": "30"}))
+
+    async def interrupted() -> None:
+        work = session.enrichment(many(16), CEO, budget_usd=5, concurrency=1, **ROW)
+        async for _ in session.filling(work):
+            if work.progress.waits_for:
+                break
+
+    asyncio.run(interrupted())
+    assert len(messages_api.requests) == 1 and session.cost().usd.sum() == 0
+    messages_api.behave(lambda body: [record(ceo="x"), hang_up()])
+    out = web.enrich(companies("A"), CEO, budget_usd=5, **ROW)
+    assert out.enrich_cost_usd[0] == pytest.approx(web.cost().usd.sum()) and out.enrich_cost_usd[0] > 0
+
+
+def test_an_account_without_credit_is_told_by_a_400_and_stops_a_run_that_was_well_begun(messages_api: Any) -> None:
+    low = "Your credit balance is too low to access the Anthropic API."
+    messages_api.behave(lambda body: boss(body) if len(messages_api.requests) <= 10 else error(400, message=low))
+    out = web.enrich(many(100), CEO, concurrency=4, **ROW)
+    assert len(messages_api.requests) <= 16 and "add credit" in "\n".join(out.attrs["report"]["warnings"])
 
 
 def test_a_lost_search_is_booked_once_at_its_price(messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,16 @@ def test_after_an_outage_the_limit_doubles_with_every_round() -> None:
     assert limits[2] == 1 and limits[-1] == 64 and seconds < 4 + 2.5 + 10 * 0.2
 
 
+def test_after_its_patience_nobody_waits_for_a_server_that_takes_nothing() -> None:
+    """Requests that come later do not wait that long again."""
+
+    async def main() -> None:
+        server = Server(most=4, cap=0, patience_s=10)
+        assert await server.run(40, 100) < 12 and server.refused < 30
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("wait_s", [3600.0, None])
 def test_a_far_retry_after_and_other_errors_are_raised_at_once(wait_s: float | None) -> None:
     async def refuse() -> None:
