@@ -67,8 +67,7 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 def text(value: Any, width: int = DESCRIPTION_WIDTH) -> str:
     """Return one line of plain text, cut at a word to `width` characters; "" for anything but a string."""
-    words = plain(value)
-    return words if len(words) <= width else shorten(words, width)
+    return shorten(plain(value), width)
 
 
 def snippets(values: Any, *, without: str = "", most: int = MAX_SNIPPETS) -> tuple[str, ...]:

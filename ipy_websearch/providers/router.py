@@ -118,8 +118,8 @@ class SearchRouter:
         self._ttl_s = cache_ttl_s if callable(cache_ttl_s) else lambda: cache_ttl_s
         self._clock = clock
         self._search_tools = search_tools
-        self._targets: dict[str, Target] = {}
-        self._outages: dict[tuple[str | None, ...], tuple[float, Attempt]] = {}
+        self._targets: dict[tuple[str, ProviderInfo, str], Target] = {}
+        self._outages: dict[int, tuple[float, Attempt]] = {}
         self._flights: SingleFlight[SearchResults] = SingleFlight()
 
     async def search(self, request: SearchRequest, *, provider: str | None = None, fresh: bool = False) -> SearchResults:
@@ -256,11 +256,11 @@ class SearchRouter:
 
     def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:
         """Return an engine, made once for the same options."""
-        kept = self._targets.get(name)
-        if kept is None or kept.info != info or kept.options != options:
-            context = replace(self._context, options=options)
-            kept = self._targets[name] = Target(name, info, options, create(info.name, context))
-        return kept
+        key = (name, info, _encode(options))
+        if key not in self._targets:
+            engine = create(info.name, replace(self._context, options=options))
+            self._targets[key] = Target(name, info, options, engine)
+        return self._targets[key]
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
@@ -269,9 +269,9 @@ class SearchRouter:
         until, attempt = self._outages.get(self._state(info), (0.0, None))
         return attempt if until > self._clock() else None
 
-    def _state(self, info: ProviderInfo) -> tuple[str | None, ...]:
+    def _state(self, info: ProviderInfo) -> int:
         """Return what an outage belongs to: with another key or address, an engine is asked again."""
-        return (info.name, info.address(self._context.keys), *map(self._context.keys.get, info.keys))
+        return hash((info.name, info.address(self._context.keys), *map(self._context.keys.get, info.keys)))
 
     def _remember(self, target: Target, failure: ProviderError) -> None:
         """Note an outage, with the time of day until which the engine is passed over: always the same text, said once."""

@@ -25,7 +25,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
 from ipy_websearch.http.address import TO_OPEN, shown
-from ipy_websearch.providers.base import SearchRequest, clean_domain, permitted
+from ipy_websearch.providers.base import SearchRequest, clean_domain
+from ipy_websearch.providers.parsing import host_matches
 from ipy_websearch.providers.passages import best_passages, tokens_of
 from ipy_websearch.results import Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, plural, shorten, visible
@@ -147,10 +148,8 @@ def without(results: SearchResults, domains: list[str]) -> SearchResults:
     Raises:
         ConfigError: one of them is no domain.
     """
-    if not domains:
-        return results
-    blocked = SearchRequest(results.query, blocked_domains=tuple(map(clean_domain, domains)))
-    return replace(results, results=tuple(permitted(results, blocked)))
+    blocked = tuple(map(clean_domain, domains))
+    return replace(results, results=tuple(hit for hit in results if not host_matches(hit.url, blocked)))
 
 
 def search_output(results: SearchResults) -> ToolOutput:
