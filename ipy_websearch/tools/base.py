@@ -311,8 +311,11 @@ def build_tools(wanted: str | Sequence[str], factory: ToolFactory, keys: Keys, *
     tools: list[Tool] = []
     missing: dict[str, list[str]] = {}
     for name, by_name in names.items():
-        if why := _hindrance(TOOLS[name], keys, by_name):
-            missing.setdefault(why, []).append(name)
+        info = provider_info(TOOLS[name]) if TOOLS[name] else None
+        for key in info.keys if info and by_name else ():
+            keys.require(key)
+        if info and (why := info.hindrance(keys)):
+            missing.setdefault(f"{why} (%websearch key {info.name})", []).append(name)
         else:
             tools.append(factory.make(name))
     notices = (f"{_listed(names)} not offered to the model: {why}" for why, names in missing.items())
@@ -334,17 +337,6 @@ def _wanted(wanted: str | Sequence[str]) -> dict[str, bool]:
                 f"there is no tool or tool set {part!r}{did_you_mean(part, choices)} (there are {', '.join(choices)})"
             )
     return names
-
-
-def _hindrance(engine: str, keys: Keys, by_name: bool) -> str:
-    """Return why a tool of an engine cannot be offered, "" when it can; for one asked for by its name that is an error."""
-    if not engine:
-        return ""
-    info = provider_info(engine)
-    for key in info.keys if by_name else ():
-        keys.require(key)
-    why = info.hindrance(keys)
-    return f"{why} (%websearch key {info.name})" if why else ""
 
 
 def _listed(names: Sequence[str]) -> str:
