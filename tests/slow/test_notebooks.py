@@ -47,6 +47,11 @@ def allowed_to_fail(cell: Any) -> bool:
     return "raises-exception" in cell.metadata.get("tags", [])
 
 
+def warns(cell: Any) -> bool:
+    """Say whether a cell wrote to standard error."""
+    return any(output.get("name") == "stderr" for output in cell.outputs)
+
+
 def test_there_are_notebooks() -> None:
     """The lessons are where the README says they are."""
     assert NOTEBOOKS
@@ -55,7 +60,7 @@ def test_there_are_notebooks() -> None:
 @pytest.mark.kernel
 @every_notebook
 def test_a_notebook_runs_without_key_and_network(path: Path, tmp_path: Path, run_notebook: Any) -> None:
-    """No cell fails, except those that say so, and what is saved is what comes out: the same cells have output."""
+    """No cell fails, except those that say so, and what is saved is what comes out: the same cells have output and warn."""
     shutil.copytree(path.parent, tmp_path / "notebooks", dirs_exist_ok=True)
     saved = nbformat.read(path, as_version=4)
     ran = run_notebook(with_solutions(nbformat.read(path, as_version=4)))
@@ -66,6 +71,7 @@ def test_a_notebook_runs_without_key_and_network(path: Path, tmp_path: Path, run
     for before, after in zip(saved.cells, lesson, strict=True):
         if before.cell_type == "code":
             assert bool(before.outputs) == bool(after.outputs), before.source
+            assert warns(before) == warns(after), (before.source, after.outputs)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS[1:], ids=lambda path: path.stem)
