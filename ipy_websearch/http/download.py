@@ -43,6 +43,7 @@ from ipy_websearch.http.client import (
     read_body,
     retry_after,
     tls_context,
+    was_sent,
 )
 from ipy_websearch.text import plain, shorten
 
@@ -122,6 +123,10 @@ async def download(
         reason = str(exc).partition(TO_OPEN)[0]  # no advice to open what that page chose
         refusal = f"the page redirects to an address that may not be fetched: {shown(url)} ({reason})"
         raise BlockedAddressError(refusal) from None
+    except FetchError as exc:
+        if not proxy or not isinstance(exc.__cause__, Exception) or was_sent(exc.__cause__):
+            raise
+        raise FetchError(f"{exc} (asked through the proxy {proxy.rpartition('@')[2]})") from exc.__cause__
     except TimeoutError as exc:
         raise FetchError(f"Connection timeout: no complete answer within {timeout_s:g} s from {shown(url)}") from exc
     raise FetchError(f"more than {max_redirects} redirects from {shown(url)}", status=HTTPStatus.FOUND)

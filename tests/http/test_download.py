@@ -144,6 +144,8 @@ def test_a_proxy_for_pages_is_used_only_when_it_is_asked_for(monkeypatch: pytest
         page_proxy("", True)
     with pytest.raises(ConfigError, match=r"fetch_proxy or HTTPS_PROXY\) is 'host:1', which cannot be used"):
         asyncio.run(download(URL, proxy="gopher://me:word@host:1"))
+    with pytest.raises(FetchError, match=r"Connection refused.*\(asked through the proxy 127\.0\.0\.1:1\)"):
+        asyncio.run(download(URL, proxy="http://me:word@127.0.0.1:1"))
 
 
 @pytest.fixture
