@@ -45,6 +45,8 @@ _HINT = "%trace 1 shows the JSON of step 1, %trace --step goes through them one 
 _INSTALL = 'pip install "ipy_websearch[widget]" makes this a widget to step through'
 
 Redact = Callable[[str], str]
+Fold = tuple[str, str, str]
+"""Title, JSON, and what has the rest of it."""
 
 
 class TraceFrame(WebFrame):
@@ -80,8 +82,10 @@ def trace_frame(answer: Answer, step: int | None = None, *, note: str = "", reda
         hint = _HINT if answer.trace else ""
         frame.view |= {"folds": _overview(answer, redact), "total": _total(answer), "note": note or hint}
     else:
+        shown = answer.trace[step - 1]
+        folds = _folds(shown, shown.request, STEP_CHARACTERS, redact, "answer.trace has")
         title = f"step {step} of {len(answer.trace)} · {title}"
-        frame.view |= {"folds": _whole(answer.trace[step - 1], redact), "title": title}
+        frame.view |= {"folds": folds, "title": title}
     return frame
 
 
@@ -92,27 +96,22 @@ def _total(answer: Answer) -> str:
     return f"in all: {seconds(answer.seconds)} · {tokens}{cached} · {cost(answer.cost_usd)}"
 
 
-def _overview(answer: Answer, redact: Redact) -> list[tuple[str, str, str]]:
-    """Return (title, JSON, what has the rest) of each request, as far as it is new, and of each response."""
+def _overview(answer: Answer, redact: Redact) -> list[Fold]:
+    """Return the folds of all steps: each request as far as it is new, and each response."""
     limit = min(PART_CHARACTERS, OVERVIEW_CHARACTERS // max(2 * len(answer.trace), 1))
-    folds = []
-    for step, request in zip(answer.trace, requests_news(answer.trace), strict=True):
-        parts = {"request": request, "response": step.response}
-        title = f"{step.n} · {one_line(step.name)}"
-        more = f"%trace {step.n} shows"
-        folds += [_cut(f"{title} · {name}", part, limit, more, redact) for name, part in parts.items() if part is not None]
-    return folds
+    news = zip(answer.trace, requests_news(answer.trace), strict=True)
+    return [fold for step, request in news for fold in _folds(step, request, limit, redact, f"%trace {step.n} shows")]
 
 
-def _whole(step: Step, redact: Redact) -> list[tuple[str, str, str]]:
-    """Return the same of one step, as a whole."""
-    parts = {"request": step.request, "response": step.response}
-    return [_cut(name, part, STEP_CHARACTERS, "answer.trace has", redact) for name, part in parts.items()]
-
-
-def _cut(title: str, value: Any, limit: int, more: str, redact: Redact) -> tuple[str, str, str]:
-    text = visible(redact(json.dumps(compact(value), indent=2, ensure_ascii=False, default=str)))
-    return title, text[:limit], f"… {more} all {len(text):,} characters" if len(text) > limit else ""
+def _folds(step: Step, request: Any, limit: int, redact: Redact, more: str) -> list[Fold]:
+    """Return the request and the response of a step, as far as there are any, each of at most `limit` characters."""
+    found = []
+    for name, part in (("request", request), ("response", step.response)):
+        if part is not None:
+            text = visible(redact(json.dumps(compact(part), indent=2, ensure_ascii=False, default=str)))
+            rest = f"… {more} all {len(text):,} characters" if len(text) > limit else ""
+            found.append((f"{step.n} · {one_line(step.name)} · {name}", text[:limit], rest))
+    return found
 
 
 def compact(value: Any, longest: int = LONGEST) -> Any:

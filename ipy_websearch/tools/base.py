@@ -332,7 +332,7 @@ def _wanted(wanted: str | Sequence[str]) -> dict[str, bool]:
         elif part in TOOLS:
             names[part] = True
         elif part not in ("", "none"):
-            choices = [*TOOL_SETS, *TOOLS]
+            choices = [*TOOL_SETS, "native", "none", *TOOLS]
             raise ConfigError(
                 f"there is no tool or tool set {part!r}{did_you_mean(part, choices)} (there are {', '.join(choices)})"
             )

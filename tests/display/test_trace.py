@@ -76,7 +76,7 @@ def test_step_walks_through_the_answer(asked: Any, messages_api: Any) -> None:
     """Each call shows the next step, a number restarts, the end is said, and a new answer begins anew."""
     seen = [asked.run("%trace --step").value for _ in range(4)]
     assert [list(frame.n) for frame in seen] == [[1], [2], [3], [4]] and type(seen[0].head(1)) is WebFrame
-    whole = folds(asked.run("%trace 4").html)["request"]
+    whole = folds(asked.run("%trace 4").html)["4 · claude-sonnet-5-5 · request"]
     assert json.loads(whole) == json.loads(json.dumps(asked.ns["a"].trace[3].request))
     end = asked.run("%trace --step")
     assert end.value is None and "last of 4 steps" in end.stdout
