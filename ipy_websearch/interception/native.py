@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from typing import Any
 
 from ipy_websearch.interception.tools import NATIVE_NAMES, OUR_NAMES, Kind, code_of
 from ipy_websearch.model.requests import plain_results
-from ipy_websearch.model.stream import Event, Reply
+from ipy_websearch.model.stream import Event
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
@@ -28,14 +27,10 @@ from ipy_websearch.tools.web_search import UNAVAILABLE
 Block = dict[str, Any]
 
 MARK = "IPYWS3"
-MAX_BYTES = 2_000_000
-"""The most that opaque text may unpack to; more is refused."""
-
 CITED_CHARACTERS = 150
 """The most characters of `cited_text` that the API's own search gives."""
 
 _OWN_ID = re.compile(r"srvtoolu_ipy(\d+)(x?)_([A-Za-z0-9_]+)")
-_LONG_BYTES = 3_000  # compressing less takes more time than it saves anybody
 _MONTHS = "January February March April May June July August September October November December".split()
 _SEARCH_CODES = "invalid_tool_input unavailable max_uses_exceeded too_many_requests query_too_long request_too_large".split()
 _ERRORS = {
@@ -54,13 +49,14 @@ _ERRORS = {
 _KINDS: dict[str, Kind] = {name: kind for kind, name in OUR_NAMES.items()}
 _RESULT_KINDS: dict[str, Kind] = {f"{name}_tool_result": kind for kind, name in NATIVE_NAMES.items()}
 _CALL_KINDS: dict[str, Kind] = {name: kind for kind, name in NATIVE_NAMES.items()}
+_NO_REASON = {"stop_reason": None, "stop_sequence": None}
 _KNOWN = ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage")
 
 
 def pack(value: Any) -> str:
     """Return JSON as opaque text."""
     data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    return MARK + urlsafe_b64encode(zlib.compress(data, 1) if len(data) > _LONG_BYTES else data).decode("ascii")
+    return MARK + urlsafe_b64encode(data).decode("ascii")
 
 
 def unpack(text: Any) -> Any:
@@ -68,9 +64,8 @@ def unpack(text: Any) -> Any:
     if not isinstance(text, str) or not text.startswith(MARK):
         return None
     try:
-        data = urlsafe_b64decode(text[len(MARK) :])
-        return json.loads(zlib.decompressobj().decompress(data, MAX_BYTES) if data[:1] == b"\x78" else data)
-    except (ValueError, zlib.error, RecursionError):
+        return json.loads(urlsafe_b64decode(text[len(MARK) :]))
+    except (ValueError, RecursionError):
         return None
 
 
@@ -326,18 +321,15 @@ class EventWriter:
     """Writes the events of several replies as those of one message, in the API's own order.
 
     Text goes on at once. A call is announced as it is written; what the model writes after it in the same reply is held back
-    until the call has its result, so that every call is followed by its own. A caller who does not stream gets the message that
-    the events add up to. `written` says whether any block of the running reply has gone out, `head` is the message that the
-    stream began with and `tail` the newest reply's end.
+    until the call has its result, so that every call is followed by its own. `head` is the message that the stream began with;
+    `delta` and `rest` end it as the newest reply did.
     """
 
     sources: Sources
     head: dict[str, Any] = field(default_factory=dict)
-    tail: dict[str, Any] = field(default_factory=dict)
-    written: bool = False
-    _whole: Reply = field(default_factory=Reply)
+    delta: dict[str, Any] = field(default_factory=dict)
+    rest: dict[str, Any] = field(default_factory=dict)
     _number: int = 0
-    _extra: dict[str, Any] = field(default_factory=dict)
     _next: int = 0
     _indices: dict[Any, int] = field(default_factory=dict)
     _calls: dict[Any, str] = field(default_factory=dict)
@@ -346,86 +338,78 @@ class EventWriter:
 
     def begin(self, number: int) -> None:
         """Say that the reply with this number, from 1, begins, or begins once more."""
-        self._indices, self._calls, self._held = {}, {}, []
-        self._waiting, self.written, self._number = "", False, number
+        self._number, self._indices, self._calls = number, {}, {}
+        self._held, self._waiting = [], ""
 
     def feed(self, raw: Event) -> list[Event]:
         """Take an event of a reply; return those that the caller gets now."""
-        kind = str(raw.get("type"))
-        if kind == "message_start":
-            return self._start(raw.get("message") or {})
-        if kind == "message_delta":
-            self.tail = {**self._extra, **{name: value for name, value in raw.items() if name not in ("type", "usage")}}
-        if not kind.startswith("content_block_"):
-            return [dict(raw)] if kind == "ping" else []
-        if self._waiting:
-            self._held.append(raw)
-            return []
-        return self._out(self._write(raw))
+        match str(raw.get("type")):
+            case "message_start":
+                return self._start(raw.get("message") or {})
+            case "message_delta":
+                self.delta = dict(raw.get("delta") or {})
+                self.rest |= {name: value for name, value in raw.items() if name not in ("type", "delta", "usage")}
+            case "ping":
+                return [dict(raw)]
+            case kind if kind.startswith("content_block_"):
+                if not self._waiting:
+                    return [self._written(raw)]
+                self._held.append(raw)
+        return []
 
     def release(self) -> list[Event]:
         """Return the results that are there now, and what was held back for them."""
         events = self._result()
         held, self._held = self._held, []
         for raw in held:
-            events += [*self._write(raw), *self._result()]
-        return self._out(events)
+            events += [self._written(raw), *self._result()]
+        return events
 
     def end(self, usage: Mapping[str, Any]) -> list[Event]:
         """Return the events that end the message with the usage of all requests."""
-        delta, rest = self._ending()
         # At the end the API repeats counts, and not what else is said at the beginning.
         counts = {name: value for name, value in usage.items() if isinstance(value, int) or name == "server_tool_use"}
-        return [{"type": "message_delta", "delta": delta, **rest, "usage": counts}, {"type": "message_stop"}]
+        delta = {**_NO_REASON, **self.delta}
+        return [{"type": "message_delta", "delta": delta, **self.rest, "usage": counts}, {"type": "message_stop"}]
 
-    def message(self, usage: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the message as a whole."""
-        delta, rest = self._ending()
-        return {**self.head, **rest, "content": self._whole.content, **delta, "usage": dict(usage)}
-
-    def _ending(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        delta = {"stop_reason": None, "stop_sequence": None, **(self.tail.get("delta") or {})}
-        return delta, {name: value for name, value in self.tail.items() if name != "delta"}
+    def message(self, content: list[Block], usage: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the message as a whole, with the blocks that its events add up to."""
+        return {**self.head, **self.rest, "content": content, **self.delta, "usage": dict(usage)}
 
     def _start(self, message: Mapping[str, Any]) -> list[Event]:
         """Begin with the head of the first reply, which gives the whole its id and model."""
-        self._extra = {name: value for name, value in message.items() if name not in _KNOWN and value is not None}
+        self.rest = {name: value for name, value in message.items() if name not in _KNOWN and value is not None}
         if self.head:
             return []
-        self.head = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
+        self.head = {**message, "content": [], **_NO_REASON}
         return [{"type": "message_start", "message": self.head}]
 
-    def _out(self, events: list[Event]) -> list[Event]:
-        self.written = self.written or bool(events)
-        for event in events:
-            self._whole.apply(event)
-        return events
-
-    def _write(self, raw: Event) -> list[Event]:
+    def _written(self, raw: Event) -> Event:
+        """Return an event of a block as the caller gets it."""
         kind, place = raw["type"], raw.get("index")
         if kind == "content_block_start":
             self._indices[place], self._next = self._next, self._next + 1
-            return [self._begun(raw)]
         event = {**raw, "index": self._indices.get(place, 0)}
-        if kind == "content_block_stop":
+        if kind == "content_block_start":
+            event["content_block"] = self._begun(dict(raw.get("content_block") or {}), place)
+        elif kind == "content_block_stop":
             self._waiting = self._calls.get(place, "")
         elif (delta := raw.get("delta") or {}).get("type") == "citations_delta":
             event["delta"] = {**delta, "citation": self.sources.native(delta.get("citation") or {})}
-        return [event]
+        return event
 
-    def _begun(self, raw: Event) -> Event:
-        """Return the event with which a block begins."""
-        block, place = dict(raw.get("content_block") or {}), raw.get("index")
-        if kind := own_kind(block):
-            self._calls[place] = call_id = str(block.get("id"))
-            called = {"id": server_id(call_id, self._number), "name": NATIVE_NAMES[kind]}
-            block |= {"type": "server_tool_use", **called}
-        return {"type": "content_block_start", "index": self._indices[place], "content_block": block}
+    def _begun(self, block: Block, place: Any) -> Block:
+        """Return a block at its beginning: calls of our tools are the server's."""
+        kind = own_kind(block)
+        if kind is None:
+            return block
+        self._calls[place] = call_id = str(block.get("id"))
+        return block | {"type": "server_tool_use", "id": server_id(call_id, self._number), "name": NATIVE_NAMES[kind]}
 
     def _result(self) -> list[Event]:
         """Return the result that the call written last waits for; it comes whole, as the API sends it."""
         call_id, self._waiting = self._waiting, ""
-        if not call_id or call_id not in self.sources.natives:
+        if call_id not in self.sources.natives:
             return []
         index, self._next = self._next, self._next + 1
         block = dict(self.sources.natives[call_id][0])

@@ -114,7 +114,7 @@ class InterceptedCall:
             async for signal in signals:
                 if isinstance(signal, list):
                     events = [event for raw in signal for event in self.writer.feed(raw)]
-                    loop.shown = self.writer.written
+                    loop.shown = loop.shown or any(event["type"] == "content_block_start" for event in events)
                 else:
                     if isinstance(signal, ModelRequested):
                         self.writer.begin(self._replies + 1)
@@ -129,15 +129,15 @@ class InterceptedCall:
             if not self.writer.head:
                 raise BudgetExceededError(budget.refusal(estimate_tokens(self.request(final=True))))
             if not self.done:  # no money is left: the caller may go on from here, as after a pause of the API's own
-                self.writer.tail = {"delta": {"stop_reason": "pause_turn"}}
+                self.writer.delta, self.writer.rest = {"stop_reason": "pause_turn"}, {}
             yield [*self._outbox, *self.writer.end(self.usage)]
         finally:
             await signals.aclose()
             self.close()
 
-    def message(self) -> dict[str, Any]:
-        """Return the finished message."""
-        return self.writer.message(self.usage)
+    def message(self, content: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the finished message, with the blocks that its events add up to."""
+        return self.writer.message(content, self.usage)
 
     def close(self) -> None:
         """Book what broke off or was no longer wanted, and give back the money that was held."""
@@ -249,7 +249,7 @@ class InterceptedCall:
         for call in own:
             self._give(call, failed("max_uses_exceeded" if final else "invalid_tool_input"), reply)
         if own and final and reply.stop_reason == "tool_use" and not _handed_back(reply):
-            self.writer.tail["delta"] = {**self.writer.tail.get("delta", {}), "stop_reason": "end_turn"}
+            self.writer.delta["stop_reason"] = "end_turn"
         self._outbox += self.writer.release()
         return self._ask_for_words(reply)
 

@@ -37,7 +37,16 @@ from anthropic._streaming import SSEDecoder
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
-from ipy_websearch.model.stream import Event, connection_error, event_error, excerpt, explain, reply_events, retry_after_s
+from ipy_websearch.model.stream import (
+    Event,
+    Reply,
+    connection_error,
+    event_error,
+    excerpt,
+    explain,
+    reply_events,
+    retry_after_s,
+)
 
 if TYPE_CHECKING:  # a floor above; what is used of both stands in `SearchMiddleware._run` and `_begin`
     from ipy_websearch.interception.interceptor import WebSearchInterceptor
@@ -445,11 +454,6 @@ class SearchMiddleware(anthropic.Middleware):
         call = self._begin(request, forced=self._lacks_search)
         if call is None and not self._offers_native(request):
             return await call_next(request)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            text = "an intercepted async client needs asyncio; under trio, call a blocking one in a thread"
-            raise ConfigError(text) from None
         return await self._answer(call, Exchange(request, AsyncSide(call_next), self))
 
     async def _answer(self, call: InterceptedCall | None, exchange: Exchange) -> Any:
@@ -469,11 +473,14 @@ class SearchMiddleware(anthropic.Middleware):
         request, events = exchange.request, call.events(exchange)
         if _path(request) == COUNT:
             return await exchange.side.send(with_body(request, _count_body(call)))
+        whole = Reply()
         try:
-            async for begun in events:
+            async for arrived in events:
                 if request.stream:
-                    return exchange.answered(stream=StreamBody(call, events, begun, exchange.side))
-            return exchange.answered(content=json.dumps(call.message()).encode())
+                    return exchange.answered(stream=StreamBody(call, events, arrived, exchange.side))
+                for event in arrived:
+                    whole.apply(event)
+            return exchange.answered(content=json.dumps(call.message(whole.content)).encode())
         except ModelError as exc:
             if exchange.begun and request.stream:
                 return exchange.answered(content=frame(error_event(exc)))

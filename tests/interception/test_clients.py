@@ -16,7 +16,6 @@ from anthropic.lib.credentials import AccessToken
 
 import ipy_websearch as web
 from ipy_websearch import api
-from ipy_websearch.errors import ConfigError
 from ipy_websearch.interception import intercept
 from ipy_websearch.model import sdk_hook
 from ipy_websearch.model.stream import message_events
@@ -187,17 +186,6 @@ def test_small_servers_that_give_every_call_the_same_id_are_understood(client: A
     message = ask(client)
     ids = [block.id for block in message.content if block.type == "server_tool_use"]
     assert len(set(ids)) == 2 and brave_api.queries == ["one thing", "two things"]
-
-
-def test_another_event_loop_is_told_in_one_line(messages_api: Any, brave_api: Any) -> None:
-    trio = pytest.importorskip("trio")
-
-    async def one() -> None:
-        await made("async").messages.create(**ASKED)
-
-    with pytest.raises(ConfigError, match="needs asyncio"):
-        trio.run(one)
-    assert not messages_api.requests
 
 
 # --- streams ---
