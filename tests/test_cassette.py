@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import re
@@ -24,8 +23,10 @@ from tests.fakes.engines import hit
 from tests.fakes.money import Limited
 from tests.fakes.public_web import Page
 from tests.fakes.replies import broken_stream, delay, error, refusal, slow, text, tool_use, truncated
+from tests.interception.conftest import ASKED, PAIR, ask
 
 TAPE = "lesson.cassette"
+COUNTED = {name: ASKED[name] for name in ("model", "messages", "tools")}
 COUNT = " ".join(f"number {n}" for n in range(1, 21)) + " end"
 VARIABLES = (
     "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL BRAVE_API_KEY BRAVE_BASE_URL WIKIPEDIA_BASE_URL TAVILY_API_KEY TAVILY_BASE_URL"
@@ -434,38 +435,26 @@ def test_a_file_that_is_none_is_refused(shell: Any, content: bytes | None, says:
 
 def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
     """Blocking and asynchronous, whole and streamed, without the server and without a search."""
-    asked = {"model": "claude-haiku-5-5", "messages": [{"role": "user", "content": "who wrote Ruby?"}]}
-    asked["tools"] = [{"type": "web_search_20250305", "name": "web_search"}]
     lesson.model.behave(lambda body: search("ruby author") if len(body["messages"]) == 1 else "Matz.")
     made = {"api_key": lesson.model.key, "base_url": lesson.model.url}
 
-    def run() -> list[Any]:
-        client = ipy_websearch.intercept(anthropic.Anthropic(**made), provider="brave")
-        messages = [client.messages.create(**asked, max_tokens=500)]
-        with client.messages.stream(**asked, max_tokens=500) as stream:
-            messages.append(stream.get_final_message())
-
-        async def ask() -> None:
-            other = ipy_websearch.intercept(anthropic.AsyncAnthropic(**made), provider="brave")
-            async with other, other.messages.stream(**asked, max_tokens=500) as stream:
-                messages.extend([await other.messages.create(**asked, max_tokens=500), await stream.get_final_message()])
-
-        asyncio.run(ask())
+    def run(question: str = "who wrote Ruby?") -> list[Any]:
+        asked = {"messages": [{"role": "user", "content": question}], "model": "claude-haiku-5-5"}
+        kinds = {"": anthropic.Anthropic, "stream": anthropic.Anthropic, "async stream": anthropic.AsyncAnthropic}
+        clients = {way: ipy_websearch.intercept(kind(**made), provider="brave") for way, kind in kinds.items()}
+        messages = [ask(client, way, **asked) for way, client in clients.items()]
         return [[block.type for block in message.content] + [message.content[-1].text] for message in messages]
 
     lesson.shell.run(f"%websearch record {TAPE}")
     recorded, before = run(), lesson.asked()
     lesson.shell.run("%websearch stop")
-    assert recorded == [["server_tool_use", "web_search_tool_result", "text", "Matz."]] * 4
-    assert lesson.model.key not in Path(TAPE).read_text()
+    assert recorded == [[*PAIR, "text", "Matz."]] * 3 and lesson.model.key not in Path(TAPE).read_text()
     lesson.replay()
     assert run() == recorded and api.session().spent_usd == 0
-    client = ipy_websearch.intercept(anthropic.Anthropic(**made), provider="brave")
     with pytest.raises(ReplayError, match="token counts are not on cassettes"):
-        client.messages.count_tokens(**asked)
-    asked["messages"][0]["content"] = "who wrote Perl?"
+        ipy_websearch.intercept(anthropic.Anthropic(**made), provider="brave").messages.count_tokens(**COUNTED)
     with pytest.raises(ReplayError, match="who wrote Perl"):
-        run()
+        run("who wrote Perl?")
     assert lesson.asked() == before
 
 
