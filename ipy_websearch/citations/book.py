@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -128,9 +129,8 @@ class CitationBook:
 
     def claims(self, text: str) -> tuple[Claim, ...]:
         """Return the sentences of an answer's Markdown, each held against the passages that its marks point to."""
-        cited: dict[int, list[Citation]] = {}
-        for citation in self._citations.values():
-            cited.setdefault(citation.n, []).append(citation)
+        cited = {citation.n for citation in self._citations.values()}
+        passages = cache(self._passages)
         found = []
         for part in SENTENCE_END.split(_BEHIND_THE_STOP.sub(r"\2\1", _FENCED.sub("", text))):
             sentence = _EMPHASIS.sub("", _BULLET.sub("", _MARKS.sub("", _WRITTEN.sub("", part)))).strip()
@@ -139,9 +139,16 @@ class CitationBook:
             heading = part.lstrip().startswith(("#", "|", ">")) or sentence.endswith(":")
             if not sentence or (not numbers and (heading or len(sentence.split()) < _FEWEST_WORDS)):
                 continue
-            claim = check(sentence, _held_against([citation for n in numbers for citation in cited[n]]))
+            claim = check(sentence, passages(numbers))
             found.append(Claim(claim.verdict, claim.missing, sentence, numbers))
         return tuple(found)
+
+    def _passages(self, numbers: tuple[int, ...]) -> list[str]:
+        """Return the cited passages of sources, and the titles and dates of their pages, each once."""
+        cited = [citation for citation in self._citations.values() if citation.n in numbers]
+        passages = dict.fromkeys(citation.cited_text for citation in cited)
+        about = [f"{c.title} {c.published_date:%Y-%m-%d}" if c.published_date else c.title for c in cited]
+        return list(dict.fromkeys([*passages, *about])) if any(passages) else []
 
     def _numbers_of(self, sentence: str) -> tuple[int, ...]:
         """Return the marks of the passage of text that a sentence without marks of its own stands in."""
@@ -154,13 +161,6 @@ class CitationBook:
         pages = [source for source in self._known.values() if not title or title in source.titles]
         quoting = [source.url for source in pages if flat and flat in source.text]
         return quoting[0] if quoting else pages[0].url if title and len(pages) == 1 else ""
-
-
-def _held_against(cited: Sequence[Citation]) -> list[str]:
-    """Return the passages of citations, and the titles and dates of their pages, each once."""
-    passages = dict.fromkeys(citation.cited_text for citation in cited)
-    about = [f"{c.title} {c.published_date:%Y-%m-%d}" if c.published_date else c.title for c in cited]
-    return list(dict.fromkeys([*passages, *about])) if any(passages) else []
 
 
 def _flat(text: str) -> str:

@@ -14,6 +14,7 @@ from datetime import date
 from decimal import Decimal
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import permutations
 from typing import NamedTuple
 
 from ipy_websearch.citations.quantities import Date, Number, Quantities, is_part_of_one, joined, read
@@ -38,7 +39,7 @@ _SOFT = frozenset(
 )
 _DENYING = _NOT | _SOFT
 _OPPOSITES = tuple(
-    (frozenset(one.split()), frozenset(other.split()))
+    sides
     for one, other in (
         ("more over above exceed exceeds exceeded exceeding", "less fewer under below"),
         ("higher greater larger bigger taller", "lower smaller lesser shorter"),
@@ -60,6 +61,7 @@ _OPPOSITES = tuple(
         ("opened open opens", "closed close closes"), ("bought buy buys", "sold sell sells"),
         ("success succeeded successful", "failure failed"),
     )
+    for sides in permutations((frozenset(one.split()), frozenset(other.split())))
 )  # fmt: skip
 _OPENERS = frozenset(
     "the a an in on at by for from with as it its he she they we i you this that these those there his her their our my "
@@ -68,7 +70,7 @@ _OPENERS = frozenset(
     "recently here what who how why where which other another all such following later early initially".split()
 )
 _LINKS = frozenset("of the and for".split())
-_COMPARING = frozenset().union(*(side for pair in _OPPOSITES for side in pair))
+_COMPARING = frozenset().union(*(one for one, _ in _OPPOSITES))
 _LANGUAGES = {
     "en": frozenset("the of and is was were are in to with by that it from has for at on an as".split()),
     "de": frozenset("der die das und ist ein eine im von mit den dem des zu auf für wurde sind nicht war hat".split()),
@@ -327,9 +329,7 @@ def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
         theirs.difference_update(range(b, b + size))
     own, other = {words[i] for i in mine}, {twin[i] for i in theirs}
     found = sorted((own ^ other) & _NOT) if len(own & _NOT) != len(other & _NOT) else []
-    for one, opposite in (pair for both in _OPPOSITES for pair in (both, both[::-1])):
-        found += sorted(own & one) if other & opposite else []
-    return found
+    return found + [word for one, opposite in _OPPOSITES if other & opposite for word in sorted(own & one)]
 
 
 # --- numbers and dates ------------------------------------------------------------------------------------------------------
@@ -434,11 +434,8 @@ def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     if words.isdisjoint(_COMPARING):
         return []
     around = frozenset(word for sentence in near for word in sentence.words)
-    found: list[str] = []
-    for one, other in (pair for both in _OPPOSITES for pair in (both, both[::-1])):
-        if not words & other and not around & one and around & other:
-            found += sorted(words & one)
-    return found
+    opposed = [one for one, other in _OPPOSITES if not words & other and not around & one and around & other]
+    return [word for one in opposed for word in sorted(words & one)]
 
 
 def _negations(words: Sequence[str], near: Sequence[Sentence]) -> list[str]:
