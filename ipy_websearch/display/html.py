@@ -42,7 +42,7 @@ STYLES = {
     "pane": "rgba(128,128,128,.14)",
     "amber": "#d98200",
     "doubt": "background-color:#fbdba7;color:#222222",  # JupyterLab drops "inherit" and leaves a mark's text black
-    "left": "text-align:start;vertical-align:top",
+    "left": "text-align:left;vertical-align:top",  # JupyterLab drops "start"
     "right": "text-align:right;vertical-align:top;white-space:nowrap",
     "number": "text-align:right;vertical-align:top;white-space:normal",
     "small": "font-size:.85em;opacity:.8",
@@ -102,7 +102,7 @@ def _prepare(state: Any) -> None:
         if both_ways and token.nesting == 1:
             token.attrs["dir"] = "auto"
         if token.type in ("th_open", "td_open"):
-            token.attrs.setdefault("style", "text-align:start")  # JupyterLab aligns to the right
+            token.attrs.setdefault("style", f"text-align:{'right' if both_ways else 'left'}")  # JupyterLab's own: always right
         token.children = _prepared(token.children or [], state.env.get("sources", {}))
 
 

@@ -239,4 +239,4 @@ def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> 
 
 def test_languages_that_are_written_from_right_to_left_are_set_so() -> None:
     html = html_of(replace(ANSWER, text="القمر تابع للأرض [1].\n\n| a |\n|---|\n| ירח |"))
-    assert '<p dir="auto">' in html and "text-align:left" not in html and "<p dir" not in html_of(ANSWER)
+    assert '<p dir="auto">' in html and "text-align:right" in html and "<p dir" not in html_of(ANSWER)
