@@ -251,13 +251,13 @@ class LocalIndex:
     def _listed(self) -> list[Path]:
         """Return the folders from which the index can be made again; other kernels write the list too."""
         if self._list and self._list.is_file() and not (self._database.in_memory and self._folders):
-            self._folders = [Path(name) for name in self._list.read_text("utf-8").splitlines()]
+            self._folders = [Path(name) for name in self._list.read_text("utf-8", "surrogateescape").splitlines()]
         return self._folders
 
     def _keep(self, folders: list[Path]) -> None:
         self._folders = sorted(folders)
         if self._list and not self._database.in_memory:
-            self._list.write_text("".join(f"{path}\n" for path in self._folders), "utf-8")
+            self._list.write_text("".join(f"{path}\n" for path in self._folders), "utf-8", "surrogateescape")
 
     def _use(self, work: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T:
         """Do `work` on the database (`write`: in one transaction), its errors translated; an index that was begun anew gets its
@@ -280,7 +280,7 @@ class LocalIndex:
 
 
 def _put(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], gone: Iterable[str] = ()) -> None:
-    """Store documents, each with the time (ns) and size of its file, in place of those of the same address; drop `gone`."""
+    """Store documents, each with the time and size of its file, in place of those of the same address; drop `gone`."""
     _drop(connection, gone)
     insert = "INSERT INTO documents (url, title, body, date, changed, size) VALUES (?, ?, ?, ?, ?, ?)"
     for row in rows:
