@@ -516,21 +516,21 @@ class Engine:
 
     def _reported(self, error: Any) -> ProviderError:
         """Return the failure that an answer reports although its status is 200: a text, or an object with a message."""
-        told = parsing.mapping(error)
-        said = parsing.text(error, 200) or parsing.text(told.get("message") or told.get("info"), 200)
+        told = error if isinstance(error, dict) else {"message": error}
+        said = parsing.text(told.get("message") or told.get("info"), 200) or "it reports a failure without a reason"
         code = parsing.text(told.get("code"), 80)
-        words = (said or "it reports a failure without a reason") + (f" ({code})" if code else "")
-        return self.failure(words, status=429 if code == "ratelimited" else 200)
+        return self.failure(f"{said} ({code})" if code else said, status=429 if code == "ratelimited" else 200)
 
     def refusal(self, response: HttpResponse) -> Reason:
         """Return why the engine refused, and what to do; engines extend it for their own codes."""
         said, wait, kind = explain_any(response)
-        status, keyed = response.status, bool(self.info.keys)
-        if keyed and status == 401:
+        status, what = response.status, ""
+        if self.info.keys and status == 401:
             return self.refused_key(said)
-        if not keyed and status in (401, 402, 403):
+        if self.info.keys:
+            what = _REFUSALS.get(status, "")
+        elif status in (401, 402, 403):
             kind = "request"
-        what = _REFUSALS.get(status, "") if keyed else ""
         words = ": ".join(filter(None, (what, shorten(said, 110).rstrip("."))))
         return Reason("; ".join(filter(None, (words, self.remedy(status, wait)))), wait, kind)
 
