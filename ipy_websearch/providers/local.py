@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -48,6 +49,8 @@ DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
 MAX_TERMS, CANDIDATES = 32, 40
 COMMON = 2_000
 """Documents with the words of a query that are ranked; a word that stands in more tells nothing beside others."""
+TOGETHER, MAX_PAIRS = 1.3, 4
+"""By what a document gains that holds two neighbours of the query side by side ("largest country"), among its first words."""
 NAMED = 10.0
 """What a document gets whose whole title stands in the query: it goes first."""
 LEAST_COVERAGE = 0.33
@@ -317,6 +320,7 @@ def _find(
     """Return the best documents with their scores: those with all the words, else with enough of them, else with words that
     begin alike."""
     quoted = [_quoted(term) for term in terms]
+    neighbours = " OR ".join(_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS]))
     matching = f"SELECT rowid, -bm25(words, 8.0, 1.0) FROM words WHERE words MATCH ? {narrowed} LIMIT {COMMON}"
 
     def ranked(parts: Sequence[str], joined: str, most: int) -> list[tuple[int, float]]:
@@ -324,7 +328,10 @@ def _find(
         found = connection.execute(matching, (expression, *values)).fetchall() if parts else []
         if len(found) == COMMON:  # a word that stands everywhere: those that have it in the title go first
             found = connection.execute(matching, (f"{{title}} : ({expression})", *values)).fetchall() + found
-        return sorted(dict(found).items(), key=lambda row: -row[1])[:most]
+        best = dict(sorted(dict(found).items(), key=lambda row: -row[1])[: max(CANDIDATES, most)])
+        for at in _holding(connection, neighbours, best) if neighbours else ():
+            best[at] *= TOGETHER
+        return sorted(best.items(), key=lambda row: -row[1])[:most]
 
     def is_rare(term: str) -> bool:
         some = f"SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {COMMON})"
@@ -349,14 +356,20 @@ def _coverage(connection: sqlite3.Connection, terms: Sequence[str], numbers: Seq
     held = dict.fromkeys(numbers, 0.0)
     listed = ",".join(map(str, numbers))
     for term in terms:
-        found = connection.execute(f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({listed})", (_quoted(term),))
-        for (at,) in found:
+        for at in _holding(connection, _quoted(term), numbers):
             held[at] += 1 / len(terms)
     wanted = set(map(stem, terms))
     for at, title in connection.execute(f"SELECT id, title FROM documents WHERE id IN ({listed})"):
         words = set(stems(_with_symbols(re.sub(r" \(.*\)$", "", title))))
         held[at] += (not wanted.isdisjoint(words)) + (NAMED if words <= wanted else 0)
     return held
+
+
+def _holding(connection: sqlite3.Connection, expression: str, numbers: Iterable[int]) -> list[int]:
+    """Return those of the documents in which something stands."""
+    listed = ",".join(map(str, numbers))
+    found = connection.execute(f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({listed})", (expression,))
+    return [at for (at,) in found]
 
 
 # --- queries and passages ---------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from ipy_websearch.providers.passages import bm25, content_words, stem, stems, word_weights, words_in
@@ -254,17 +254,21 @@ def _facts(source: Source, wanted: set[str]) -> list[Passage]:
 
 def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[Source]) -> list[Passage]:
     """Return the paragraphs of sources, best first. A word of the title counts half, in full where the question names the
-    source, and a source that the search ranked higher goes before an equal one."""
+    source, neighbours of the question count again where they stand side by side, and a source that the search ranked higher
+    goes before an equal one."""
     found: list[tuple[int, Passage]] = []
     for rank, source in enumerate(sources):
-        texts = enumerate(source.paragraphs)
-        found += [(rank, Passage(source, at, text)) for at, text in texts if text.strip() and not text.startswith(FACTS)]
-    counted = [Counter(stems(passage.text)) for _, passage in found]
+        parts = enumerate(source.paragraphs)
+        found += [(rank, Passage(source, at, text)) for at, text in parts if text.strip() and not text.startswith(FACTS)]
+    texts = [stems(passage.text) for _, passage in found]
+    counted = [Counter(words) for words in texts]
     weights = word_weights(wanted, counted)
     scores = bm25(wanted, counted)
     for n, (rank, passage) in enumerate(found):
         title = sum(weights.get(word, 0.0) for word in set(stems(passage.source.title)))
-        scores[n] = (scores[n] + (1.0 if passage.source in about else 0.5) * title) / (1 + 0.12 * rank)
+        together = sum(weights[first] + weights[second] for first, second in set(pairwise(wanted)) & set(pairwise(texts[n])))
+        scores[n] += (1.0 if passage.source in about else 0.5) * title + 0.5 * together
+        scores[n] /= 1 + 0.12 * rank
     return [found[n][1] for n in sorted(range(len(found)), key=lambda n: -scores[n])]
 
 
