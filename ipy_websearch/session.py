@@ -604,29 +604,21 @@ class Session:
 class AskRun:
     """A question under way: iterate over it for its events, with `async for` on any event loop, or with `for`.
 
-    Then `answer` is there. The iteration may be left at any moment: the answer so far is in `answer` and in the conversation,
-    and what was spent is booked.
+    `question` has its variables put in, `offline` says that the built-in model answers. At the end `answer` is there. The
+    iteration may be left at any moment: the answer so far is in `answer` and in the conversation, and what was spent is booked.
     """
 
     def __init__(self, session: Session, loop: AnswerLoop, booking: Booking) -> None:
         self.loop = loop
         self.booking = booking
+        self.question = loop.job.question
+        self.offline = loop.client.offline
         self.answer: Answer | None = None
         self._session = session
         self._task: background.Task[None] | None = None
         self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
         self._arrived = asyncio.Event()
         self._left = False
-
-    @property
-    def question(self) -> str:
-        """The question, variables put in."""
-        return self.loop.job.question
-
-    @property
-    def offline(self) -> bool:
-        """Whether the built-in model answers."""
-        return self.loop.client.offline
 
     async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
         """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
