@@ -163,14 +163,6 @@ def test_an_interrupt_leaves_the_batch_and_the_next_call_collects_it(messages_ap
     assert ceiling.reserved == 0
 
 
-def test_a_batch_whose_answer_was_lost_is_found_and_not_sent_twice(messages_api: Any) -> None:
-    """The connection breaks after the batch was taken: it is found in the list of batches."""
-    messages_api.behave(echo)
-    messages_api.batches.swallow = True
-    out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
-    assert list(out.ceo) == ["Boss of A", "Boss of B"] and created(messages_api) == 1
-
-
 def test_a_killed_kernel_pays_for_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`kill -9` just when a batch has been handed in, then the same call in a new process: nothing is handed in again."""
     code = (
@@ -235,13 +227,6 @@ def test_a_batch_that_is_gone_is_asked_again(messages_api: Any) -> None:
     messages_api.batches.known.clear()
     out = ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     assert out.ceo.notna().all() and "asked again" in str(out.attrs["report"])
-
-
-def test_a_refused_batch_ends_the_run_with_its_reason(messages_api: Any) -> None:
-    """A bad key: nothing is sent, one line says why."""
-    messages_api.batches.fail = [401]
-    with pytest.raises(EnrichmentError, match="refused the key"):
-        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
 
 
 def test_a_batch_that_may_have_arrived_is_kept_when_the_key_is_refused_meanwhile(messages_api: Any) -> None:

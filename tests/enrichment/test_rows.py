@@ -18,9 +18,6 @@ from tests.fakes.replies import error, usage
 QUIET: dict[str, Any] = {"progress": False, "max_searches": 0}
 
 
-# --- values -------------------------------------------------------------------------------------------------------------
-
-
 # --- which rows are asked -----------------------------------------------------------------------------------------------
 
 
@@ -119,19 +116,6 @@ def test_a_stopped_start_returns_what_the_store_has(messages_api: Any) -> None:
     out = ipy_websearch.enrich(companies(*(f"C{n}" for n in range(60))), CEO, **QUIET)
     assert out.enrich_status[0] == "ok" and set(out.enrich_status[1:]) == {"error"}
     assert out.enrich_error[1:].str.contains("no credit").all()
-
-
-# --- limits -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_budget_is_never_passed_and_stops_cleanly(messages_api: Any) -> None:
-    """Rows are filled while money lasts; the others say "budget" and are not sent."""
-    messages_api.behave(lambda body: (echo(body), usage(input_tokens=900, output_tokens=100)))
-    out = ipy_websearch.enrich(companies(*(f"C{n}" for n in range(100))), CEO, budget_usd=0.005, **QUIET)
-    counts = out.enrich_status.value_counts()
-    assert set(counts.index) == {"ok", "budget"} and 10 < counts["ok"] == len(messages_api.requests)
-    assert out.enrich_cost_usd.sum() <= 0.005 and "0.005 USD" in out.enrich_error[out.enrich_status == "budget"].iloc[0]
-    assert ipy_websearch.cost().usd.sum() == pytest.approx(out.enrich_cost_usd.sum())
 
 
 # --- wrong calls --------------------------------------------------------------------------------------------------------

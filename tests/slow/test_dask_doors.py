@@ -158,7 +158,3 @@ def test_the_magic_hands_a_dask_frame_in_as_a_batch(messages_api: Any, shell: An
     assert ran.ok, ran.error
     assert list(shell.ns["out"].compute().moons) == [7] * 4 and len(messages_api.requests) == 3
     assert [line for line in messages_api.batches.log if line.startswith("POST")] == ["POST "]
-
-
-def test_the_help_knows_the_option_for_a_cluster(shell: Any) -> None:
-    assert "--cluster NAME" in shell.run("%enrich --help").stdout
