@@ -137,23 +137,9 @@ async def cancel_open(client: ModelClient, store: Store, address: str) -> tuple[
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-class Batches:
-    """Asks for the rows of a run through Message Batches; see `run.Asker`."""
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[None] | None = None
-
-    def cancel(self) -> None:
-        """Stop waiting; what is at the API goes on there."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
-        """Hand rows in and collect them; see `run.Asker`."""
-        self._task = asyncio.create_task(BatchRun(run, rows).work())
-        (ended,) = await asyncio.gather(self._task, return_exceptions=True)
-        if isinstance(ended, Exception):
-            raise ended
+async def ask_in_batches(run: Enrichment, rows: Sequence[int]) -> None:
+    """Ask for rows through Message Batches; see `run.Ask`. When it is cancelled, what is at the API goes on there."""
+    await BatchRun(run, rows).work()
 
 
 class BatchRun:

@@ -169,7 +169,7 @@ class Task:
 
 
 class DaskWorkers:
-    """Asks for rows on a cluster; see `run.Asker`."""
+    """Asks for rows on a cluster; see `run.Ask`."""
 
     def __init__(self, session: Session, cluster: Any, provider: str | None, *, searches: bool) -> None:
         self._client, self._own_client = connect(cluster)
@@ -182,22 +182,16 @@ class DaskWorkers:
         self._queue: deque[int] = deque()
         self._workers: list[str] = []
         self._check_at = 0.0
-        self._cancelled = False
         self._changed = asyncio.Event()
 
-    def cancel(self) -> None:
-        """Cut off what is under way."""
-        self._cancelled = True
-        self._changed.set()
-
     async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
-        """Ask for rows; see `run.Asker`."""
+        """Ask for rows; see `run.Ask`."""
         loop = asyncio.get_running_loop()
         self._queue.extend(rows)
         run.progress.note = "waiting for the cluster's workers"
-        await asyncio.to_thread(self._equip, run, lambda e: loop.call_soon_threadsafe(self._take, run, e[1]))
         try:
-            while (self._tasks or (self._queue and run.stopped is None)) and not self._cancelled:
+            await asyncio.to_thread(self._equip, run, lambda e: loop.call_soon_threadsafe(self._take, run, e[1]))
+            while self._tasks or (self._queue and run.stopped is None):
                 await self._check()
                 while self._submit(run):
                     run.progress.note = ""
@@ -205,7 +199,6 @@ class DaskWorkers:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), CHECK_S)
         finally:
-            self._cancelled = True
             await asyncio.to_thread(self._take_back)
             until = time.monotonic() + CUT_OFF_S
             while self._tasks and time.monotonic() < until:

@@ -1,7 +1,7 @@
 """One enrichment: plan, look into the store, ask for what is missing, store each row as it ends, put the frame together.
 
-Who asks is an `Asker`: this process (`Rows`), Message Batches (`batch`), or the workers of a Dask cluster (`dask`). It tells
-`finish` what came of each row. The run stops by itself when the budget is used up, at a failure that every further row would
+Rows are asked for by an `Ask`: this process (`Rows`), Message Batches (`batch`), or the workers of a Dask cluster (`dask`). It
+tells `finish` what came of each. The run stops by itself when the budget is used up, at a failure that every further row would
 meet, and when the first rows all fail alike. Every row has a status afterwards.
 """
 
@@ -12,14 +12,14 @@ import sqlite3
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ipy_websearch.enrichment.batch import Batches, native_search
+from ipy_websearch.enrichment.batch import ask_in_batches, native_search
 from ipy_websearch.enrichment.columns import NOT_ASKED, Cell, Column, Inputs, Plan, make_plan
 from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
@@ -124,19 +124,19 @@ def start(session: Session, options: EnrichOptions) -> Any:
         pages=PageReading(lambda: session.reader, options.read_pages, exact=exact) if options.read_pages else None,
         retrieve_first=settings.retrieve_first,
     )
-    run = Enrichment(session, plan, options, config, budget, Batches() if batch else Rows(), key)
+    run = Enrichment(session, plan, options, config, budget, ask_in_batches if batch else Rows().ask, key)
     if options.cluster is not None and session.recording is None:  # requests of workers would bypass the cassette
-        run.asker = _workers(session, options.cluster, provider, options.max_searches > 0)
+        run.ask = _workers(session, options.cluster, provider, options.max_searches > 0)
     run.notices.update(dict.fromkeys(notices))
     return run
 
 
-def _workers(session: Session, cluster: Any, provider: str | None, searches: bool) -> Asker:
+def _workers(session: Session, cluster: Any, provider: str | None, searches: bool) -> Ask:
     try:
         from ipy_websearch.enrichment.dask import DaskWorkers
     except ImportError as exc:
         raise ConfigError('a Dask cluster needs distributed: pip install "ipy_websearch[dask]"') from exc
-    return DaskWorkers(session, cluster, provider, searches=searches)
+    return DaskWorkers(session, cluster, provider, searches=searches).ask
 
 
 def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]:
@@ -166,15 +166,8 @@ def searches_of(
 
 # --- running it ---------------------------------------------------------------------------------------------------------
 
-
-class Asker(Protocol):
-    """Asks for rows and tells `run.finish` what came of each."""
-
-    async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
-        """Ask for these distinct rows; when it returns or raises, nothing is under way any more."""
-
-    def cancel(self) -> None:
-        """Cut off what is under way."""
+Ask = Callable[["Enrichment", Sequence[int]], Coroutine[Any, Any, None]]
+"""Asks for distinct rows and tells `finish` what came of each; when it has ended or was cancelled, nothing is under way."""
 
 
 class Enrichment:
@@ -191,7 +184,7 @@ class Enrichment:
         options: EnrichOptions,
         config: RowConfig,
         budget: Budget,
-        asker: Asker,
+        ask: Ask,
         provider: tuple[str, Mapping[str, Any]],
         *,
         question: str = "",
@@ -201,7 +194,7 @@ class Enrichment:
         self.options = options
         self.config = config
         self.budget = budget
-        self.asker = asker
+        self.ask = ask
         self.ledger = session.ledger
         self.store = session.enrich_store
         self.outcomes: list[Outcome | None] = [None] * len(plan.inputs)
@@ -218,6 +211,7 @@ class Enrichment:
         self._unbooked: list[LedgerRow] = []
         self._flush_due = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._asking: asyncio.Task[None] | None = None
         self._same_failures = ("", 0)
         self._seconds = 0.0
         self._lookup = self._lookup_key(*provider)
@@ -240,7 +234,11 @@ class Enrichment:
                     # The first price takes 0.1 s to look up: do that while the first rows are asked, not on the event loop.
                     self._loop.run_in_executor(None, model_cost, self.config.model, Usage())
                     await self.config.client.prepare()
-                await self.asker.ask(self, rows)
+                self._asking = self._loop.create_task(self.ask(self, rows))
+                await self._asking
+        except asyncio.CancelledError:
+            if self.stopped is None:  # it was not `halt` that cut the rows off
+                raise
         finally:
             self._seconds = time.monotonic() - began
             left = self._settle()
@@ -352,7 +350,7 @@ class Enrichment:
         given = self.options
         return lookup_key(self.config.defaults, provider, options, given.max_searches, given.max_fetches, given.read_pages)
 
-    # --- for the asker ----------------------------------------------------------------------------------------------
+    # --- for those who ask --------------------------------------------------------------------------------------------
 
     def numbers(self, n: int) -> tuple[int, ...]:
         """Return the columns that a row lacks."""
@@ -466,7 +464,12 @@ class Enrichment:
         if self.stopped is None:
             self.stopped = (status, error)
         if grace_s is not None and self._loop is not None:
-            self._loop.call_later(grace_s, self.asker.cancel)
+            self._loop.call_later(grace_s, self._cut_off)
+
+    def _cut_off(self) -> None:
+        """Cut off the rows under way, once: they are ended in order."""
+        if self._asking is not None and not self._asking.cancelling():
+            self._asking.cancel()
 
     def _count_failure(self, message: str, permanent: bool) -> None:
         """End the run when every further row would fail too, or seems to."""
@@ -499,30 +502,22 @@ class Rows:
 
     def __init__(self, kind: type[Row] = Row) -> None:
         self._kind = kind
-        self._tasks: list[asyncio.Task[None]] = []
         self._asking = self._begun = 0
         self._ended = asyncio.Event()
         self._tools: dict[tuple[int, ...], Any] = {}
 
     async def ask(self, run: Enrichment, rows: Sequence[int]) -> None:
-        """Ask for rows; see `Asker`."""
+        """Ask for rows; see `Ask`."""
         run.progress.limiter = run.config.limiter
         queue = iter(rows)
         count = min(run.options.concurrency, len(rows))
-        self._tasks = [asyncio.create_task(self._work(run, queue)) for _ in range(count)]
+        tasks = [asyncio.create_task(self._work(run, queue)) for _ in range(count)]
         try:
-            await asyncio.wait(self._tasks)
+            await asyncio.gather(*tasks)
         finally:
-            self.cancel()
-            results = await asyncio.gather(*self._tasks, return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-
-    def cancel(self) -> None:
-        """Cut off what is under way."""
-        for task in self._tasks:
-            task.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, run: Enrichment, queue: Iterable[int]) -> None:
         for n in queue:

@@ -259,7 +259,7 @@ def enrichment(session: Session, kind: Kind, rows: Sequence[tuple[str, ...]], op
         EnrichOptions(None, {}, concurrency=concurrency, max_searches=config.max_searches, resume=asks),
         config,
         budget,
-        Rows(AnswerRow if asks else SearchRow),
+        Rows(AnswerRow if asks else SearchRow).ask,
         first,
         question=f"{kind}: {rows[0][-1]}",
         since=time.time() - FRESH_S if fresh else midnight,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import time
@@ -199,11 +198,11 @@ def test_a_batch_that_never_arrived_is_sent(messages_api: Any) -> None:
     """The kernel died between writing down and sending: the rows are simply handed in."""
     messages_api.behave(echo)
 
-    async def cut_off(*args: Any) -> None:
-        raise asyncio.CancelledError
+    async def dies(*args: Any) -> None:
+        raise SystemError
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch.batches, "submit", cut_off)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemError):
+        patch.setattr(batch.batches, "submit", dies)
         ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH)
     new_kernel()
     assert ipy_websearch.enrich(companies(*"AB"), CEO, **BATCH).ceo.notna().all() and created(messages_api) == 1
