@@ -186,9 +186,10 @@ class Redactor:
         self._sent: set[str] = set()
         self._forms: tuple[frozenset[str], list[str]] = (frozenset(), [])
 
-    def learn(self, headers: Mapping[str, str]) -> None:
+    def learn(self, headers: Mapping[str, Any]) -> None:
         """Note the keys that go out in a request's headers, whoever keeps them."""
-        self._sent |= {value.removeprefix("Bearer ") for name, value in headers.items() if name.lower() in _SECRET_HEADERS}
+        named = [str(value) for name, value in headers.items() if name.lower() in _SECRET_HEADERS]
+        self._sent |= {value.removeprefix("Bearer ") for value in named}
 
     def text(self, text: str) -> str:
         """Return text without keys, and without passwords in addresses."""

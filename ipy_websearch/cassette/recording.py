@@ -8,12 +8,13 @@ so that limits are reached where they were, and forget that afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.cassette.format import Redactor
 from ipy_websearch.cassette.traffic import (
@@ -104,8 +105,10 @@ class Recording:
         """Whether the cassette that is replayed has answers of a model; None while one is recorded."""
         return self.cassette.has_model if isinstance(self.cassette, Player) else None
 
-    def through(self, send: Send) -> Send:
-        """Return a sender of model requests that goes through the cassette: for clients that are not the session's own."""
+    def through(self, send: Send, headers: Mapping[str, Any]) -> Send:
+        """Return a sender of model requests that goes through the cassette: for clients that are not the session's own.
+        `headers` are those that their keys go up in."""
+        self.cassette.redactor.learn(headers)
         return partial(self.cassette.stream, send=send)
 
     def attach(self, booking: Booking) -> Booking:

@@ -157,7 +157,7 @@ class InterceptedCall:
         """Send a request; one that is refused for its form goes up once more in another."""
         send: Callable[[Mapping[str, Any]], AsyncIterator[list[Event]]] = wire.send
         if self.recording is not None:
-            send = self.recording.through(send)
+            send = self.recording.through(send, wire.headers)
             if self.recording.replayed_from and not wire.begun:
                 wire.pretend()
         adapted = False

@@ -67,7 +67,7 @@ PING_S = 10.0
 between (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60."""
 
 _REFUSED = (400, 404, 422, 501)
-_CLOUD_ERRORS = {  # docs.aws.amazon.com, "InvokeModelWithResponseStream", read 2026-11
+_CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09-30/service-2.json`, read 2026-11
     "throttlingException": "rate_limit_error",
     "serviceUnavailableException": "overloaded_error",
     "modelTimeoutException": "timeout_error",
@@ -235,6 +235,11 @@ class Exchange:
         raw = httpx2.Response(200, request=httpx2.Request("POST", f"http://recorded.invalid{MESSAGES}"))
         own = {"stream": False, "stream_cls": None, "options": self.request.options}
         self.first = kind(raw=raw, cast_to=self.request.cast_to, client=self._middleware.client, **own)
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """The headers that the caller's key goes up in."""
+        return {**getattr(self._middleware.client, "auth_headers", {}), **(self.request.options.headers or {})}
 
     def learn(self, platform: Platform) -> None:
         """Remember what the server takes for this model."""
