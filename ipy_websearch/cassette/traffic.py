@@ -236,14 +236,10 @@ class RecordedModel(ModelClient):
         recorded = self._cassette.head.get("platform") if isinstance(self._cassette, Player) else None
         return PLATFORMS.get(str(recorded)) or self._real.platform
 
-    async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Events]:
-        """Yield the events of a reply; see `ModelClient.events`."""
+    async def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[Events]:
+        """Yield the events of a reply, which is always asked for as a stream; see `ModelClient.events`."""
         async for events in self._cassette.stream(body, self._real.events):
             yield events
-
-    async def whole_reply(self, body: Mapping[str, Any]) -> Events:
-        """Return all events of a reply; see `ModelClient.whole_reply`."""
-        return [event async for events in self.events(body) for event in events]
 
     async def prepare(self) -> None:
         """Import the SDK, unless a cassette is replayed."""

@@ -246,12 +246,10 @@ class AnswerLoop:
 
     # --- what the loop asks (see `core.Face`) ------------------------------------------------------------------------
 
-    def request(self, *, final: bool) -> dict[str, Any]:
-        """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
-        return self._request(self.messages, final=final)
-
-    def _request(self, messages: Sequence[Message], *, final: bool) -> dict[str, Any]:
-        job = self.job
+    def request(self, *, final: bool, messages: Sequence[Message] | None = None) -> dict[str, Any]:
+        """Return the next request, with the history or other `messages`; the final one asks for words alone, or for the table
+        that the user wanted."""
+        job, messages = self.job, self.messages if messages is None else messages
         tools = [] if self._reading else [*(tool.definition() for tool in self._tools.values()), *job.server_tools]
         last: dict[str, str] | None = {"type": "none"}
         if job.columns:
@@ -396,7 +394,7 @@ class AnswerLoop:
 
     def _room_for(self, messages: Sequence[Message]) -> tuple[dict[str, Any], str]:
         """Return the request to mend an answer, and why no limit leaves room for a reply of the first answer's length."""
-        meter, body = self.loop.meter, self._request(messages, final=True)
+        meter, body = self.loop.meter, self.request(final=True, messages=messages)
         if meter.reached in ("timeout", "budget") or not meter.seconds_left:
             return body, meter.explain("budget" if meter.reached == "budget" else "timeout")
         if meter.steps >= meter.limits.max_steps:

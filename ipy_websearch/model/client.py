@@ -150,22 +150,24 @@ class ModelClient:
         """The API's name for the newest request of the running task."""
         return self._request_id.get()
 
-    async def events(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
-        """Send a Messages API request and yield its stream events as dicts, as they arrive: together what came together.
+    async def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[list[Event]]:
+        """Send a Messages API request and give its stream events as dicts, as they arrive: together what came together.
 
         Raises:
             ModelError: the API refused it, could not be reached, or sent an `error` event (then `status` is 200).
             ConfigError: a key, an address or a package is missing; nothing was sent.
         """
         with self.opened() as client:
-            if self.platform.name == "bedrock":  # its stream is binary: only the SDK can decode it
+            if streamed and self.platform.name == "bedrock":  # its stream is binary: only the SDK can decode it
                 async for typed in await client.messages.create(**body, stream=True, timeout=request_timeout()):
                     yield [typed.to_dict()]
                 return
-            response = await self._send(client, {**body, "stream": True})
+            response = await self._send(client, {**body, "stream": True} if streamed else body)
             try:
                 self._request_id.set(response.headers.get("request-id"))
                 kind = response.headers.get("content-type", "")
+                # Where no stream was asked for, what is none is read as JSON, so that what stands in its place is told.
+                kind = kind if streamed or "event-stream" in kind else "json"
                 async for events in reply_events(kind, response.aiter_bytes(), self.redact, self.request_id):
                     yield events
             finally:
@@ -177,14 +179,7 @@ class ModelClient:
         Raises:
             ModelError: the API refused it, could not be reached, or answered with something that is no message.
         """
-        with self.opened() as client:
-            response = await self._send(client, body)
-            self._request_id.set(response.headers.get("request-id"))
-            kind = response.headers.get("content-type", "")
-            # Whatever is no stream is read as JSON, so that what stands in its place is told.
-            kind = kind if "event-stream" in kind else "json"
-            arriving = reply_events(kind, response.aiter_bytes(), self.redact, self.request_id)
-            return [event async for events in arriving for event in events]
+        return [event async for events in self.events(body, streamed=False) for event in events]
 
     async def check(self) -> None:
         """Ask for the list of models, which is free, to see whether the key is taken.

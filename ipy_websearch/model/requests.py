@@ -332,10 +332,6 @@ _PLAIN_PROMPT, _TOOL_PROMPT, _CITING_PROMPT = 50, 600, 700
 _LETTER = 40
 
 
-def _leads(first: int, last: int) -> bytes:
-    return bytes(range(first, last + 1))
-
-
 # Hundredths of a token for each byte of a kind. Non-ASCII characters count by their first UTF-8 byte, so one weight stands for
 # a whole character: Latin, Greek, Cyrillic 1 token; Chinese, Japanese, Korean and symbols 2; the other scripts and emoji, which
 # tokenizers cut down to single bytes, as many as they have bytes.
@@ -345,11 +341,11 @@ _WEIGHTS = (
     (b"0123456789", 100),
     (b" \t\n\r", 25),
     (bytes(set(range(33, 128)) - set(_LETTERS + b"0123456789")), 75),
-    (_leads(0x00, 0x1F).translate(None, b"\t\n\r"), 100),
-    (_leads(0xC0, 0xD3), 100),
-    (_leads(0xD4, 0xDF) + _leads(0xE2, 0xED), 200),
-    (_leads(0xE0, 0xE1) + _leads(0xEE, 0xEF), 300),
-    (_leads(0xF0, 0xF7), 400),
+    (bytes(range(0x00, 0x20)).translate(None, b"\t\n\r"), 100),
+    (bytes(range(0xC0, 0xD4)), 100),
+    (bytes(range(0xD4, 0xE0)) + bytes(range(0xE2, 0xEE)), 200),
+    (bytes(range(0xE0, 0xE2)) + bytes(range(0xEE, 0xF0)), 300),
+    (bytes(range(0xF0, 0xF8)), 400),
 )
 _RUN = 32  # bytes without a break, looked for at every 32nd byte: longer than words are
 _WORDS = bytes(b if chr(b).isascii() and (chr(b).isalnum() or chr(b) in "+/=") else 32 for b in range(256))
@@ -370,9 +366,16 @@ def text_tokens(text: str) -> int:
     return -(-(hundredths + unbroken * _RUN * _LETTER) // 100)
 
 
-def prompt_tokens(body: Mapping[str, Any]) -> int:
-    """Return the most tokens that the system prompt, messages and tools of a request are to be expected to have."""
-    return _prompt(body, Counter())
+def prompt_tokens(body: Mapping[str, Any], found: Counter[str] | None = None) -> int:
+    """Return the most tokens that the system prompt, messages and tools of a request are to be expected to have.
+
+    `found` gets the numbers of its images and of the documents that it names elsewhere.
+    """
+    found = Counter() if found is None else found
+    parts = {name: body[name] for name in ("system", "messages", "tools") if name in body}
+    text = json.dumps(_without_images(parts, found), ensure_ascii=False)
+    tokens = text_tokens(text) + found["images"] * IMAGE_TOKENS + (_TOOL_PROMPT if body.get("tools") else _PLAIN_PROMPT)
+    return tokens + (_CITING_PROMPT if '"citations"' in text else 0)
 
 
 def estimate_tokens(body: Mapping[str, Any]) -> int:
@@ -382,17 +385,10 @@ def estimate_tokens(body: Mapping[str, Any]) -> int:
     allows. A request that names documents elsewhere counts as all that the model can read.
     """
     found: Counter[str] = Counter()
-    tokens = _prompt(body, found)
+    tokens = prompt_tokens(body, found)
     if found["linked"]:
         tokens = max(tokens, context_window(str(body.get("model"))))
     return tokens + _native(tokens, body)
-
-
-def _prompt(body: Mapping[str, Any], found: Counter[str]) -> int:
-    parts = {name: body[name] for name in ("system", "messages", "tools") if name in body}
-    text = json.dumps(_without_images(parts, found), ensure_ascii=False)
-    tokens = text_tokens(text) + found["images"] * IMAGE_TOKENS + (_TOOL_PROMPT if body.get("tools") else _PLAIN_PROMPT)
-    return tokens + (_CITING_PROMPT if '"citations"' in text else 0)
 
 
 def _without_images(value: Any, found: Counter[str]) -> Any:
