@@ -249,15 +249,12 @@ class ToolFactory:
 
             allowed, blocked = self.defaults.allowed_domains, self.defaults.blocked_domains
             return web_fetch_tool(self.reader(), fresh=self.fresh, allowed_domains=allowed, blocked_domains=blocked)
-        if name == "web_search":
+        if name.startswith("web_search"):
             from ipy_websearch.tools.web_search import PageReading, web_search_tool
 
-            pages = PageReading(self.reader, self.read_pages, self.fresh, self.exact) if self.read_pages else None
-            return web_search_tool(**self.search_options(self.provider), pages=pages)
-        if name in TOOL_SETS["pair"]:
-            from ipy_websearch.tools.web_search import web_search_tool
-
-            return web_search_tool(**self.search_options(TOOLS[name]), name=name)
+            reads = self.read_pages and not TOOLS[name]  # the pair gives what its engines say
+            pages = PageReading(self.reader, self.read_pages, self.fresh, self.exact) if reads else None
+            return web_search_tool(**self.search_options(TOOLS[name] or self.provider), pages=pages, name=name)
         from ipy_websearch.tools import tiers
 
         if name == "brave_search":
