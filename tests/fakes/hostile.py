@@ -35,7 +35,8 @@ class Seen(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
-            good = name in ATTRIBUTES and not (name == "style" and re.search(r"url|position|expression|@|\\", value or ""))
+            bad_style = re.search(r"url|position|expression|@|\\|:start", value or "")  # JupyterLab drops the last one
+            good = name in ATTRIBUTES and not (name == "style" and bad_style)
             if name == "href":
                 good = safe_href(value or "") == value
             if name == "class":
