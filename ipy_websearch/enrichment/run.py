@@ -102,7 +102,8 @@ def start(session: Session, options: EnrichOptions) -> Any:
     settings, defaults = session.settings, session.search_request("placeholder")
     provider, notices = provider_to_ask(options.provider, settings.provider, settings.search_tools)
     usd = money("budget_usd", options.budget_usd)
-    budget = session.budgets.for_question(uuid.uuid4().hex[:12], usd, whose="enrichment's budget")
+    whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
+    budget = session.budgets.for_question(uuid.uuid4().hex[:12], usd, **whose)
     searches: Searches | None = None
     key: tuple[str, Mapping[str, Any]] = (NATIVE if batch else "", {})
     if batch:
