@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ipy_websearch.model.offline.passages import FACTS, Source, named_in
+from ipy_websearch.model.offline.passages import Source, named_in
 from ipy_websearch.providers.passages import content_words, stem, stems
 
 MOST_ROWS = 20
@@ -37,12 +37,8 @@ class Fact:
 
 def facts_of(source: Source) -> list[Fact]:
     """Return the facts of an article, in order."""
-    found = []
-    for paragraph in source.paragraphs:
-        if paragraph.startswith(FACTS):
-            pairs = (part.partition(":") for part in " ".join(paragraph.split())[len(FACTS) :].rstrip(". ").split(";"))
-            found += [Fact(name.strip(), value.strip(), source) for name, _, value in pairs if value.strip()]
-    return found
+    pairs = (fact.partition(":") for fact in source.facts[1])
+    return [Fact(name.strip(), value.strip(), source) for name, _, value in pairs if value.strip()]
 
 
 def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source]) -> dict[str, Any]:

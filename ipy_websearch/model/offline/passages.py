@@ -43,6 +43,13 @@ class Source:
     paragraphs: tuple[str, ...]
     index: int | None = None
 
+    @property
+    def facts(self) -> tuple[int, list[str]]:
+        """The place of the line of facts, and the facts as they stand there; none where there is no such line."""
+        at = next((at for at, text in enumerate(self.paragraphs) if text.startswith(FACTS)), 0)
+        line = self.paragraphs[at] if self.paragraphs else ""
+        return at, line[len(FACTS) :].strip().rstrip(".").split("; ") if line.startswith(FACTS) else []
+
 
 @dataclass(slots=True)
 class Conversation:
@@ -154,8 +161,8 @@ LABEL = (
     "`%websearch key anthropic` sets a key for answers by Claude.**"
 )
 _PARTS_OF_NAMES = [[stem(word)] for word in "new north northern south southern east eastern west western equatorial".split()]
-FACTS = "Facts:"
-"""What the line of an article with its facts begins with."""
+FACTS, OTHER_NAMES = "Facts:", "other names: "
+"""What the line of an article with its facts begins with, and the fact that names it otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +235,8 @@ def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
     said, exactly = stems(text), {match[0] for match in words_in(text)}
     places: dict[int, int] = {}
     for n, source in enumerate(sources):
-        line = next((text for text in source.paragraphs if text.startswith(FACTS)), "")
-        others = re.search(r"other names: ([^;.]+)", line)
-        for name in [_bare(source.title), *(others[1].split(", ") if others else ())]:
+        others = next((fact for fact in source.facts[1] if fact.startswith(OTHER_NAMES)), OTHER_NAMES)
+        for name in [_bare(source.title), *others.removeprefix(OTHER_NAMES).split(", ")]:
             words = stems(name)
             begins = [at for at, word in enumerate(said) if words[:1] == [word] and said[at - 1 : at] not in _PARTS_OF_NAMES]
             if begins and set(words) <= set(said) and (len(name) > 2 or name in exactly):
@@ -244,12 +250,9 @@ def _facts(source: Source, wanted: set[str]) -> list[Passage]:
     def is_asked(fact: str) -> bool:
         return {stem(word) for word in content_words(fact.partition(":")[0])} <= wanted
 
-    for at, text in enumerate(source.paragraphs):
-        if text.startswith(FACTS):
-            facts = text[len(FACTS) :].strip().split("; ")
-            runs = ["; ".join(run) for asked, run in groupby(facts, is_asked) if asked]
-            return [Passage(source, at, run) for run in runs or [text]]
-    return []
+    at, facts = source.facts
+    runs = ["; ".join(run) for asked, run in groupby(facts, is_asked) if asked]
+    return [Passage(source, at, run) for run in runs or [source.paragraphs[at]]] if facts else []
 
 
 def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[Source]) -> list[Passage]:
