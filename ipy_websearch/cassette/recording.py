@@ -103,7 +103,7 @@ class Recording:
     @property
     def has_model(self) -> bool | None:
         """Whether the cassette that is replayed has answers of a model; None while one is recorded."""
-        return self.cassette.has_model if isinstance(self.cassette, Player) else None
+        return self.cassette.has_model
 
     def through(self, send: Send, headers: Mapping[str, Any]) -> Send:
         """Return a sender of model requests that goes through the cassette: for clients that are not the session's own.
@@ -131,9 +131,10 @@ class Recording:
         for name in _EXCHANGED:
             session.__dict__.pop(name, None)
         session.__dict__.update(self._before)
-        if self.cassette.replaying:
+        if isinstance(self.cassette, Recorder):
+            self.cassette.close()
+        else:
             session.budgets.resume()
-        self.cassette.close()
 
     def __enter__(self) -> Recording:
         return self

@@ -56,6 +56,7 @@ class Recorder:
     """
 
     replaying = False
+    has_model = None
 
     def __init__(
         self, path: Path, *, redactor: Redactor, head: Fields, keys: Callable[[], list[str]], append: bool, force: bool
@@ -170,9 +171,6 @@ class Player:
         self.count = 0
         self._pace = pace
         self._matcher = Matcher(exchanges, strict=self.head.get("version") == version, clean=redactor.text)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
         """Yield the events of a recorded reply."""

@@ -46,9 +46,6 @@ ClientT = TypeVar("ClientT")
 TOOLS_TIMEOUT_S = 3_600.0
 """Seconds after which a call starts no more tools; each tool has a limit of its own, and so has the caller's client."""
 
-MOST_TOLD = 50
-"""Problems that one client is warned of: what an engine says of its failures may be new each time."""
-
 _ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
 _VARYING = re.compile(r"\d+(?:\.\d+)?")  # seconds to wait, times of day: the problem is the same
 
@@ -234,7 +231,7 @@ class WebSearchInterceptor:
     def _tell(self, problem: str) -> None:
         """Warn once of why nothing is searched: the reply has no words for it, and the caller is a program without a screen."""
         key = _VARYING.sub("#", problem)
-        if key not in self._told and len(self._told) < MOST_TOLD:
+        if key not in self._told:
             self._told.add(key)
             warnings.warn(shorten(self.session.redact(problem), 600), UserWarning, stacklevel=2)
 
