@@ -40,7 +40,7 @@ TABLE_PROMPT = (
 )
 
 
-NO_TABLE = "there is no table: the model answered in words and gave no rows"
+NO_TABLE = "there is no table: the model gave no rows"
 TABLE_NUDGE = f"Please call {TABLE_TOOL} now, with what you have."
 
 
