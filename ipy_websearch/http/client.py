@@ -559,6 +559,7 @@ def _engine_client(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncCli
 
     direct = AiohttpTransport(verify=tls_context(), limits=httpx.Limits(max_connections=0, keepalive_expiry=_KEPT_S))
     session = direct.client = direct.get_client()
+    session._retry_connection = False  # aiohttp would send each GET to a server that hangs up twice, unseen by our own law
 
     async def forget_cookies(_: httpx.Response) -> None:
         session.cookie_jar.clear()
