@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 import ipy_websearch
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from tests.benchmarks.enrich_server import EnrichServer
+from tests.fakes import warm
 
 pytest.importorskip("dask.dataframe")
 pytestmark = pytest.mark.filterwarnings(
@@ -38,14 +40,19 @@ def server() -> Iterator[EnrichServer]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A cluster of two processes, which know no key and no address."""
+    """A cluster of two processes, which know no key and no address; they are forks of one that has imported the libraries."""
+    import dask
     from distributed import LocalCluster
+    from distributed.utils import get_mp_context
 
+    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     folder = str(tmp_path_factory.mktemp("dask"))
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=folder, silence_logs=logging.CRITICAL
-    ) as made:
-        yield made
+    method = "forkserver" if sys.platform.startswith("linux") else "spawn"
+    with dask.config.set({"distributed.worker.multiprocessing-method": method}):
+        if method == "forkserver":
+            get_mp_context().set_forkserver_preload(["distributed", *warm.LIBRARIES])
+        with LocalCluster(**options, local_directory=folder, silence_logs=logging.CRITICAL) as made:
+            yield made
 
 
 @pytest.fixture

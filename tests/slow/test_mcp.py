@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +14,9 @@ import httpx
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
-COMMAND = [sys.executable, "-m", "ipy_websearch.mcp"]
+from tests.fakes import warm
+
+ARGUMENTS = ["-m", "ipy_websearch.mcp"]
 SEARCH = {"query": "moons of Mars", "provider": "local"}
 
 
@@ -30,7 +31,8 @@ def searched(place: Any) -> str:
 
 
 def test_it_serves_standard_input() -> None:
-    command = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "--budget", "0.5"], env=dict(os.environ))
+    python, *arguments = [*warm.python(), *ARGUMENTS, "--budget", "0.5"]
+    command = StdioServerParameters(command=python, args=arguments, env=dict(os.environ))
     assert searched(stdio_client(command)) == "Mars"
 
 
@@ -40,7 +42,7 @@ def served() -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([*COMMAND, "--http", str(port)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*warm.python(), *ARGUMENTS, "--http", str(port)], stderr=subprocess.PIPE, text=True)
     try:
         while True:
             assert process.poll() is None, process.stderr and process.stderr.read()

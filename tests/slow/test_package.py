@@ -92,7 +92,7 @@ def test_an_installed_wheel_loads_searches_and_answers(installed: Path, tmp_path
         "answer = ipy_websearch.ask('How many moons does Mars have?', model='offline', provider='local')\n"
         "print(json.dumps([ipy_websearch.__file__, results[0].title, answer.text]))"
     )
-    environment = {**os.environ, "IPY_WEBSEARCH_HOME": str(tmp_path)}
+    environment = {"PATH": os.environ["PATH"], "IPY_WEBSEARCH_HOME": str(tmp_path), "HOME": str(tmp_path)}
     done = subprocess.run(
         [installed / "python", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )

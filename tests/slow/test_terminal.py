@@ -38,34 +38,29 @@ def told(terminal: Any, line: str, until: str) -> str:
     return _CONTROL.sub("", terminal.before)
 
 
-def test_a_search_an_answer_and_an_error_read_well_in_a_terminal(messages_api: Any, terminal: Any) -> None:
-    """No HTML, no object's name, no traceback; the text once, with its sources and its cost."""
-    messages_api.reply("Matz wrote Ruby.")
+def test_a_terminal_shows_plain_text_and_ctrl_c_ends_what_runs_within_a_second(
+    messages_api: Any, brave_api: Any, terminal: Any
+) -> None:
+    """No HTML, no object's name, no traceback; the text once, with its sources and its cost. What had arrived of a stream stays
+    on the screen and says that it is partial; a search that hangs is given up; the next lines work."""
+    messages_api.replies("Matz wrote Ruby.", ["Matz wrote Ruby. " * 200, slow(0.05)])
     said = told(terminal, "%search --provider local moons of Mars", "In [2]: ")
     assert "local · " in said and "Mars" in said and "<div" not in said
     said = told(terminal, "%ask --provider brave who wrote Ruby?", "In [3]: ")
     assert said.count("Matz wrote Ruby.") == 1 and "USD" in said and "Out[" not in said and "<div" not in said
     said = told(terminal, "%search --provider brve moons", "In [4]: ")
     assert "did you mean 'brave'" in said and "Traceback" not in said and len(said.strip().splitlines()) <= 6
-
-
-def test_ctrl_c_ends_a_stream_within_a_second(messages_api: Any, terminal: Any) -> None:
-    """What had arrived stays on the screen, says that it is partial, and the next line works."""
-    messages_api.reply("Matz wrote Ruby. " * 200, slow(0.05))
     told(terminal, "%ask --provider brave who wrote Ruby?", "Matz wrote")
     start = time.monotonic()
-    said = told(terminal, INTERRUPT, "In [2]: ")
+    said = told(terminal, INTERRUPT, "In [5]: ")
     assert time.monotonic() - start < 1
     assert "nterrupted" in said and "Traceback" not in said
-    assert "42 1" in told(terminal, "print(6 * 7, len(get_ipython().run_line_magic('cost', '')))", "In [3]: ")
-
-
-def test_ctrl_c_ends_a_search_within_a_second(brave_api: Any, terminal: Any) -> None:
-    """A search that hangs is given up at once."""
-    brave_api.reply(delay_s=3)
+    brave_api.reply(delay_s=30)
     terminal.sendline("%search --provider brave anything at all")
     brave_api.wait(lambda api: api.active, 10)
     start = time.monotonic()
-    said = told(terminal, INTERRUPT, "In [2]: ")
+    said = told(terminal, INTERRUPT, "In [6]: ")
     assert time.monotonic() - start < 1
     assert "KeyboardInterrupt" in said or "nterrupted" in said
+    bill = "get_ipython().run_line_magic('cost', '--rows')"
+    assert "42 2" in told(terminal, f"print(6 * 7, ({bill}.kind == 'model').sum())", "In [7]: ")
