@@ -13,24 +13,30 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PYTHON = [sys.executable, "-m"]
+WORKERS = (os.cpu_count() or 2) + 1  # the tests wait for processes and time limits for a quarter of their time
 CHECKS = {
     "style": [*PYTHON, "ruff", "check", "."],
     "format": [*PYTHON, "ruff", "format", "--check", "."],
-    "types": [*PYTHON, "mypy", "-p", "ipy_websearch"],
-    "types of the public API": [*PYTHON, "mypy", "tests/typing/api.py"],
     "import law": [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
-    "tests": [*PYTHON, "pytest", "-n", "2", "--dist", "loadgroup"],  # the browser tests stay together
+    "tests": [*PYTHON, "pytest", "-n", str(WORKERS), "--dist", "loadgroup"],  # the browser tests stay together
+    "types": [*PYTHON, "mypy", "-p", "ipy_websearch", "-m", "tests.typing.api"],
 }
+BESIDE = "types"  # runs while the tests do; what it says follows theirs
 
 
 def main(options: list[str]) -> int:
     """Run the checks and say how each went; `options` go to pytest."""
     failed = []
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the many processes that tests start load compiled files
+    beside = subprocess.Popen(CHECKS[BESIDE], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     for name, command in CHECKS.items():
         print(f"── {name} ".ljust(80, "─"), flush=True)
         start = time.monotonic()
-        status = subprocess.run(command + (options if name == "tests" else []), cwd=ROOT).returncode
+        if name == BESIDE:
+            print(beside.communicate()[0], end="")
+            status = beside.returncode
+        else:
+            status = subprocess.run(command + (options if name == "tests" else []), cwd=ROOT).returncode
         print(f"{name}: {'ok' if status == 0 else 'FAILED'} in {time.monotonic() - start:.0f} s", flush=True)
         if status:
             failed.append(name)

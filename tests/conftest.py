@@ -39,8 +39,15 @@ SECRET = re.compile(
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let all workers of xdist share the process that forks."""
+    if getattr(config.option, "numprocesses", None):
+        warm.python()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that runs a notebook with `kernel`."""
+    """Put slow tests first, so that at the end no worker waits for one, and mark those that run a notebook with `kernel`."""
+    items.sort(key=lambda item: "slow" not in item.path.parts)
     for item in items:
         if "run_notebook" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kernel)

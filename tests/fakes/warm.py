@@ -1,7 +1,7 @@
 """A Python that has the large libraries imported: `[*python(), "-c", code]` in place of `[sys.executable, "-c", code]`.
 
-The SDK, pandas and IPython take seconds of CPU to import, more than most tests of a process do. Each worker of pytest keeps one
-process that has imported them and forks; the package itself is imported by the fork. The command is a small process that hands
+The SDK, pandas and IPython take seconds of CPU to import, more than most tests of a process do. There is one process
+that has imported them and forks; the package itself is imported by the fork. The command is a small process that hands
 over its arguments, environment, folder and standard streams, passes signals on and ends as the fork does; when it is killed, so
 is the fork. Tests of the start itself (imports, options of Python) use `sys.executable`. Where it is not Linux, all do.
 """
@@ -24,18 +24,18 @@ LIBRARIES = (
     "dotenv mcp PIL.Image"
 ).split()
 
-_started: list[str] = []
+ADDRESS = "TESTS_WARM_PYTHON"
+"""The environment variable by which workers of pytest find the process that pytest started."""
 
 
 def python() -> list[str]:
-    """Return how a command begins; the first call of a process starts the one that forks."""
+    """Return how a command begins; the first call starts the process that forks, for this process and those that it starts."""
     if not sys.platform.startswith("linux"):
         return [sys.executable]
-    address = f"ipy-websearch-tests-{os.getpid()}"
-    if not _started:
-        _start(address)
-        _started.append(address)
-    return [sys.executable, "-IS", __file__, address]
+    if ADDRESS not in os.environ:
+        os.environ[ADDRESS] = f"ipy-websearch-tests-{os.getpid()}"
+        _start(os.environ[ADDRESS])
+    return [sys.executable, "-IS", __file__, os.environ[ADDRESS]]
 
 
 def kernels(folder: Path) -> str:
