@@ -18,7 +18,7 @@ CHECKS = {
     "style": [*PYTHON, "ruff", "check", "."],
     "format": [*PYTHON, "ruff", "format", "--check", "."],
     "import law": [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
-    "tests": [*PYTHON, "pytest", "-n", str(WORKERS), "--dist", "loadgroup"],  # the browser tests stay together
+    "tests": [*PYTHON, "pytest", "-n", str(WORKERS)],
     "types": [*PYTHON, "mypy", "-p", "ipy_websearch", "-m", "tests.typing.api"],
 }
 BESIDE = "types"  # runs while the tests do; what it says follows theirs

@@ -32,6 +32,7 @@ settings.register_profile("default", **_common)
 settings.register_profile("ci", derandomize=True, **_common)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
+TOGETHER = ("tests/slow/browser/", "tests/slow/test_dask.py", "tests/slow/test_package.py")
 SECRET = re.compile(
     r"(_API_KEY|_KEY|_TOKEN|_BASE_URL|_ENGINE_ID|_proxy)$"
     r"|^(ANTHROPIC|IPY_WEBSEARCH|AWS|GOOGLE|VERTEX|CLOUD_ML|AZURE|OTEL|JUPYTER|IPYTHON|XDG)",
@@ -43,6 +44,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let all workers of xdist share the process that forks."""
     if getattr(config.option, "numprocesses", None):
         warm.python()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let one worker run the tests that share a browser, a cluster or a build (pytest 9.2 ignores `--dist loadgroup`)."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
+
+    return Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

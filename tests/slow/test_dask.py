@@ -21,14 +21,11 @@ from tests.benchmarks.enrich_server import EnrichServer
 from tests.fakes import warm
 
 pytest.importorskip("dask.dataframe")
-pytestmark = [
-    pytest.mark.xdist_group("dask"),  # one cluster
-    pytest.mark.filterwarnings(
-        "ignore:.*:DeprecationWarning:distributed.*",
-        "ignore:.*:DeprecationWarning:tornado.*",
-        "ignore:.*:ResourceWarning",
-    ),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*:DeprecationWarning:distributed.*",
+    "ignore:.*:DeprecationWarning:tornado.*",
+    "ignore:.*:ResourceWarning",
+)
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
 QUIET: dict[str, Any] = {"progress": False, "max_searches": 0}

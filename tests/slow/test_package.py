@@ -20,7 +20,6 @@ import ipy_websearch
 
 ROOT = Path(__file__).parents[2]
 MAX_BYTES = 2 * 2**20
-pytestmark = pytest.mark.xdist_group("package")  # one worker builds and installs once
 SITE = next(path for path in sys.path if path.endswith("site-packages"))
 
 

@@ -17,14 +17,12 @@ from tests.slow.browser import lab
 KEPT = ("IPY_WEBSEARCH_HOME", "HOME", "IPYTHONDIR")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the browser tests together on one worker of xdist, and skip them where there is no browser."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the browser tests, and skip them where there is no browser."""
     reason = lab.missing()
     for item in items:
         if item.path.parent.name == "browser":
             item.add_marker(pytest.mark.browser)
-            if config.pluginmanager.hasplugin("xdist"):
-                item.add_marker(pytest.mark.xdist_group("browser"))
             if reason:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
