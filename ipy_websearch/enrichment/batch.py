@@ -38,7 +38,7 @@ from ipy_websearch.enrichment.prompt import (
     request_body,
     row_text,
 )
-from ipy_websearch.enrichment.row import RowResult
+from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
 from ipy_websearch.model import batches
@@ -153,7 +153,7 @@ class BatchRun:
         self._ledger = run.ledger
         self._whose = (os.environ.get("ANTHROPIC_BASE_URL", ""), config.model)
         self._search = native_search(config.model, config.client, config.max_searches, config.defaults)
-        self._rows = {row_key(run.keys(n).values()): (n, RowResult(run.numbers(n))) for n in rows}
+        self._rows = {row_key(run.keys(n).values()): (n, Outcome(asked=run.numbers(n))) for n in rows}
         self._queue: dict[str, Turns] = {key: [] for key in self._rows}
         self._pending: list[Batch] = []
 
@@ -252,9 +252,9 @@ class BatchRun:
 
     def _body(self, key: str, turns: Turns) -> dict[str, Any]:
         """Return the next request of a row."""
-        n, result = self._rows[key]
+        n, outcome = self._rows[key]
         plan, config = self._run.plan, self._run.config
-        columns = [plan.columns[c] for c in result.numbers]
+        columns = [plan.columns[c] for c in outcome.asked]
         first = user_message(row_text(columns, plan.values(plan.inputs[n])))
         nudged = bool(turns) and turns[-1]["role"] == "user"
         return request_body(
@@ -349,12 +349,13 @@ class BatchRun:
         usage, told = Usage.from_api(fields), all(reported(fields, name) for name in ("input_tokens", "output_tokens"))
         row = self._run.booking(RunBudget()).model_row(model, usage, batch=True, estimated=not told)
         row = replace(row, unit=unit) if told else replace(row, unit=unit, cost_usd=share or None)
-        self._rows[key][1].cost_usd = add_money(self._rows[key][1].cost_usd, row.cost_usd)
+        outcome = self._rows[key][1]
+        outcome.cost_usd = add_money(outcome.cost_usd, row.cost_usd)
         return row
 
     def _ended(self, key: str, result: Mapping[str, Any], turns: Turns) -> bool:
         """Take a row's result; return whether the row has ended, else it goes on in another batch."""
-        columns = [self._run.plan.columns[c] for c in self._rows[key][1].numbers]
+        columns = [self._run.plan.columns[c] for c in self._rows[key][1].asked]
         try:
             answer = answer_of(result, columns, turns)
         except RowError as exc:
@@ -367,8 +368,8 @@ class BatchRun:
         return not isinstance(answer, list)
 
     def _finish(self, key: str, **facts: Any) -> None:
-        n, result = self._rows.pop(key)
-        self._run.finish(n, replace(result, **facts))
+        n, outcome = self._rows.pop(key)
+        self._run.finish(n, replace(outcome, **facts))
 
 
 def may_pass(error: ModelError) -> bool:

@@ -31,7 +31,8 @@ from ipy_websearch import background
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.prompt import max_tokens, record_tool, request_body, row_text
-from ipy_websearch.enrichment.row import Row, RowConfig, RowResult, Searches
+from ipy_websearch.enrichment.report import Outcome
+from ipy_websearch.enrichment.row import Row, RowConfig, Searches
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError
 from ipy_websearch.keys import KEYS
 from ipy_websearch.model.requests import estimate_tokens, user_message
@@ -130,13 +131,13 @@ class Equipment(WorkerPlugin):
 
     async def _row(self, worker: Any, task: str, n: int, numbers: tuple[int, ...], values: dict[str, str | None]) -> None:
         columns = [self._columns[c] for c in numbers]
-        spent, result = list[LedgerRow](), RowResult(numbers)
+        spent, outcome = list[LedgerRow](), Outcome(asked=numbers)
         budget = RunBudget(self.config.model)
         booking = Booking(cast(Any, None), "", "", "", traces=False, budget=budget, write=spent.extend)
         try:
-            await Row(self.config, columns, record_tool(columns), values, booking, result).ask()
+            await Row(self.config, columns, record_tool(columns), values, booking, outcome).ask()
         finally:
-            worker.log_event(self.name, pickle.dumps((task, n, result, spent)))
+            worker.log_event(self.name, pickle.dumps((task, n, outcome, spent)))
 
 
 def ask_rows(id: str, task: str, share: int, rows: Sequence[RowInput]) -> None:
@@ -205,7 +206,7 @@ class DaskWorkers:
                 await asyncio.sleep(0.02)
             for name, task in list(self._tasks.items()):
                 for n in self._lose(name):
-                    run.finish(n, RowResult(run.numbers(n)))
+                    run.finish(n, Outcome(asked=run.numbers(n)))
                 task.settle()
             await asyncio.to_thread(self._release)
 
@@ -304,7 +305,7 @@ class DaskWorkers:
 
     def _take(self, run: Enrichment, event: bytes) -> None:
         """Take a row that has ended: into ledger and store, and out of its task."""
-        name, n, result, spent = pickle.loads(event)
+        name, n, outcome, spent = pickle.loads(event)
         booked = [replace(row, **run.names()) for row in spent]
         task = self._tasks.get(name)
         if task is None or n not in task.rows:  # the worker was taken for lost
@@ -317,7 +318,7 @@ class DaskWorkers:
             task.settle(booked)
         else:
             run.book(booked)
-        run.finish(n, result)
+        run.finish(n, outcome)
         self._changed.set()
 
 

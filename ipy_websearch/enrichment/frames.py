@@ -71,7 +71,7 @@ def assemble(
     data["enrich_error"] = pd.array([(row.error or None) if row is not None else None for row in rows], dtype="string")
     first = {n: position for position, n in reversed(list(enumerate(place)))}
     numbered = enumerate(zip(place, rows, strict=True))
-    costs = [row and (row.cost_usd if first[n] == position else 0.0) for position, (n, row) in numbered]
+    costs = [row and (row.spent_usd if first[n] == position else 0.0) for position, (n, row) in numbered]
     data["enrich_cost_usd"] = pd.array(costs, dtype="Float64")
     added = pd.DataFrame({name: data[name] for name in added_names(columns, sources)}, index=frame.index)
     return joined(frame, added)

@@ -13,9 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_ASKED, NOT_FOUND, Cell, Column
+from ipy_websearch.events import Money
+from ipy_websearch.money.prices import add_money
 from ipy_websearch.text import duration, plural, shorten, usd
 
 if TYPE_CHECKING:
@@ -44,28 +47,40 @@ elsewhere while only the time left of a wait changes."""
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a distinct row: its status, its cells (one for each column), what went wrong ("" for nothing).
+    """What became of a distinct row: its status, and what is to be said of it ("": nothing).
 
-    `cost_usd` is what this run spent on it (None: unknown). `worth_usd` and `seconds` are what asking for it takes, now or when
-    its cells went into the store. `cached` says that nothing was asked.
+    `asked` are the numbers of the columns to ask for. `cells` are theirs, in this order; when the row has ended, those
+    of all columns, none if it failed. Asking took `cost_usd` (None: unknown) and `seconds`, without the wait for a free place;
+    of a row from the store (`cached`), when it was asked. A `permanent` failure will meet every further row too. `provider`
+    answered in place of the planned one (None: it did not fail; "": several did, or this answer is not to be kept), and
+    `notices` say why.
     """
 
-    status: Status
+    status: Status = "interrupted"
+    error: str = "interrupted"
+    asked: tuple[int, ...] = ()
     cells: tuple[Cell, ...] = ()
-    error: str = ""
-    cost_usd: float | None = 0.0
-    worth_usd: float | None = 0.0
+    cost_usd: Money = Decimal(0)
     seconds: float = 0.0
+    requests: int = 0
     cached: bool = False
+    permanent: bool = False
+    provider: str | None = None
+    notices: tuple[str, ...] = ()
 
+    @property
+    def spent_usd(self) -> float | None:
+        """What this run spent on it."""
+        return 0.0 if self.cached else _float(self.cost_usd)
 
-def answered(cells: tuple[Cell, ...], notes: Iterable[str] = ()) -> Outcome:
-    """Return the outcome of a row that the model has answered; it has failed when none of its values fits its type."""
-    asked = [cell for cell in cells if cell is not NOT_ASKED]
-    faults = [cell.fault for cell in asked if cell.fault]
-    failed = bool(faults) and len(faults) == len(asked)
-    nothing = [NO_RESULTS] if any(cell.missing == NO_RESULTS for cell in asked) else []
-    return Outcome("error" if failed else "ok", () if failed else cells, "; ".join([*faults, *nothing, *notes]))
+    def complete(self, cells: tuple[Cell, ...], notes: Iterable[str] = ()) -> None:
+        """Take the cells of all columns of a row that was answered; it has failed when none of its values fits its type."""
+        known = [cell for cell in cells if cell is not NOT_ASKED]
+        faults = [cell.fault for cell in known if cell.fault]
+        failed = bool(faults) and len(faults) == len(known)
+        nothing = [NO_RESULTS] if any(cell.missing == NO_RESULTS for cell in known) else []
+        self.status, self.cells = ("error", ()) if failed else ("ok", cells)
+        self.error = "; ".join([*faults, *nothing, *self.notices, *notes])
 
 
 class Report(dict[str, Any]):
@@ -130,11 +145,12 @@ def make_report(
     counts: Sequence[int],
     names: Iterable[str],
     columns: Sequence[Column],
+    cost_usd: Money,
     **facts: Any,
 ) -> Report:
     """Return the report; `counts` says how many rows of the frame each outcome stands for, `names` what they are about.
 
-    `facts` are requests, cost_usd, seconds and warnings. Rows without input are no cells to fill.
+    `facts` are requests, seconds and warnings. Rows without input are no cells to fill.
     """
     known = [(o, count, name) for o, count, name in zip(outcomes, counts, names, strict=True) if o is not None and count]
     by_status: Counter[str] = Counter()
@@ -161,6 +177,7 @@ def make_report(
         failures=_grouped((o.error, count, name) for o, count, name in known if o.status == "error"),
         faults=_grouped(faults),
         doubts=_grouped(doubts),
+        cost_usd=_float(cost_usd),
         **facts,
     )
 
@@ -196,13 +213,12 @@ def make_estimate(outcomes: Sequence[Outcome | None], rows: int, distinct: int, 
     """Return the estimate for `rows` rows from the outcomes of a sample."""
     tried = [o for o in outcomes if o is not None and o.status in ("ok", "error")]
     left = max(distinct - stored, 0)
-    prices = [o.worth_usd for o in tried if o.worth_usd is not None]
-    mean = sum(prices) / len(tried) if tried and len(prices) == len(tried) else None
+    total = add_money(*(o.cost_usd for o in tried)) if tried else None
     seconds = sum(o.seconds for o in tried) / len(tried) if tried else 0.0
     waves = max(left / concurrency, 1.0) if left else 0.0
     failed = sum(o.status == "error" for o in tried)
-    cost = 0.0 if not left else None if mean is None else mean * left
-    return Estimate(rows, distinct, stored, len(tried), failed, cost, seconds * waves)
+    cost = Decimal(0) if not left else None if total is None else total / len(tried) * left
+    return Estimate(rows, distinct, stored, len(tried), failed, _float(cost), seconds * waves)
 
 
 def why_no_estimate(outcomes: Sequence[Outcome | None]) -> str:
@@ -220,6 +236,10 @@ def why_no_estimate(outcomes: Sequence[Outcome | None]) -> str:
     tried = "the only row tried" if count == 1 else f"all {count} rows tried"
     others = f" (and {more} other reason{'s' * (more > 1)})" if more else ""
     return f"there is no estimate, since {tried} failed: {failures[0]['message']}{others}"
+
+
+def _float(amount: Money) -> float | None:
+    return None if amount is None else float(amount)
 
 
 def _cost(amount: float | None) -> str:

@@ -11,13 +11,12 @@ import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from ipy_websearch.enrichment.columns import Cell, Column, fill
+from ipy_websearch.enrichment.columns import Column, fill
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.prompt import (
     JSON_NUDGE,
@@ -32,9 +31,9 @@ from ipy_websearch.enrichment.prompt import (
     request_body,
     row_text,
 )
-from ipy_websearch.enrichment.report import Status
+from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
-from ipy_websearch.events import Money, ToolFinished
+from ipy_websearch.events import ToolFinished
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
 from ipy_websearch.loop.offer import call_free, json_record, refuses_formats, refuses_tools, search_call
 from ipy_websearch.model.client import ModelClient
@@ -123,29 +122,8 @@ class RowConfig:
     limit_s: float = math.inf
 
 
-@dataclass(slots=True)
-class RowResult:
-    """What came of asking a row for the columns `numbers`: `cells` in their order when the status is "ok".
-
-    `cost_usd` is in US dollars (None: unknown), `seconds` without the wait for a free place. A `permanent` failure will meet
-    every further row too. `provider` answered in place of the planned one (None: it did not fail; "": several providers
-    answered), and `notices` say why.
-    """
-
-    numbers: tuple[int, ...]
-    status: Status = "interrupted"
-    error: str = "interrupted"
-    cells: tuple[Cell, ...] = ()
-    cost_usd: Money = Decimal(0)
-    seconds: float = 0.0
-    requests: int = 0
-    permanent: bool = False
-    provider: str | None = None
-    notices: list[str] = field(default_factory=list)
-
-
 class Row:
-    """One row under way; `ask` it once, then `result` says what came of it, also when `ask` was cancelled."""
+    """One row under way; `ask` it once, then `outcome` says what became of it, also when `ask` was cancelled."""
 
     def __init__(
         self,
@@ -154,9 +132,9 @@ class Row:
         record: Mapping[str, Any],
         values: Mapping[str, str | None],
         booking: Booking,
-        result: RowResult,
+        outcome: Outcome,
     ) -> None:
-        self.result = result
+        self.outcome = outcome
         self._config = config
         self._columns = columns
         self._record = record
@@ -185,22 +163,22 @@ class Row:
         return max_tokens(columns)
 
     async def ask(self) -> None:
-        """Ask for the row's values; what goes wrong is in the result."""
-        result = self.result
+        """Ask for the row's values; what goes wrong is in the outcome."""
+        outcome = self.outcome
         try:
             await self._converse()
-            if result.status != "ok":
-                result.status, result.error = "budget", self._booking.budget.refusal()
+            if outcome.status != "ok":
+                outcome.status, outcome.error = "budget", self._booking.budget.refusal()
         except BudgetExceededError as exc:
-            result.status, result.error = "budget", str(exc)
+            outcome.status, outcome.error = "budget", str(exc)
         except (RowError, WebSearchError) as exc:
-            result.status, result.error = "error", str(exc)
-            result.permanent = result.permanent or is_permanent(self._failure or exc)
+            outcome.status, outcome.error = "error", str(exc)
+            outcome.permanent = outcome.permanent or is_permanent(self._failure or exc)
         except Exception as exc:  # a bug, or a plug-in's: it costs this row, not the others
-            result.status, result.error = "error", f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}"
+            outcome.status, outcome.error = "error", f"{type(exc).__name__}: {shorten(plain(str(exc)), 200)}"
         finally:
             self._booking.close(self.loop.cut_off())
-            result.cost_usd = self._booking.cost_usd
+            outcome.cost_usd = self._booking.cost_usd
 
     async def _converse(self) -> None:
         """Ask with tools; where the model calls none, with what a search found."""
@@ -230,7 +208,7 @@ class Row:
             async for signal in signals:
                 if not isinstance(signal, list):
                     self._booking.take(signal)
-                    self.result.seconds += signal.seconds if isinstance(signal, ToolFinished) else 0.0
+                    self.outcome.seconds += signal.seconds if isinstance(signal, ToolFinished) else 0.0
 
     async def _retrieve(self) -> None:
         """Search for the row and put what is found behind it; the record is then asked for as JSON."""
@@ -266,7 +244,7 @@ class Row:
             return False
         if self._unsearched and not self._evidence.searched:
             raise RowError(f"the search failed: {self._unsearched}")
-        self.result.cells = cells_of(record, self._columns, self._evidence)
+        self.outcome.cells = cells_of(record, self._columns, self._evidence)
         return True
 
     def _searched(self, calls: Sequence[Call], *, needed: bool = False) -> None:
@@ -312,7 +290,7 @@ class Row:
         """Take the record if there is one; else return the calls, or remind the model once."""
         check_stop_reason(reply.stop_reason, reply.stop_details)
         if self._answered(reply):
-            self.result.status, self.result.error = "ok", ""
+            self.outcome.status, self.outcome.error = "ok", ""
             return Then.DONE
         calls, config = Call.of(reply), self._config
         if not self._reading and config.retrieve_first == "auto" and call_free(reply, config.model):
@@ -347,12 +325,12 @@ class Row:
             events = await self._config.limiter.run(lambda: self._reply(body), overload_s)
         except ModelError as exc:
             if overload_s(exc) is not None:  # it was waited for as long as it makes sense, by all rows together
-                exc.kind, self.result.permanent = "do_not_retry", True
+                exc.kind, self.outcome.permanent = "do_not_retry", True
             raise
         yield events
 
     async def _reply(self, body: Mapping[str, Any]) -> list[Event]:
-        self.result.requests += 1
+        self.outcome.requests += 1
         began, timeout_s, self.loop.sent = time.perf_counter(), self._config.timeout_s, True
         try:
             async with asyncio.timeout(timeout_s):
@@ -363,7 +341,7 @@ class Row:
             self.loop.sent = overload_s(exc) is None  # what is refused and waits for its turn costs nothing
             raise
         finally:
-            self.result.seconds += time.perf_counter() - began
+            self.outcome.seconds += time.perf_counter() - began
 
     def _search_tool(self, searches: Searches) -> Tool:
         async def search(request: SearchRequest) -> SearchResults:
@@ -380,10 +358,10 @@ class Row:
     def _noted(self, results: SearchResults) -> SearchResults:
         """Remember who answered, and why others did not; return what the model is given of the results."""
         answered = results.provider if results.attempts else None
-        self.result.provider = answered if not self._evidence.searched or answered == self.result.provider else ""
+        self.outcome.provider = answered if not self._evidence.searched or answered == self.outcome.provider else ""
         self._evidence.searched = True
         said = (stood_in(attempt, results.provider) for attempt in results.attempts)
-        self.result.notices += [notice for notice in said if notice not in self.result.notices]
+        self.outcome.notices = tuple(dict.fromkeys([*self.outcome.notices, *said]))
         return results
 
     def _fetch_tool(self, fetch: Tool) -> Tool:

@@ -31,12 +31,11 @@ from ipy_websearch.enrichment.report import (
     Report,
     Status,
     alike,
-    answered,
     make_estimate,
     make_report,
     why_no_estimate,
 )
-from ipy_websearch.enrichment.row import Row, RowConfig, RowResult, Searches
+from ipy_websearch.enrichment.row import Row, RowConfig, Searches
 from ipy_websearch.enrichment.store import Stored, cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
@@ -208,7 +207,7 @@ class Enrichment:
         self._session = session
         self._since = since
         self._stored: dict[int, dict[int, Stored]] = {}
-        self._ended: list[tuple[int, RowResult]] = []
+        self._ended: list[tuple[int, Outcome]] = []
         self._unbooked: list[LedgerRow] = []
         self._flush_due = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -273,8 +272,8 @@ class Enrichment:
             [counts[n] for n in range(len(self.outcomes))],
             (", ".join(value or "–" for value in inputs) for inputs in self.plan.inputs),
             self.plan.columns,
+            cost_usd=self.cost_usd,
             requests=self.requests,
-            cost_usd=_float(self.cost_usd),
             seconds=round(self._seconds, 3),
             warnings=[*self.store.warnings, *self.notices],
         )
@@ -321,26 +320,23 @@ class Enrichment:
             inputs = self.plan.inputs[n]
             columns = self.plan.askable(inputs)
             if not columns:
-                self.outcomes[n] = Outcome("skipped", error=f"skipped: {self.plan.missing(inputs)} is missing")
+                self.outcomes[n] = Outcome("skipped", f"skipped: {self.plan.missing(inputs)} is missing")
             elif len(stored) == len(columns):
-                self.outcomes[n] = self._from_store(inputs, stored)
+                worth = add_money(*(s.cost_usd for s in stored.values()))
+                outcome = Outcome(cost_usd=worth, seconds=sum(s.seconds for s in stored.values()), cached=True)
+                self._complete(n, outcome, {c: s.cell for c, s in stored.items()})
                 self.progress.cached += 1
             else:
                 self._stored.update({n: stored} if stored else {})
                 missing.append(n)
         return missing
 
-    def _from_store(self, inputs: Inputs, stored: dict[int, Stored]) -> Outcome:
-        outcome = self._filled(inputs, {c: s.cell for c, s in stored.items()})
-        known = [s.cost_usd for s in stored.values() if s.cost_usd is not None]
-        outcome.worth_usd = sum(known) if len(known) == len(stored) else None
-        outcome.seconds, outcome.cached = sum(s.seconds for s in stored.values()), True
-        return outcome
-
-    def _filled(self, inputs: Inputs, cells: Mapping[int, Cell], notices: Sequence[str] = ()) -> Outcome:
-        """Return the outcome of a row that was answered; it says which columns could not be asked."""
+    def _complete(self, n: int, outcome: Outcome, cells: Mapping[int, Cell]) -> None:
+        """Give a row that was answered its cells by column number; its outcome says which columns could not be asked."""
+        inputs = self.plan.inputs[n]
         gap = [f"not all columns were asked: {self.plan.missing(inputs)} is missing"] if None in inputs else []
-        return answered(tuple(cells.get(c, NOT_ASKED) for c in range(len(self.plan.columns))), [*notices, *gap])
+        outcome.complete(tuple(cells.get(c, NOT_ASKED) for c in range(len(self.plan.columns))), gap)
+        self.outcomes[n] = outcome
 
     def _keys(self, inputs: Inputs, lookup: str = "") -> dict[int, bytes]:
         """Return the store's keys of a row's cells, by column number; `lookup` is "" for the one planned."""
@@ -379,10 +375,10 @@ class Enrichment:
         self._unbooked += rows
         self._flush_soon()
 
-    def finish(self, n: int, result: RowResult) -> None:
-        """Take what came of a row; see `flush`. A failure is looked at now: it may keep the next row from being sent."""
-        self._ended.append((n, result))
-        if any(not cell.fault for cell in result.cells):
+    def finish(self, n: int, outcome: Outcome) -> None:
+        """Take what became of a row; see `flush`. A failure is looked at now: it may keep the next row from being sent."""
+        self._ended.append((n, outcome))
+        if any(not cell.fault for cell in outcome.cells):
             self._flush_soon()
         else:
             self.flush()
@@ -420,45 +416,43 @@ class Enrichment:
         (rows, self._unbooked), (ended, self._ended), self._flush_due = (self._unbooked, []), (self._ended, []), False
         self.ledger.book(rows)
         try:
-            if cells := [cell for n, result in ended for cell in self._to_store(n, result)]:
+            if cells := [cell for n, outcome in ended for cell in self._to_store(n, outcome)]:
                 self.store.put(self.config.model, cells)
         except sqlite3.Error as exc:
             self.notices[f"the store could not be written ({exc}); the values are in the frame only"] = None
-        for n, result in ended:
-            self._show(n, result)
+        for n, outcome in ended:
+            self._show(n, outcome)
 
-    def _to_store(self, n: int, result: RowResult) -> list[tuple[bytes, Column, Stored]]:
+    def _to_store(self, n: int, outcome: Outcome) -> list[tuple[bytes, Column, Stored]]:
         """Return the cells of a row that are kept: the sound ones, among which cost and time are shared out."""
-        if result.status != "ok" or result.provider == "":
+        if outcome.status != "ok" or outcome.provider == "":
             return []
-        lookup = "" if result.provider is None else self._lookup_key(result.provider, {})
-        kept = {c: cell for c, cell in zip(result.numbers, result.cells, strict=True) if not cell.fault}
-        keys, parts, usd = self._keys(self.plan.inputs[n], lookup), max(len(kept), 1), _float(result.cost_usd)
+        lookup = "" if outcome.provider is None else self._lookup_key(outcome.provider, {})
+        kept = {c: cell for c, cell in zip(outcome.asked, outcome.cells, strict=True) if not cell.fault}
+        keys, parts, usd = self._keys(self.plan.inputs[n], lookup), max(len(kept), 1), outcome.cost_usd
         share = None if usd is None else usd / parts
-        return [(keys[c], self.plan.columns[c], Stored(cell, share, result.seconds / parts)) for c, cell in kept.items()]
+        return [(keys[c], self.plan.columns[c], Stored(cell, share, outcome.seconds / parts)) for c, cell in kept.items()]
 
-    def _show(self, n: int, result: RowResult) -> None:
-        self.requests += result.requests
-        self.cost_usd = add_money(self.cost_usd, result.cost_usd)
-        self.notices.update(dict.fromkeys(result.notices))
-        stored = self._stored.pop(n, {})
-        if result.status == "ok":
-            cells = {c: s.cell for c, s in stored.items()} | dict(zip(result.numbers, result.cells, strict=True))
-            outcome = self._filled(self.plan.inputs[n], cells, result.notices)
-        elif self.stopped is not None and result.error == "interrupted":
-            outcome = Outcome(self.stopped[0], error=self.stopped[1])
-        else:
-            outcome = Outcome(result.status, error=result.error)
-        outcome.cost_usd = outcome.worth_usd = _float(result.cost_usd)
-        outcome.seconds = result.seconds
+    def _show(self, n: int, outcome: Outcome) -> None:
         self.outcomes[n] = outcome
+        self.requests += outcome.requests
+        self.cost_usd = add_money(self.cost_usd, outcome.cost_usd)
+        self.notices.update(dict.fromkeys(outcome.notices))
+        stored = self._stored.pop(n, {})
+        if outcome.status == "ok":
+            cells = {c: s.cell for c, s in stored.items()} | dict(zip(outcome.asked, outcome.cells, strict=True))
+            self._complete(n, outcome, cells)
+        else:
+            outcome.cells = ()
+            if self.stopped is not None and outcome.error == "interrupted":
+                outcome.status, outcome.error = self.stopped
         self.progress.cost_usd = float(self.cost_usd or 0)
         self.progress.cells += sum(not cell.missing for cell in outcome.cells)
         if outcome.status == "ok":
             self.progress.done += 1
         elif outcome.status == "error":
             self.progress.failed += 1
-            self._count_failure(outcome.error, result.permanent)
+            self._count_failure(outcome.error, outcome.permanent)
 
     def halt(self, status: Status, error: str, grace_s: float | None) -> None:
         """Take no more rows, and cut off those under way after `grace_s` seconds (None: let them end)."""
@@ -485,17 +479,12 @@ class Enrichment:
     def _settle(self) -> int:
         """Give the rows that were never asked their status; return how many there were."""
         self.flush()
-        status, error = self.stopped or ("interrupted", "interrupted")
         left = [n for n, outcome in enumerate(self.outcomes) if outcome is None]
         for n in left:
-            self.outcomes[n] = Outcome(status, error=error)
+            self.outcomes[n] = Outcome(*self.stopped) if self.stopped is not None else Outcome()
         self.notices.update(dict.fromkeys([*self.progress.end(), *self.ledger.news()]))
         self._session.spent_usd = add_money(self._session.spent_usd, self.cost_usd)
         return len(left)
-
-
-def _float(usd: Money) -> float | None:
-    return None if usd is None else float(usd)
 
 
 class Rows:
@@ -527,16 +516,16 @@ class Rows:
                 await self._ended.wait()
             if run.stopped is not None:
                 return
-            result = RowResult(run.numbers(n))
+            outcome = Outcome(asked=run.numbers(n))
             try:
-                await self._row(run, n, result)
+                await self._row(run, n, outcome)
             finally:
-                run.finish(n, result)
+                run.finish(n, outcome)
 
-    async def _row(self, run: Enrichment, n: int, result: RowResult) -> None:
+    async def _row(self, run: Enrichment, n: int, outcome: Outcome) -> None:
         """Ask for a row, again after others have ended when the money did not reach for its first request."""
         while True:
-            row = self._new(run, n, result)
+            row = self._new(run, n, outcome)
             self._asking += 1
             try:
                 await row.ask()
@@ -544,15 +533,15 @@ class Rows:
                 self._asking -= 1
                 ended, self._ended = self._ended, asyncio.Event()
                 ended.set()
-            if result.status != "budget" or result.requests:
+            if outcome.status != "budget" or outcome.requests:
                 return
             if not self._asking or run.stopped is not None:
-                run.halt("budget", result.error, None)
+                run.halt("budget", outcome.error, None)
                 return
             await self._ended.wait()
 
-    def _new(self, run: Enrichment, n: int, result: RowResult) -> Row:
-        config, numbers = run.config, result.numbers
+    def _new(self, run: Enrichment, n: int, outcome: Outcome) -> Row:
+        config, numbers = run.config, outcome.asked
         columns = [run.plan.columns[c] for c in numbers]
         if numbers not in self._tools:
             self._tools[numbers] = record_tool(columns)
@@ -561,4 +550,4 @@ class Rows:
         budget = RunBudget(config.model, run.budget, least=least, timeout_s=config.timeout_s, planned=planned)
         budget.result_tokens += ALL_TOKENS if config.pages is not None else 0
         values = run.plan.values(run.plan.inputs[n])
-        return self._kind(config, columns, self._tools[numbers], values, run.booking(budget), result)
+        return self._kind(config, columns, self._tools[numbers], values, run.booking(budget), outcome)

@@ -13,12 +13,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.enrichment.columns import Cell, Column
 from ipy_websearch.enrichment.prompt import fit
+from ipy_websearch.events import Money
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import request_key
 
@@ -47,7 +49,7 @@ class Stored(NamedTuple):
     """A cell from the store with its share of what asking it cost (US dollars, None: unknown) and took."""
 
     cell: Cell
-    cost_usd: float | None
+    cost_usd: Money
     seconds: float
 
 
@@ -73,7 +75,10 @@ class Store:
         """
         query = f"{_FOUND} ({','.join('?' * len(columns))})"
         rows = self.read(lambda connection: connection.execute(query, (since, *columns)).fetchall())
-        return {key: Stored(_read(text, columns[key]), usd, seconds) for key, text, usd, seconds in rows}
+        return {
+            key: Stored(_read(text, columns[key]), None if usd is None else Decimal(str(usd)), seconds)
+            for key, text, usd, seconds in rows
+        }
 
     def put(self, model: str, cells: Sequence[tuple[bytes, Column, Stored]]) -> None:
         """Keep cells by their keys, in one transaction.
@@ -83,7 +88,17 @@ class Store:
         """
         now = time.time()
         rows = [
-            (key, model, column.name, column.template, column.type_name, _written(cell), usd, seconds, now)
+            (
+                key,
+                model,
+                column.name,
+                column.template,
+                column.type_name,
+                _written(cell),
+                None if usd is None else float(usd),
+                seconds,
+                now,
+            )
             for key, column, (cell, usd, seconds) in cells
         ]
         self.write(lambda connection: connection.executemany(_PUT, rows))

@@ -150,9 +150,9 @@ class AnswerRow(Row):
         if not reply.text.strip():
             late = self.loop.meter.reached == "timeout"
             raise RowError("the answer took too long" if late else "the model wrote no answer")
-        self.result.cells, self.result.status, self.result.error = (Cell(reply.text.strip()),), "ok", ""
-        if self.result.notices:
-            self.result.provider = ""  # such an answer is not kept
+        self.outcome.cells, self.outcome.status, self.outcome.error = (Cell(reply.text.strip()),), "ok", ""
+        if self.outcome.notices:
+            self.outcome.provider = ""  # such an answer is not kept
         return Then.DONE
 
     async def _converse(self) -> None:
@@ -171,7 +171,7 @@ class AnswerRow(Row):
         self._failure = None
         for output in self.loop.runner.outputs.values():
             if output.is_error and "max_searches" not in output.summary:
-                self.result.notices.append(f"answered without a search, which failed: {output.summary}")
+                self.outcome.notices += (f"answered without a search, which failed: {output.summary}",)
 
     def _noted(self, results: SearchResults) -> SearchResults:
         hits = super()._noted(results)[:RESULTS]
@@ -198,8 +198,8 @@ class SearchRow(Row):
         finally:
             booking.charges(charges, status=status, id="search")
         self._noted(results)
-        self.result.cells, self.result.status, self.result.error = (Cell(_structs(results)),), "ok", ""
-        self.result.provider = ""  # the cache keeps results
+        self.outcome.cells, self.outcome.status, self.outcome.error = (Cell(_structs(results)),), "ok", ""
+        self.outcome.provider = ""  # the cache keeps results
 
 
 def _structs(results: SearchResults) -> list[dict[str, Any]]:
