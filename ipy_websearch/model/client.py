@@ -158,10 +158,6 @@ class ModelClient:
             ConfigError: a key, an address or a package is missing; nothing was sent.
         """
         with self.opened() as client:
-            if streamed and self.platform.name == "bedrock":  # its stream is binary: only the SDK can decode it
-                async for typed in await client.messages.create(**body, stream=True, timeout=request_timeout()):
-                    yield [typed.to_dict()]
-                return
             response = await self._send(client, {**body, "stream": True} if streamed else body)
             try:
                 self._request_id.set(response.headers.get("request-id"))

@@ -9,7 +9,8 @@ What this uses of the SDK's inside, and nothing else in the package does (anthro
 
     APIRequest.options                 the request with `json_data`, `get_max_retries()`          `_request.py`, `_models.py`
     APIResponse(raw=, cast_to=, …)     the constructor; `_client`, `_options` of a response       `_response.py`
-    client._make_sse_decoder()         what reads the stream of a platform (Bedrock's is binary)  `_base_client.py`
+    client._make_sse_decoder()         what reads the stream of a platform                        `_base_client.py`
+    AWSEventStreamDecoder              what reads Bedrock's (in `stream.py`)                      `lib/bedrock`
     anthropic._streaming.SSEDecoder    what reads text                                            `_streaming.py`
     client._token_cache                the token that a 401 renews                                `_client.py`
     x-should-retry, x-stainless-retry-count   headers by which the SDK decides about retries      `_base_client.py`
@@ -41,7 +42,6 @@ from ipy_websearch.model.stream import (
     Event,
     Reply,
     connection_error,
-    event_error,
     excerpt,
     explain,
     reply_events,
@@ -59,20 +59,11 @@ MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
 
 RAW_RESPONSE = "X-Stainless-Raw-Response"
 
-BINARY = "vnd.amazon.eventstream"
-"""Bedrock's own form of a stream."""
-
 PING_S = 10.0
 """Seconds of silence after which a caller's stream gets a `ping`, as the API's own does while its tools run: what is in
 between (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60."""
 
 _REFUSED = (400, 404, 422, 501)
-_CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09-30/service-2.json`, read 2026-11
-    "throttlingException": "rate_limit_error",
-    "serviceUnavailableException": "overloaded_error",
-    "modelTimeoutException": "timeout_error",
-    "validationException": "invalid_request_error",
-}
 _OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")
 _ODD = (TypeError, AttributeError, LookupError, RecursionError)  # events of another form than the API's
 LOST = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, OSError)
@@ -214,12 +205,6 @@ class Exchange:
         http, kind = response.http_response, response.headers.get("content-type", "")
         pieces = in_one_piece(http.content) if http.is_closed else self.side.pieces(http)  # the SDK reads what is no stream
         try:
-            if BINARY in kind:
-                async for event in binary_events(response, pieces):
-                    if event.get("type") == "error":
-                        raise event_error(event, str, self.request_id)
-                    yield [event]
-                return
             async for events in reply_events(kind, pieces, request_id=self.request_id):
                 yield events
         except LOST as exc:
@@ -305,25 +290,6 @@ class Exchange:
 async def in_one_piece(content: bytes) -> AsyncIterator[bytes]:
     """Yield a body that is there already."""
     yield content
-
-
-async def binary_events(response: Any, pieces: AsyncIterator[bytes]) -> AsyncIterator[Event]:
-    """Yield the events of a stream in a platform's own form, which only the SDK can read; its errors have the API's names.
-
-    Raises:
-        ModelError: it is damaged.
-    """
-    try:
-        async for event in response._client._make_sse_decoder().aiter_bytes(pieces):
-            read = json.loads(event.data or "{}")
-            if event.event == "error":
-                read["error"]["type"] = _CLOUD_ERRORS.get(read["error"].get("type"), "api_error")
-            if read:
-                yield read
-    except (ModelError, *LOST):
-        raise
-    except Exception as exc:  # whatever the cloud's own library makes of a damaged stream
-        raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
 
 
 class _TextClient:

@@ -36,6 +36,15 @@ Event = dict[str, Any]
 NO_MESSAGE = "no_message"
 """The kind of the error for what is no answer of the Messages API: a login page, some other service's JSON."""
 
+BINARY = "vnd.amazon.eventstream"
+"""The content type of Bedrock's own form of a stream."""
+
+_CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09-30/service-2.json`, read 2026-11
+    "throttlingException": "rate_limit_error",
+    "serviceUnavailableException": "overloaded_error",
+    "modelTimeoutException": "timeout_error",
+    "validationException": "invalid_request_error",
+}
 _ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")  # half a character, or no number: JSON that cannot be sent back
 _FIELDS = (b"event:", b"data:", b"id:", b"retry:", b":")  # what a line of a stream begins with
 _EXCERPT = 400
@@ -55,12 +64,32 @@ async def reply_events(
             raise event_error(message, redact, request_id)
         yield list(message_events(message))
         return
-    async for events in read_events(pieces, redact):
+    async for events in binary_events(pieces) if BINARY in kind else read_events(pieces, redact):
         for n, event in enumerate(events):
             if event.get("type") == "error":
                 yield events[:n]
                 raise event_error(event, redact, request_id)
         yield events
+
+
+async def binary_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
+    """Yield the events of a body in Bedrock's own form, which the SDK reads; its errors get the API's names.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder
+    from botocore.eventstream import ParserError
+
+    try:
+        async for event in AWSEventStreamDecoder().aiter_bytes(pieces):
+            read = json.loads(event.data or "{}")
+            if event.event == "error":
+                read["error"]["type"] = _CLOUD_ERRORS.get(read["error"].get("type"), "api_error")
+            if read:
+                yield [read]
+    except (ParserError, ValueError, LookupError, TypeError, AttributeError) as exc:
+        raise ModelError(f"the model's answer cannot be read ({exc})", status=200, kind="truncated") from exc
 
 
 async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str] = str) -> AsyncIterator[list[Event]]:

@@ -19,18 +19,16 @@ import httpx2
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.model.client import CLOUDS, open_cloud
 from ipy_websearch.model.sdk_hook import (
-    BINARY,
     COUNT,
     LOST,
     MESSAGES,
     RAW_RESPONSE,
-    binary_events,
     frame,
     in_one_piece,
     platform_of,
     with_interception,
 )
-from ipy_websearch.model.stream import connection_error
+from ipy_websearch.model.stream import BINARY, binary_events, connection_error
 
 if TYPE_CHECKING:
     from ipy_websearch.interception.interceptor import WebSearchInterceptor
@@ -168,8 +166,8 @@ async def _as_text(response: Any) -> AsyncIterator[bytes]:
     http = response.http_response
     try:
         if BINARY in http.headers.get("content-type", ""):
-            async for event in binary_events(response, http.aiter_bytes()):
-                yield frame(event)
+            async for events in binary_events(http.aiter_bytes()):
+                yield frame(events[0])
             return
         async for piece in http.aiter_bytes():
             yield piece

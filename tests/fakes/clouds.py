@@ -28,12 +28,16 @@ ACCESS_KEY, SECRET_KEY, REGION = "AKIAFAKEOFTHETESTS", "secret-of-the-tests", "u
 
 
 class Clouds(MessagesAPI):
-    """The fake; `signatures` are those of the signed requests to Bedrock, each found to be right, `betas` what they name."""
+    """The fake; `signatures` are those of the signed requests to Bedrock, each found to be right, `betas` what they name.
+
+    The next streams of Bedrock's are what stands in `broken` instead of their answer.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.betas: list[Any] = []
         self.signatures: list[str] = []
+        self.broken: list[bytes] = []
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Serve the three clouds' addresses."""
@@ -84,6 +88,9 @@ class Clouds(MessagesAPI):
         self._finish(received, ready)
         response = web.StreamResponse(headers={**answer_headers(), "content-type": "application/vnd.amazon.eventstream"})
         await response.prepare(request)
+        if self.broken:
+            await response.write(self.broken.pop(0))
+            return response
         for _, data in ready.events():
             await response.write(aws_frame(data))
         return response

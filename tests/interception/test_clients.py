@@ -18,7 +18,7 @@ import ipy_websearch as web
 from ipy_websearch import api
 from ipy_websearch.interception import intercept
 from ipy_websearch.model import sdk_hook
-from ipy_websearch.model.stream import message_events
+from ipy_websearch.model.stream import BINARY, message_events
 from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds, aws_error, aws_frame
 from tests.fakes.replies import broken_stream, error, error_event, hang_up, slow, text, thinking, tool_use, truncated, usage
 from tests.interception.conftest import ASKED, MODEL, PAIR, ask, kinds, search
@@ -68,7 +68,7 @@ def test_a_stream_of_bedrocks_that_fails_says_why(brave_api: Any, end: bytes, sa
     bodies = iter([end, b"".join(frames[:3]) + end])
 
     def handler(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, content=next(bodies), headers={"content-type": f"application/{sdk_hook.BINARY}"})
+        return httpx2.Response(200, content=next(bodies), headers={"content-type": f"application/{BINARY}"})
 
     http = httpx2.Client(transport=httpx2.MockTransport(handler))
     keys = {"aws_access_key": ACCESS_KEY, "aws_secret_key": SECRET_KEY, "aws_region": REGION}

@@ -10,7 +10,7 @@ from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, platform_at
 from ipy_websearch.model.requests import build_request, tool_result
 from ipy_websearch.tools.base import Passage, ToolOutput
-from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds
+from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds, aws_error
 from tests.fakes.replies import text
 from tests.test_ask import ask, search
 
@@ -101,3 +101,16 @@ def test_a_question_is_answered_on_a_cloud(session: Any, brave_api: Any, monkeyp
         assert "Matz wrote Ruby.[1]" in answer.text and brave_api.queries == ["ruby author"]
         assert len(answer.sources) == 1 and len(session.cost()) == 3
         clouds.check()
+
+
+@pytest.mark.parametrize("end", [aws_error("throttlingException", "Too many tokens"), b"x" * 40])
+def test_a_stream_of_bedrocks_that_fails_is_sent_again(session: Any, monkeypatch: Any, end: bytes) -> None:
+    pytest.importorskip("boto3")
+    with Clouds() as clouds:
+        aws = {"AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+        for name, value in {"ANTHROPIC_BEDROCK_BASE_URL": clouds.url, **aws}.items():
+            monkeypatch.setenv(name, value)
+        session.settings.platform = "bedrock"
+        clouds.broken = [end]
+        clouds.replies("Matz wrote it.", "Matz wrote Ruby.")
+        assert ask(session).text == "Matz wrote Ruby." and len(clouds.requests) == 2
