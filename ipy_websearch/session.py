@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import queue
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -24,43 +23,30 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch import background
 from ipy_websearch.database import Cache
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
-from ipy_websearch.events import Event, Finished, Money, Notice
+from ipy_websearch.events import Money
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys, KeySpec
-from ipy_websearch.loop.ask import AnswerLoop, Job
-from ipy_websearch.loop.offer import MARK, READING, offered, system_prompt
-from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
 from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.platforms import context_window, model_id, thinking_fields, unknown_note
-from ipy_websearch.model.requests import estimate_tokens, prompt_tokens, server_searches, trimmed
-from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget, estimate
+from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget
 from ipy_websearch.money.ledger import Ledger, Status
-from ipy_websearch.money.prices import add_money, is_at_hand, model_cost, own_prices
+from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.goggles import resolve
-from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Page, Panels, SearchResults
-from ipy_websearch.settings import OFFLINE_MODEL, WebSearch, data_dir, load_settings, settings_dir
+from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
-from ipy_websearch.tools.base import Tool, ToolFactory
-from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
+    from ipy_websearch.asking import AskRun
     from ipy_websearch.cassette.recording import Recording
     from ipy_websearch.enrichment.run import Enrichment
     from ipy_websearch.enrichment.store import Store
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.frames import CostFrame
+    from ipy_websearch.loop.ask import AnswerLoop
     from ipy_websearch.providers.local import LocalIndex
-
-KEPT_ANSWERS = 50
-HISTORY_SHARE = 0.6
-"""The share of a model's context window that an earlier conversation may take."""
-
-THINKING_ANSWER_TOKENS = 2_048
-"""Tokens that a budget keeps for a final answer at least when the model was told an effort: it thinks before it writes."""
 
 TICK_S = 0.2
 """Seconds between two looks at the progress of an enrichment."""
@@ -232,11 +218,23 @@ class Session:
         given["goggles"] = tuple(map(resolve, given.get("goggles", ())))
         return options_of(SearchRequest, checked("query", query), **given)
 
+    def provider_to_ask(self, provider: str | None) -> tuple[str | None, tuple[str, ...]]:
+        """Return the provider that searches go to (None: the chain) and what the reader should know of the choice.
+
+        Raises:
+            ConfigError: the provider cannot be asked.
+        """
+        checked("provider", provider)
+        wanted, notices = provider_to_ask(provider, self.settings.provider, self.settings.search_tools)
+        if wanted:
+            self.router.check(wanted)
+        return wanted, notices
+
     @background.on_the_loop
     async def search(self, query: str, *, provider: str | None = None, fresh: bool = False, **options: Any) -> SearchResults:
         """Search the web; see `ipy_websearch.search` for the options and errors."""
         request = self.search_request(query, **options)
-        engine, said = self._provider_to_ask(provider)
+        engine, said = self.provider_to_ask(provider)
         own_prices()  # a mistake in the user's price file shows here, before anything is spent
         booking = self.booking(query)
         plan = self.router.plan(request, engine, fresh=fresh)
@@ -281,7 +279,9 @@ class Session:
             ConfigError: an option is wrong, or the question is empty; nothing was sent.
             MissingKeyError: a model was asked for by name and there is no key for it.
         """
-        return self._prepared(options_of(AskOptions, question, **options))
+        from ipy_websearch.asking import prepared  # the loop and its tools: a search does without them
+
+        return prepared(self, options_of(AskOptions, question, **options))
 
     def estimate(self, question: str, **options: Any) -> Estimate:
         """Return what a question may cost and use, with the same options as `ask`; nothing is sent.
@@ -289,18 +289,9 @@ class Session:
         Raises:
             ConfigError: an option is wrong. MissingKeyError: a provider was named without a key; a model needs none here.
         """
-        loop = self.rehearsed(question, **options)
-        job, body = loop.job, loop.request(final=False)
-        return estimate(
-            loop.budget,
-            job.limits,
-            prompt_tokens=prompt_tokens(body),
-            input_tokens=estimate_tokens(body),
-            max_tokens=job.max_tokens,
-            has_tools=bool(body.get("tools")),
-            native_uses=sum(int(tool.get("max_uses", 0)) for tool in job.server_tools),
-            searching=next((tool.price for tool in job.tools if tool.counts_as_search), ()),
-        )
+        from ipy_websearch.asking import estimated
+
+        return estimated(self.rehearsed(question, **options))
 
     def rehearsed(self, question: str, **options: Any) -> AnswerLoop:
         """Return the loop that would answer a question, or without one a follow-up, to look at what it would send.
@@ -308,109 +299,17 @@ class Session:
         Raises:
             ConfigError, MissingKeyError: as for `estimate`; there is neither a question nor a conversation.
         """
+        from ipy_websearch.asking import prepared
+
         if not question.strip():
             if not self.answers:
                 raise ConfigError("there is no conversation yet; write a question, such as: How many moons does Mars have?")
             question, options["follow"] = "(your question)", True
-        return self._prepared(options_of(AskOptions, question, **options), sends=False).loop
+        return prepared(self, options_of(AskOptions, question, **options), sends=False).loop
 
     def reset(self) -> None:
         """Forget the conversation; the ledger and the panels stay."""
         self.answers.clear()
-
-    def _prepared(self, asked: AskOptions, *, sends: bool = True) -> AskRun:
-        """Return the run for a question; with `sends` False it is only looked at, and the model needs no key."""
-        own_prices()  # a mistake in the user's price file shows here, before anything is spent
-        settings = self.settings
-        client, name = self._client_for(asked.model, sends)
-        limits = asked.limits(settings)
-        wanted, fallback = self._provider_to_ask(asked.provider)
-        domains = {"allowed_domains": asked.allowed_domains, "blocked_domains": asked.blocked_domains}
-        history, forgotten = self._history(name) if asked.follow else ((), ())
-        table = parse_columns(asked.columns) if asked.columns is not None else None
-        effort = asked.effort if thinking_fields(name, asked.effort) else None
-        thinks = {"least": THINKING_ANSWER_TOKENS} if effort else {}
-        booking = self.booking(asked.question, limits.budget_usd, model=name, timeout_s=limits.timeout_s, **thinks)
-        read_pages = 0 if client.offline else settings.read_pages
-        read_pages = read_pages if asked.read_pages is None else asked.read_pages
-        defaults = self.search_request("placeholder", **domains)
-        factory = replace(self._tool_factory(defaults, wanted, asked.fresh, booking.budget.bounded), read_pages=read_pages)
-        tools = asked.tools if asked.tools is not None else settings.tools
-        offer = offered(factory, tools, self.keys, client.platform, name, limits, booking.budget.left())
-        if not any(tool.name == "web_search" for tool in offer.tools):
-            read_pages = 0
-        booking.budget.result_tokens += ALL_TOKENS if read_pages else 0
-        marked = "" if client.platform_for(name).search_results else f"- {MARK}"
-        from ipy_websearch.tools.web_fetch import addresses_in, addresses_of  # it needs pydantic, which a search does without
-
-        extra = "\n\n".join(filter(None, (TABLE_PROMPT if table else "", marked if offer.names else "", asked.system)))
-        job = Job(
-            question=asked.question,
-            model=name,
-            system=system_prompt(date.today(), extra, offer.names, read_pages=read_pages),
-            reading_system=system_prompt(date.today(), asked.system or "", (), work=READING),
-            retrieve_first=settings.retrieve_first,
-            tools=offer.tools,
-            server_tools=offer.server_tools,
-            history=history,
-            limits=limits,
-            max_tokens=settings.max_tokens,
-            columns=table,
-            check=asked.check or settings.check,
-            effort=effort,
-            known_urls=frozenset(addresses_in(asked.question).union(*(addresses_of(message) for message in history))),
-        )
-        booking.budget.server_searches = server_searches(offer.server_tools)
-        named = "" if client.platform.other_models else unknown_note(name)
-        unable = f"{name} takes no effort; it answers as usual" if asked.effort and not effort else ""
-        notices = [*filter(None, [named, unable]), *fallback, *offer.notices, *forgotten]
-        loop = AnswerLoop(client, job, self.panels, booking.budget, notices=notices)
-        if asked.follow:
-            loop.follow(self.answers[-1])
-        return AskRun(self, loop, booking)
-
-    def _client_for(self, model: str | None, sends: bool) -> tuple[ModelClient, str]:
-        """Return the client and the id for a model's name; None is the setting, or the offline model without a key."""
-        name = model_id(model or self.settings.model)
-        if name == OFFLINE_MODEL:
-            return self.offline_model, OFFLINE_MODEL
-        if self.has_model_key or (model and not sends):  # what it would cost can be known without a key
-            return self.claude, name
-        if model:
-            raise self.keys.missing("ANTHROPIC_API_KEY")
-        return self.offline_model, OFFLINE_MODEL
-
-    def _provider_to_ask(self, provider: str | None) -> tuple[str | None, tuple[str, ...]]:
-        """Return the provider that searches go to (None: the chain) and what the reader should know of the choice.
-
-        Raises:
-            ConfigError: the provider cannot be asked.
-        """
-        checked("provider", provider)
-        wanted, notices = provider_to_ask(provider, self.settings.provider, self.settings.search_tools)
-        if wanted:
-            self.router.check(wanted)
-        return wanted, notices
-
-    def _tool_factory(self, defaults: SearchRequest, provider: str | None, fresh: bool, bounded: bool) -> ToolFactory:
-        """Return the maker of the tools of one question."""
-        research = self._research if self.settings.research_root else None
-        exact = self.recording is not None
-        return ToolFactory(self.router, lambda: self.reader, defaults, provider, fresh, research, bounded, exact=exact)
-
-    def _research(self) -> Tool:
-        from ipy_websearch.tools.research import read_research_tool
-
-        return read_research_tool(self.settings.research_root, self.http, self.keys, base=self.folder)
-
-    def _history(self, model: str) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
-        """Return the conversation so far, as much of it as the model can read, and a notice of the part left out."""
-        if not self.answers:
-            raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
-        most = int(context_window(model) * HISTORY_SHARE)
-        kept, dropped = trimmed([dict(m) for m in self.answers[-1].messages], most, lambda m: estimate_tokens({"messages": m}))
-        oldest = "turn was" if dropped == 1 else f"{dropped} turns were"
-        return tuple(kept), ((f"the conversation is long: its oldest {oldest} left out",) if dropped else ())
 
     def export_trace(self, path: str | Path, *, answer: Answer | None = None, contents: bool = False) -> Path:
         """Write the steps of an answer (None: the last one) as OpenTelemetry spans into a JSON file, which collectors and trace
@@ -599,171 +498,6 @@ class Session:
         for name in ("ledger", "enrich_store") if self.recording else ("ledger", "enrich_store", "cache"):
             if name in self.__dict__:
                 getattr(self, name).close()
-
-
-class AskRun:
-    """A question under way: iterate over it for its events, with `async for` on any event loop, or with `for`.
-
-    `question` has its variables put in, `offline` says that the built-in model answers. At the end `answer` is there. The
-    iteration may be left at any moment: the answer so far is in `answer` and in the conversation, and what was spent is booked.
-    """
-
-    def __init__(self, session: Session, loop: AnswerLoop, booking: Booking) -> None:
-        self.loop = loop
-        self.booking = booking
-        self.question = loop.job.question
-        self.offline = loop.client.offline
-        self.answer: Answer | None = None
-        self._session = session
-        self._task: background.Task[None] | None = None
-        self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
-        self._arrived = asyncio.Event()
-        self._left = False
-
-    async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
-        """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
-
-        def take(event: Event) -> None:
-            self.booking.take(event)
-            emit(event)
-
-        if not is_at_hand():  # look it up while the model thinks, not on the event loop
-            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
-        try:
-            await self.loop.client.prepare()
-            answer = await self.loop.answer(take)
-            self._book_the_rest()
-            news = self.booking.ledger.news()
-            for line in news:
-                emit(Notice(line))
-            emit(Finished(self._keep(replace(answer, notices=(*answer.notices, *news)))))
-        except ModelError as exc:
-            if exc.partial is not None:
-                exc.partial = self._keep(exc.partial)
-            raise
-        except asyncio.CancelledError:
-            self._interrupted()
-            raise
-        finally:
-            self._book_the_rest()
-            if self.answer is None:
-                self._count_cost()
-        assert self.answer is not None
-        return self.answer
-
-    # --- events for another thread or event loop --------------------------------------------------------------------
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return _Events(self)
-
-    async def __anext__(self) -> Event:
-        self._begin()
-        if not self._left and self._events.empty():
-            try:
-                await background.awaited(self._arrival)
-            except BaseException:
-                self.stop()
-                raise
-        event = None if self._left else self._taken(self._events.get())
-        if event is None:
-            raise StopAsyncIteration
-        return event
-
-    def __iter__(self) -> Iterator[Event]:
-        self._begin()
-        try:
-            while not self._left:
-                try:
-                    item = self._events.get(timeout=background.POLL_S)
-                except queue.Empty:
-                    continue
-                if (event := self._taken(item)) is not None:
-                    yield event
-        finally:
-            self.stop()
-
-    def stop(self) -> Answer | None:
-        """Stop the run, if it is under way, and return the answer so far (None: it failed, or never began)."""
-        if not self._left and self._task is not None:
-            self._left = True
-            if not self._task.cancel():  # it takes longer than a second to end
-                self._interrupted()
-        return self.answer
-
-    async def aclose(self) -> None:
-        """Stop the run, if it is under way."""
-        self.stop()
-
-    def _begin(self) -> None:
-        if self._task is None:
-            self._task = background.Task(self._pump)
-
-    async def _pump(self) -> None:
-        ending = None
-        try:
-            await self.answered(self._emit)
-        except BaseException as exc:
-            ending = exc
-        self._emit(ending)
-
-    def _emit(self, item: Event | BaseException | None) -> None:
-        self._events.put(item)
-        self._arrived.set()
-
-    async def _arrival(self) -> None:
-        """Wait, on the background loop, until there is an event."""
-        while self._events.empty():
-            self._arrived.clear()
-            await self._arrived.wait()
-
-    def _taken(self, item: Event | BaseException | None) -> Event | None:
-        """Return an event, or None at the end; raise the error that ended the run."""
-        self._left = item is None or isinstance(item, BaseException)
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-    # --- booking ----------------------------------------------------------------------------------------------------
-
-    def _interrupted(self) -> None:
-        """Book what a cut-off request has used and keep the answer so far, with `limit` "interrupted"."""
-        if self.answer is None:
-            self._book_the_rest()
-            self._keep(self.loop.partial("interrupted"))
-
-    def _book_the_rest(self) -> None:
-        """Book what was sent and has not come to its end, and give back the money that was held for it."""
-        self.booking.close(self.loop.loop.cut_off())
-
-    def _keep(self, answer: Answer) -> Answer:
-        """Take the answer into the conversation, with its cost and its steps."""
-        facts = {"cost_usd": self.booking.cost_usd, "replayed_from": self.booking.replayed_from}
-        spent = self._count_cost()
-        self.answer = replace(answer, trace=tuple(self.booking.steps), session_cost_usd=spent, **facts)  # type: ignore[arg-type]
-        self._session.answers.append(self.answer)
-        del self._session.answers[:-KEPT_ANSWERS]
-        return self.answer
-
-    def _count_cost(self) -> Money:
-        """Add what the question cost to what the session spent, and return the sum."""
-        self._session.spent_usd = add_money(self._session.spent_usd, self.booking.cost_usd)
-        return self._session.spent_usd
-
-
-class _Events:
-    """One iteration over a run, dropped when a loop over it is left by `break`, `return` or an error: the run stops then."""
-
-    def __init__(self, run: AskRun) -> None:
-        self._run = run
-
-    def __aiter__(self) -> _Events:
-        return self
-
-    async def __anext__(self) -> Event:
-        return await self._run.__anext__()
-
-    def __del__(self) -> None:
-        self._run.stop()
 
 
 def user_agent() -> str:

@@ -281,7 +281,7 @@ def test_a_follow_up_takes_the_thinking_along_where_nothing_else_changed(
     body = messages_api.bodies[2]
     assert thoughts(body) == (0 if change else 2)
     assert "ruby author" in str(body["messages"]) and "Matz." in str(body["messages"])
-    monkeypatch.setattr("ipy_websearch.session.HISTORY_SHARE", 0.0)
+    monkeypatch.setattr("ipy_websearch.asking.HISTORY_SHARE", 0.0)
     messages_api.behave(lambda body: [thinking("Sure."), text("Yes.")])
     trimmed = ask(session, "Sure?", follow=True)
     assert thoughts(messages_api.bodies[-1]) == 0 and "left out" in trimmed.notices[0]
