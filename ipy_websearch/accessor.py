@@ -59,7 +59,7 @@ class WebAccessor:
         """
         from ipy_websearch import api
 
-        work = api.session().enrichment(self._frame, columns, sample=sample, **options)
+        work = api.session().enrichment(self._frame, columns, sample=sample, progress=progress, **options)
         if api.drive(work, progress):
             raise KeyboardInterrupt
         return work.estimate()
@@ -79,10 +79,11 @@ class WebAccessor:
         from ipy_websearch.enrichment.lookup import Lookup
         from ipy_websearch.options import checked
 
-        find = partial(api.session().search, **{"count": 1, **options})
+        given = {name: checked(name, value) for name, value in options.items()}
+        find = partial(api.session().search, **{"count": 1, **given})
         start: Any = partial(Lookup, template=query, search=find, concurrency=checked("concurrency", concurrency) or 16)
         work: Any = look_up_on_dask(start, self._frame, query) if is_dask(self._frame) else start(self._frame)
-        if api.drive(work, progress):
+        if api.drive(work, checked("progress", progress)):
             print("Interrupted: what was found by then is returned.")
         return work.frame()
 

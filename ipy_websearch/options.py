@@ -165,6 +165,14 @@ def whole(name: str, value: int) -> int:
     raise _wrong(name, value, "a whole number, such as 5")
 
 
+def flag(name: str, value: object) -> bool:
+    """Return True or False as Python's own (0, 1 and numpy's count as such); refuse anything else."""
+    with suppress(TypeError):  # a list, a frame
+        if value in {True, False}:
+            return bool(value)
+    raise _wrong(name, value, "True or False")
+
+
 def at_least(least: int, name: str, value: int | None, default: int = 0) -> int:
     """Return the value, or the default when it is None; refuse one below `least`."""
     chosen = default if value is None else whole(name, value)
@@ -230,6 +238,7 @@ _FORMS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("count", "offset", "limit"), whole),
     **dict.fromkeys(("max_searches", "max_fetches", "read_pages"), partial(at_least, 0)),
     **dict.fromkeys(("max_steps", "concurrency", "sample"), partial(at_least, 1)),
+    **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), flag),
     "budget_usd": money,
     "timeout_s": _positive,
     "check": partial(_one_of, CHECKS),

@@ -237,7 +237,7 @@ class Session:
         engine, said = self.provider_to_ask(provider)
         own_prices()  # a mistake in the user's price file shows here, before anything is spent
         booking = self.booking(query)
-        plan = self.router.plan(request, engine, fresh=fresh)
+        plan = self.router.plan(request, engine, fresh=checked("fresh", fresh))
         expected = plan.expected_charges
         if expected and booking.budget.bounded:
             expected = self.router.expected_charges(engine, request.count, worst=True)
@@ -262,8 +262,8 @@ class Session:
     @background.on_the_loop
     async def fetch(self, url: str, *, offset: int = 1, limit: int | None = None, fresh: bool = False) -> Page:
         """Fetch a page as Markdown; see `ipy_websearch.fetch` for the arguments and errors."""
-        lines = {name: checked(name, value) for name, value in (("offset", offset), ("limit", limit))}
-        return await self.reader.read(checked("url", url), **lines, fresh=fresh)
+        given = {name: checked(name, value) for name, value in (("offset", offset), ("limit", limit), ("fresh", fresh))}
+        return await self.reader.read(checked("url", url), **given)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 

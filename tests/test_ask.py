@@ -251,7 +251,9 @@ def test_at_a_limit_the_table_is_what_is_asked_for(
     assert ask(session, "Why?", follow=True, model=model).text == "Well."
 
 
-@pytest.mark.parametrize("columns", ["", "a, a", "a b", "a: colour", "1st", ",".join(f"c{n}" for n in range(13))])
+@pytest.mark.parametrize(
+    "columns", ["", "a, a", "a b", "a: colour", "a: list[int]", "1st", ",".join(f"c{n}" for n in range(13))]
+)
 def test_wrong_columns_are_refused_before_anything_is_sent(messages_api: Any, session: Any, columns: str) -> None:
     with pytest.raises(ConfigError):
         ask(session, columns=columns)

@@ -45,7 +45,7 @@ NOT_FOUND, NO_RESULTS = "not found", "the search found nothing"
 _CUT = " … (cut: "
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_KIND = rf"(?P<kind>(?:{'|'.join(TYPES)}|list\[str\]))"
+_KIND = rf"(?P<kind>(?:{'|'.join(TYPES)}|list\[\w+\]))"
 _TYPED_NAME = re.compile(rf"(?P<name>.*\S)\s*(?::\s*{_KIND}|\(\s*{_KIND.replace('<kind>', '<bare>')}\s*\))\s*", re.DOTALL)
 _TYPED_QUESTION = re.compile(rf"\s*{_KIND}\s*(?::\s*(?P<question>.*))?", re.DOTALL)
 

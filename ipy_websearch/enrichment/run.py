@@ -99,7 +99,7 @@ def start(session: Session, options: EnrichOptions) -> Any:
     client, model = model_to_ask(session, options.model)
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings, defaults = session.settings, session.search_request("placeholder")
-    provider, notices = provider_to_ask(options.provider, settings.provider, settings.search_tools)
+    provider, notices = _provider_to_ask(session, options.provider)
     usd = money("budget_usd", options.budget_usd)
     whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
     budget = session.budgets.for_question(uuid.uuid4().hex[:12], usd, **whose)
@@ -137,6 +137,13 @@ def _workers(session: Session, cluster: Any, provider: str | None, searches: boo
     except ImportError as exc:
         raise ConfigError('a Dask cluster needs distributed: pip install "ipy_websearch[dask]"') from exc
     return DaskWorkers(session, cluster, provider, searches=searches).ask
+
+
+def _provider_to_ask(session: Session, asked: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """Return the provider to ask and notices; one that was named must be there, even where `max_searches` is 0."""
+    if asked:
+        session.router.check(asked)
+    return provider_to_ask(asked, session.settings.provider, session.settings.search_tools)
 
 
 def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]:

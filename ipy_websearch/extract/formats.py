@@ -10,8 +10,11 @@ import codecs
 import importlib
 import io
 import json
+import logging
 import re
 import time
+import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
@@ -40,6 +43,17 @@ _CODE = {
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]{1,40})", re.IGNORECASE)
 # The WHATWG encoding standard (encoding.spec.whatwg.org, section 4.2, read November 2026) reads these labels so.
 _WIDER = {"latin-1": "windows-1252", "iso-8859-1": "windows-1252", "us-ascii": "windows-1252", "gb2312": "gb18030"}
+# The letters beyond ASCII of languages written in Latin ones, and the code page in which pages of each were written.
+_LETTERS = {
+    "fr": ("cp1252", "àâæçèéêëîïôœùûüÿ"), "de": ("cp1252", "äöüß"), "sv": ("cp1252", "åäöéü"), "fi": ("cp1252", "åäö"),
+    "da": ("cp1252", "åæøé"), "no": ("cp1252", "åæøéòô"), "nb": ("cp1252", "åæøéòô"), "nl": ("cp1252", "áèéêëïóöü"),
+    "es": ("cp1252", "áéíñóúü¿¡"), "ca": ("cp1252", "àçèéíïòóúü·"), "pt": ("cp1252", "àáâãçéêíóôõúü"),
+    "it": ("cp1252", "àèéìòóù"), "is": ("cp1252", "áæðéíóöúýþ"), "pl": ("cp1250", "ąćęłńóśźż"),
+    "cs": ("cp1250", "áčďéěíňóřšťúůýž"), "sk": ("cp1250", "áäčďéíĺľňóôŕšťúýž"), "hu": ("cp1250", "áéíóöőúüű"),
+    "hr": ("cp1250", "čćđšž"), "sl": ("cp1250", "čšž"), "ro": ("cp1250", "ăâîşţ"), "tr": ("cp1254", "âçğıİîöşüû"),
+    "lt": ("cp1257", "ąčęėįšųūž"), "lv": ("cp1257", "āčēģīķļņšūž"), "et": ("cp1257", "äöõüšž"),
+}  # fmt: skip
+_LANGUAGE = re.compile(rb"<html\b[^>]{0,500}?\blang\s*=\s*[\"']?([a-z]{2})", re.IGNORECASE)
 _COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
@@ -97,8 +111,8 @@ def refusal(url: str, kind: str, size: int) -> FetchError:
 def decode(body: bytes, content_type: str = "") -> str:
     """Return the text of `body`; a charset that is wrong, unknown or hostile never raises: the next one in line is tried.
 
-    Order: a byte order mark, the header, UTF-8 where all of it fits, the page's own declaration, detection, windows-1252. Bytes
-    that do not fit become U+FFFD; NUL bytes go.
+    Order: a byte order mark, the header, UTF-8 where all of it fits, the page's own declaration, detection (by its letters
+    where these are Latin), windows-1252. Bytes that do not fit become U+FFFD; NUL bytes go.
     """
     from bs4.dammit import UnicodeDammit
 
@@ -112,7 +126,30 @@ def decode(body: bytes, content_type: str = "") -> str:
         if text.count("\ufffd") <= _FEW * len(text) * bool(label):  # the right charset, and at most a few broken bytes
             return text
     labels = [_WIDER.get(label, label)] if label and not label.startswith("utf") else []
-    return (UnicodeDammit(body, labels, is_html=True).unicode_markup or "").replace("\0", "")
+    found = UnicodeDammit(body, labels, is_html=True)
+    text = found.unicode_markup or ""
+    if found.original_encoding not in (*labels, found.declared_html_encoding) and _is_latin(text):
+        text = body.decode(_latin_page(body), "replace")
+    return text.replace("\0", "")
+
+
+def _is_latin(text: str) -> bool:
+    """Return whether no letter of a text is of another script than Latin."""
+    letters = (c for c in set(text) if c > "\xff" and unicodedata.category(c) in ("Ll", "Lu", "Lo"))
+    return all("LATIN" in unicodedata.name(c, "") for c in letters)
+
+
+def _latin_page(body: bytes) -> str:
+    """Return the code page of the language that a page names, else of the one that has most of its letters beyond ASCII."""
+    named = _LANGUAGE.search(body[:_LOOK])
+    language = named[1].decode().lower() if named else ""
+    counts = Counter(body.translate(None, bytes(range(128))))
+
+    def letters_of(language: str) -> int:
+        page, letters = _LETTERS[language]
+        return sum(counts[byte] for byte in {*(letters + letters.upper()).encode(page, "ignore")})
+
+    return _LETTERS[language if language in _LETTERS else max(_LETTERS, key=letters_of)][0]
 
 
 def text_markdown(text: str, kind: str, url: str) -> Extracted:
@@ -199,6 +236,7 @@ def pdf_markdown(body: bytes) -> Extracted:
         pypdf: Any = importlib.import_module("pypdf")
     except ImportError:
         return Extracted("", note=f"this is a PDF; to read its text: {INSTALL}")
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it says of a broken file is in the note
     try:
         return _read_pdf(pypdf.PdfReader(io.BytesIO(body)))
     except Exception as error:  # pypdf raises whatever a broken file makes it trip over

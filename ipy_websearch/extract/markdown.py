@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any
 
 import markdownify
+from bs4 import Tag
 from lxml import etree
 
 from ipy_websearch.extract.formats import fenced
@@ -32,6 +34,7 @@ _NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
 _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _CELL_CHARACTERS = 800
 _MAX_SPAN = 50
+_HEAD = "data-ipy-websearch-head"
 _STRUCTURE = re.compile(r"(?<=!)\[|(?<=\])[(\[]|<(?=[A-Za-z/!?])")
 _BALANCED = re.compile(r"[^()]*+(?:\([^()]*+\)[^()]*+)*+")
 _SUPERSCRIPT = str.maketrans("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ")
@@ -77,7 +80,7 @@ def _language(pre: Any) -> str:
     """Return the language that a code block, its `<code>` or one of its next wrappers names, "" when none does."""
     chain = [*pre.iter("code"), pre]
     for _, parent in zip(range(4), pre.iterancestors(), strict=False):
-        if len(parent.findall(".//pre")) > 2:
+        if next(islice(parent.iter("pre"), 2, None), None) is not None:
             break
         chain.append(parent)
     for element in chain:
@@ -100,6 +103,9 @@ def markdown(body: Any) -> str:
         parent, before = inner.getparent(), inner.getprevious()
         if parent is not None and parent.tag in ("ul", "ol") and before is not None and before.tag == "li":
             before.append(inner)  # a list right in a list belongs to the item before it, as browsers show it
+    for numbered in body.iter("ol"):
+        for number, item in enumerate(numbered.iterchildren("li"), _number(numbered, "start")):
+            item.set("value", str(number))
     text = _CONVERTER.convert(etree.tostring(body, encoding="unicode", method="html")).strip("\n")
     return text + "\n" if text.strip() else ""
 
@@ -127,9 +133,14 @@ def _unwrap(table: Any) -> None:
 
 
 def _complete(table: Any) -> None:
-    """Put an empty cell wherever a cell from a row above reaches down, so that each value stays in its column."""
+    """Make the first row the head, and put an empty cell wherever one from a row above reaches down.
+
+    So each value stays in its column.
+    """
     hanging: dict[int, int] = {}
-    for cells in _rows(table):
+    rows = [cells for cells in _rows(table) if cells]
+    rows[0][0].getparent().set(_HEAD, "")
+    for cells in rows:
         column = 0
         for cell in cells:
             while hanging.get(column, 0) > 0:
@@ -143,8 +154,19 @@ def _complete(table: Any) -> None:
 
 
 def _span(cell: Any, name: str) -> int:
-    value = (cell.get(name) or "").strip()
-    return min(_MAX_SPAN, max(1, int(value))) if value.isascii() and value.isdigit() and len(value) < 6 else 1
+    return min(_MAX_SPAN, max(1, _number(cell, name)))
+
+
+def _number(element: Any, name: str) -> int:
+    """Return the number that an attribute gives, 1 when it gives none."""
+    value = (element.get(name) or "").strip()
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 6 else 1
+
+
+class _Node(Tag):
+    def find_parent(self, name: Any = None, attrs: Any = None, **kwargs: Any) -> Any:
+        """Return the nearest element of that name around this one; markdownify asks it of every element."""
+        return next((parent for parent in self.parents if parent.name == name), None)
 
 
 class _Converter(markdownify.MarkdownConverter):
@@ -178,6 +200,18 @@ class _Converter(markdownify.MarkdownConverter):
         text = text.strip()
         return f"\n{text}\n\n" if "\n" in text else f": {text}\n" if text else ""
 
+    def convert_li(self, el: Any, text: str, parent_tags: Any) -> str:
+        """Return an item, its further lines indented; markdownify counts those before it each time, which is quadratic."""
+        bullet = f"{el.get('value', '1')}. " if el.parent.name == "ol" else "- "
+        lines = text.strip().split("\n")
+        more = "".join(f"\n{' ' * len(bullet) * bool(line)}{line}" for line in lines[1:])
+        return f"{bullet}{lines[0]}{more}\n" if lines[0] else "\n"
+
+    def convert_tr(self, el: Any, text: str, parent_tags: Any) -> str:
+        """Return a row, under the head the line that makes a table of it."""
+        line = " --- |" * sum(_span(cell, "colspan") for cell in el.children if cell.name) if _HEAD in el.attrs else ""
+        return "".join(f"|{part}\n" for part in (text, line) if part)
+
     def convert_td(self, el: Any, text: str, parent_tags: Any) -> str:
         """Return a cell; `tr` adds the line's first bar."""
         return f" {' '.join(text.split()).replace('|', chr(92) + '|')} |" + " |" * (_span(el, "colspan") - 1)
@@ -192,4 +226,5 @@ class _Converter(markdownify.MarkdownConverter):
     convert_sub = convert_sup
 
 
-_CONVERTER = _Converter(heading_style="ATX", bullets="-", autolinks=False, table_infer_header=True, bs4_options="lxml")
+_PARSER: Any = {"features": "lxml", "element_classes": {Tag: _Node}}
+_CONVERTER = _Converter(heading_style="ATX", bullets="-", autolinks=False, bs4_options=_PARSER)

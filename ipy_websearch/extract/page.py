@@ -169,8 +169,11 @@ def parse(text: str) -> Any:
 
 def clean(root: Any, url: str) -> tuple[str, ...]:
     """Take out scripts, images and what is hidden, make links absolute; return the http(s) links, each once, in order."""
-    links = _absolute_links(root, url)
     body = root.find("body")
+    for frame in root.xpath(".//frame[@src]"):  # all that a frameset shows stands at other addresses
+        link = etree.SubElement(etree.SubElement(body, "p"), "a", href=frame.get("src"))
+        link.text = f"Frame: {frame.get('title') or frame.get('name') or frame.get('src')}"
+    links = _absolute_links(root, url)
     if visible(words := "".join(body.itertext())) != words:  # what is not visible could not be set again, nor should it be read
         for element in body.iter():
             element.text = visible(element.text) if element.text else None

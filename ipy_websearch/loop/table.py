@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any, get_origin
+from typing import Any
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.options import as_tuple
@@ -22,6 +22,7 @@ TABLE_TOOL = "answer_table"
 SOURCE = "source"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "date": date, "list": list}
 """The types that a column may be asked for in, by the names that people write; enrichment's columns have the same."""
+_TEXTS = ("list[str]", "typing.List[str]", "typing.List")
 MAX_COLUMNS = 12
 """The API takes 16 unions in strict tools; each column is one, for the null."""
 
@@ -74,9 +75,12 @@ def column_type(kind: Any, column: str) -> type:
     """
     if isinstance(kind, type) and kind in SCHEMAS:
         return kind
-    name = "list" if get_origin(kind) is list else str(kind).strip().removesuffix("[str]")
+    name = str(kind).strip()
+    if name in _TEXTS:
+        return list
     if name not in TYPES:
-        raise ConfigError(f"{kind!r} is no type for {column!r}{did_you_mean(name, TYPES)} (there are {', '.join(TYPES)})")
+        there = "str, int, float, bool, date, list[str]"
+        raise ConfigError(f"{name!r} is no type for {column!r}{did_you_mean(name, TYPES)} (there are {there})")
     return TYPES[name]
 
 

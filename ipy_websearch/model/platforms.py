@@ -21,7 +21,8 @@ class Platform:
 
     `search_results`: `search_result` blocks with citations. `is_error`: the flag on tool results. `tool_choice`: "none" for a
     last answer in words. `caching`: `cache_control`. `server_tools`: web search run by the API itself. `other_models`: it
-    serves models that are not Anthropic's. `assumed`: nothing says that it is this one (see `settled`).
+    serves models that are not Anthropic's. `assumed`: nothing says that it is this one (see `settled`). `label`: what messages
+    call it, where that is not its name.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Platform:
     server_tools: bool = False
     other_models: bool = False
     assumed: bool = False
+    label: str = ""
 
 
 def _text_and_tools(name: str) -> Platform:

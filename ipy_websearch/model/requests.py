@@ -298,7 +298,8 @@ def server_tools(model: str, platform: Platform, max_uses: int, request: SearchR
         ConfigError: the platform runs no tools.
     """
     if not platform.server_tools:
-        raise ConfigError(f"{platform.name} has no web tools of its own; use --tools standard, which works everywhere")
+        who = platform.label or platform.name
+        raise ConfigError(f"{who} has no web tools of its own (--tools native); use --tools standard, which works everywhere")
     old = bool(_OLDER.search(model)) or platform.name == "vertex"
     bounds: dict[str, Any] = {"max_uses": max_uses}
     if request.allowed_domains:

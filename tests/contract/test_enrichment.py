@@ -143,9 +143,14 @@ def test_wrong_columns_and_a_missing_key_are_one_line_before_anything_is_sent(me
         ({"ceo": "Who leads it?"}, "column"),
         ({"company": "Who is {company}?"}, "company"),
         ({}, "column"),
+        ({"sites": ("Where is {company}?", list[int])}, r"'list\[int\]' is no type .*bool, date, list\[str\]\)"),
+        ({"sites: list[date]": "Where is {company}?"}, r"'list\[date\]' is no type"),
     ):
         with pytest.raises(ConfigError, match=told):
             web.enrich(companies("A"), columns, **ROW)
+    for option, wrong in (("resume", "no"), ("sources", 2), ("progress", []), ("provider", "bravo")):
+        with pytest.raises(ConfigError, match=f"{option} is .*; it must be True or False|'bravo'; did you mean 'brave'"):
+            web.enrich(companies("A"), CEO, **{**ROW, "max_searches": 0, option: wrong})
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     monkeypatch.delenv("ANTHROPIC_BASE_URL")
     with pytest.raises(MissingKeyError, match="ANTHROPIC_API_KEY"):

@@ -268,6 +268,35 @@ def test_a_page_is_read_whatever_the_header_says_of_its_charset(text: str, chars
     assert got.strip() in text and len(got) > 30
 
 
+@pytest.mark.parametrize(
+    ("text", "page"),
+    [
+        ("Déjà vu à la façade du théâtre, où l'été brûlait.", "cp1252"),
+        ("Räksmörgås på ångbåten åker över ån.", "cp1252"),
+        ("Ação não é coração; três pães.", "cp1252"),
+        ("Zażółć gęślą jaźń, Łódź i Kraków są piękne.", "cp1250"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy.", "cp1250"),
+        ("Türkçe şiir ve İstanbul'da ılık güneş.", "cp1254"),
+    ],
+)
+def test_latin_text_without_a_charset_is_read_by_its_letters_or_its_language(text: str, page: str) -> None:
+    for opening in ("", "<html lang=en>"):
+        assert read(f"{opening}<body><p>{text}</p>".encode(page), "text/html").markdown.strip() == text
+    assert read("<html lang='sv-SE'><p>Kraków, vi är här".encode("cp1252"), "text/html").markdown == "Kraków, vi är här\n"
+
+
+def test_a_frameset_gives_the_addresses_of_its_frames() -> None:
+    got = read('<title>T</title><frameset cols="9,9"><frame src=menu.html name=menu><frame src="javascript:x()"></frameset>')
+    assert got.markdown.startswith("[Frame: menu](https://docs.example.org/guide/menu.html)") and len(got.links) == 1
+
+
+def test_a_table_has_one_head_and_a_numbered_list_its_numbers() -> None:
+    rows = "<tr></tr><tr><th>a</th><th colspan=2>b</th></tr><tr><td>1</td><td>2</td><td>3</td></tr>"
+    assert "| a | b | |\n| --- | --- | --- |\n| 1 | 2 | 3 |" in read(f"<p>Rows:</p><table>{rows}</table>").markdown
+    items = "".join(f"<li>item {n}</li>" for n in range(20_000))  # counted one by one they would take minutes
+    assert read(f"<p>Items:</p><ol start='²'>{items}</ol>").markdown.endswith("\n20000. item 19999\n")
+
+
 def test_latin_labels_mean_windows_1252_and_a_few_broken_bytes_break_no_page() -> None:
     assert read("naïve €".encode("cp1252"), "text/plain; charset=latin-1").markdown == "naïve €\n"
     assert read("na\u200bï\0ve".encode(), "text/plain").markdown == "naïve\n"  # UTF-8 needs no declaration
@@ -403,13 +432,14 @@ def test_a_pdf_gives_its_text_title_date_and_links(content_type: str) -> None:
     assert got.published_date == datetime(2026, 3, 1, tzinfo=UTC) and got.links == ("https://example.org/more",)
 
 
-def test_a_pdf_without_text_says_why() -> None:
+def test_a_pdf_without_text_says_why(capfd: pytest.CaptureFixture[str]) -> None:
     """Locked, broken or nothing but images: the note is one line, and there is no error."""
     assert read_pdf(locked("")).markdown == read_pdf(REPORT).markdown
     notes = [read_pdf(body).note for body in (locked("secret"), b"%PDF-1.7\n" + b"\0" * 400, written("", ""))]
     assert notes[0] == "this PDF is encrypted and needs a password"
     assert notes[1].startswith("this PDF is broken and cannot be read (")
     assert notes[2] == "this PDF holds no text, only images"
+    assert capfd.readouterr().err == ""
 
 
 def test_a_pdf_says_what_to_install_when_its_reader_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

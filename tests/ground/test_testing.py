@@ -77,6 +77,10 @@ def test_refusals_of_the_api_are_the_real_ones_and_every_reply_must_be_asked_for
         web.fail(401, "invalid x-api-key")
         with pytest.raises(ModelError, match=r"refused the key \(401: invalid x-api-key\)"):
             ipy_websearch.ask("x?")
+        with pytest.raises(ConfigError, match="the fake web has no web tools of its own"):
+            ipy_websearch.ask("x?", tools="native")
+        with pytest.raises(ConfigError, match="fresh is 'no'; it must be True or False"):
+            ipy_websearch.search("what x", fresh="no")  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="1 of the model's replies were never asked for"), FakeWeb() as web:
         web.reply("too much")
     said = {"role": "user", "content": [{"type": "text", "text": ""}]}
