@@ -7,9 +7,10 @@ has the accessor registered at the end of their own import.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -88,29 +89,24 @@ class WebAccessor:
         return work.frame()
 
 
-def _register_pandas(module: ModuleType) -> None:
-    if getattr(module.DataFrame, NAME, None) is not WebAccessor:
-        module.api.extensions.register_dataframe_accessor(NAME)(WebAccessor)
+_LIBRARIES = {"pandas": "pandas.api.extensions", "dask.dataframe": "dask.dataframe.extensions"}
+"""The modules that have a `DataFrame`, and where each has its `register_dataframe_accessor`."""
 
 
-def _register_dask(module: ModuleType) -> None:
+def _register(module: ModuleType) -> None:
     with suppress(ImportError):  # a version that has it elsewhere must still import
-        from dask.dataframe.extensions import register_dataframe_accessor
-
+        extensions = import_module(_LIBRARIES[module.__name__])
         if getattr(module.DataFrame, NAME, None) is not WebAccessor:
-            register_dataframe_accessor(NAME)(WebAccessor)
-
-
-_LIBRARIES: dict[str, Callable[[ModuleType], None]] = {"pandas": _register_pandas, "dask.dataframe": _register_dask}
+            extensions.register_dataframe_accessor(NAME)(WebAccessor)
 
 
 def install() -> None:
     """Register with pandas and Dask now, or at the end of their import."""
     if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterImport())
-    for name, register in _LIBRARIES.items():
+    for name in _LIBRARIES:
         if hasattr(sys.modules.get(name), "DataFrame"):
-            register(sys.modules[name])
+            _register(sys.modules[name])
 
 
 class _AfterImport:
@@ -128,7 +124,7 @@ class _AfterImport:
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                _LIBRARIES[name](module)
+                _register(module)
 
             loader.exec_module = exec_module
         return spec

@@ -52,14 +52,14 @@ Example:
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """One executable: its command, its tool in `SCHEMAS`, its help, and the function from input to output."""
+    """One executable: its command, its tool in `SCHEMAS`, the function from input to output, and its help."""
 
     command: str
     tool: str
-    summary: str
-    example: str
-    output: str
     work: Callable[[JSON], Coroutine[Any, Any, JSON]]
+    summary: str
+    example: str = '{"query": "window functions"}'
+    output: str = '{"results": [{"title", "url", "description", "published_date" (if known)}, …]}'
 
     def help(self) -> str:
         """Return the help for people."""
@@ -75,26 +75,21 @@ class Executable:
 
 def web_search_brave() -> NoReturn:
     """Run `web-search-brave-tool`."""
-    sys.exit(run(_search_executable("brave", "Brave Search"), sys.argv[1:]))
+    summary = "Searches the web with Brave Search and prints the results."
+    sys.exit(run(Executable("web-search-brave-tool", "web_search_brave", partial(_search, "brave"), summary), sys.argv[1:]))
 
 
 def web_search_google() -> NoReturn:
     """Run `web-search-google-tool`."""
-    sys.exit(run(_search_executable("google", "Google Custom Search"), sys.argv[1:]))
+    summary = "Searches the web with Google Custom Search and prints the results."
+    sys.exit(run(Executable("web-search-google-tool", "web_search_google", partial(_search, "google"), summary), sys.argv[1:]))
 
 
 def web_fetch() -> NoReturn:
     """Run `web-fetch-tool`."""
     summary, example = "Fetches a page and prints it as Markdown.", '{"url": "https://example.com"}'
     output = '{"content": "# Title …", "lines_read": 100}'
-    sys.exit(run(Executable("web-fetch-tool", "web_fetch", summary, example, output, _fetch), sys.argv[1:]))
-
-
-def _search_executable(provider: str, label: str) -> Executable:
-    summary, example = f"Searches the web with {label} and prints the results.", '{"query": "window functions"}'
-    output = '{"results": [{"title", "url", "description", "published_date" (if known)}, …]}'
-    work = partial(_search, provider)
-    return Executable(f"web-search-{provider}-tool", f"web_search_{provider}", summary, example, output, work)
+    sys.exit(run(Executable("web-fetch-tool", "web_fetch", _fetch, summary, example, output), sys.argv[1:]))
 
 
 def run(executable: Executable, arguments: Sequence[str]) -> int:

@@ -28,7 +28,7 @@ from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys, KeySpec
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.money.budget import Booking, Budgets, Estimate, RunBudget
-from ipy_websearch.money.ledger import Ledger, Status
+from ipy_websearch.money.ledger import Ledger, Status, cost_frame, curve
 from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
@@ -390,16 +390,12 @@ class Session:
         self, *, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None
     ) -> CostFrame:
         """Return the session's spending, one row for each ledger entry; see `ipy_websearch.cost`."""
-        from ipy_websearch.money.ledger import cost_frame
-
         return cost_frame(self.ledger, by=by, **self._scope(everything, since))
 
     def cost_curve(
         self, *, by: str = "kind", everything: bool = False, since: str | date | timedelta | None = None
     ) -> list[tuple[datetime, str, Decimal]]:
         """Return (moment, group, US dollars that it added) in the order of time, in at most 500 steps."""
-        from ipy_websearch.money.ledger import curve
-
         return curve(self.ledger, by=by, **self._scope(everything, since))
 
     def reset_cost(self) -> None:

@@ -151,6 +151,10 @@ class Budget:
             raise BudgetExceededError(f"{text}budget away ({limits[0].raised_by.split()[0]} … none)") from exc
 
 
+UNBOUNDED = Budget(Ledger(None), "", "")
+"""No limit is in force, and nothing is booked with it."""
+
+
 def unknown_price(what: str) -> str:
     """Return one line: what has no known price, and where a price can be written."""
     return (
@@ -175,7 +179,7 @@ class RunBudget:
     """
 
     model: str = ""
-    budget: Budget | None = None
+    budget: Budget = UNBOUNDED
     server_searches: int = 0
     least: int = MIN_ANSWER_TOKENS
     terms: Terms = USUAL
@@ -196,11 +200,7 @@ class RunBudget:
     _held: Reservation | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.bounded = self.budget is not None and self.budget.bounded
-
-    def left(self) -> Decimal | None:
-        """Return the US dollars that may still be reserved, None without a limit."""
-        return self.budget.left() if self.budget is not None else None
+        self.bounded = self.budget.bounded
 
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int | None:
         """Return the `max_tokens` that the next request may ask for: `wanted`, fewer, or None when the money is not enough.
@@ -262,7 +262,7 @@ class RunBudget:
         """Return one line that says why a request with `input_tokens`, or a call with `charges`, was refused."""
         if self._unknown:
             return unknown_price(self._unknown)
-        tight = self.budget.tightest() if self.budget is not None else None
+        tight = self.budget.tightest()
         if tight is None:
             return "no budget is in force"
         if charges:
@@ -283,7 +283,7 @@ class RunBudget:
             self._kept = min(self._kept, self._worst_case(self.model, self._input) + (self._planned or _NOTHING))
         if self._held is not None:
             self._held.settle(rows, keep=self.request_usd + self._kept + self._calls_usd())
-        elif rows and self.budget is not None:
+        else:
             self.budget.ledger.book(rows)
 
     def close(self) -> list[Charge]:
@@ -294,7 +294,6 @@ class RunBudget:
 
     def _hold(self, request: Decimal, kept: Decimal) -> Standing | None:
         """Change what is held for the request and for the final answer; return the limit that has no room, None when done."""
-        assert self.budget is not None
         total = request + kept + self._calls_usd()
         if self._held is None or total > self._held.usd:
             id = self._held.id if self._held else ""
@@ -517,7 +516,7 @@ def estimate(
     first request depends on the model, so two amounts are given: for a usual course (two searches, three requests; with the
     API's own search one request, which reads all of it again after each search) and for the worst that the limits allow.
     """
-    left, model = run.left(), run.model
+    left, model = run.budget.left(), run.model
     granted = any(run.grant(model, input_tokens, max_tokens, final=final) for final in (False, True))
     refused = "" if granted else run.refusal(input_tokens)
     run.close()

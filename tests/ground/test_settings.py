@@ -152,13 +152,6 @@ def test_what_a_project_may_not_set_is_left_out_with_a_line_and_the_extension_lo
     assert values == ["claude-sonnet-5-5", 7, 5]
 
 
-def test_config_lists_every_setting_and_suggests_a_name(shell: Any, caplog: pytest.LogCaptureFixture) -> None:
-    before = shell.run("%config WebSearch").stdout
-    assert all(f"WebSearch.{name}" in before for name in NAMES) and "US dollars a question may cost" in before
-    shell.run("%config WebSearch.modl = 'x'")
-    assert "model" in " ".join(caplog.messages) and shell.run("%config WebSearch").stdout == before
-
-
 @pytest.mark.parametrize("address", ["ftp://a.example", "http://", "http://user:secret@a.example", "http://a.example:99999"])
 def test_a_wrong_base_address_is_one_line_without_its_password(monkeypatch: Any, address: str) -> None:
     monkeypatch.setenv("BRAVE_BASE_URL", address)

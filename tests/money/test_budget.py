@@ -176,7 +176,7 @@ def test_a_replay_ends_where_its_recording_did_and_costs_nothing() -> None:
     _responded(booking, SONNET, Usage(1_000, 2_000))
     booking.close()
     cost = model_cost(SONNET, Usage(1_000, 2_000)) or Decimal(0)
-    assert run.budget is not None and run.budget.left() == Decimal("0.5") - cost < 1
+    assert run.budget.left() == Decimal("0.5") - cost < 1
     assert booking.cost_usd == 0 == total(ledger)[0]
     made.resume()
     assert made.for_question("q").left() == 1

@@ -28,7 +28,6 @@ from ipy_websearch.usage import Charge, Usage
 HAIKU, SONNET, OPUS = "claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5"
 US_SONNET = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 NOVEMBER = datetime(2026, 11, 20, tzinfo=UTC)
-NAMES = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens")
 MILLION = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
 
 
@@ -41,29 +40,28 @@ def write_prices(text: str) -> Path:
     return path
 
 
-def test_each_class_of_tokens_has_its_own_price() -> None:
-    """A million Sonnet 5.5 tokens of each class cost 2, 10, 0.10, 2.50 and 4 dollars; a search costs a cent."""
-    costs = [model_cost(SONNET, Usage(**{name: 1_000_000}), at=NOVEMBER) for name in NAMES]
-    assert costs == [Decimal(2), Decimal(10), Decimal("0.1"), Decimal("2.5"), Decimal(4)]
-    assert model_cost(SONNET, Usage(server_searches=3, server_fetches=5), at=NOVEMBER) == Decimal("0.03")
-
-
-def test_a_long_prompt_costs_more_for_every_token() -> None:
-    """Above 100,000 tokens of input, cached ones included, all of a Haiku 5.5 request is billed five times as high."""
-    at_the_edge = Usage(input_tokens=40_000, cache_read_tokens=60_000, output_tokens=1000)
-    beyond = Usage(input_tokens=40_001, cache_read_tokens=60_000, output_tokens=1000)
-    assert model_cost(HAIKU, at_the_edge, at=NOVEMBER) == Decimal("0.0051")
-    assert model_cost(HAIKU, beyond, at=NOVEMBER) == Decimal("0.0255005")
-
-
-def test_a_batch_halves_tokens_and_not_searches() -> None:
-    """One cached Haiku token costs 10 nano-dollars, 5 in a batch; a search costs the same in both."""
-    one = Usage(cache_read_tokens=1)
-    assert model_cost(HAIKU, one, at=NOVEMBER) == Decimal("0.00000001")
-    assert model_cost(HAIKU, one, batch=True, at=NOVEMBER) == Decimal("0.000000005")
-    assert model_cost(HAIKU, Usage(server_searches=1), batch=True, at=NOVEMBER) == Decimal("0.01")
-    old = model_cost("claude-sonnet-4-20250514", Usage(output_tokens=1_000_000), batch=True, at=NOVEMBER)
-    assert old == Decimal("7.5")
+@pytest.mark.parametrize(
+    ("model", "used", "batch", "usd"),
+    [
+        # A million Sonnet 5.5 tokens of each class cost 2, 10, 0.10, 2.50 and 4 dollars; a search costs a cent.
+        (SONNET, {"input_tokens": 1_000_000}, False, "2"),
+        (SONNET, {"output_tokens": 1_000_000}, False, "10"),
+        (SONNET, {"cache_read_tokens": 1_000_000}, False, "0.1"),
+        (SONNET, {"cache_write_5m_tokens": 1_000_000}, False, "2.5"),
+        (SONNET, {"cache_write_1h_tokens": 1_000_000}, False, "4"),
+        (SONNET, {"server_searches": 3, "server_fetches": 5}, False, "0.03"),
+        # Above 100,000 tokens of input, cached ones included, all of a Haiku 5.5 request is billed five times as high.
+        (HAIKU, {"input_tokens": 40_000, "cache_read_tokens": 60_000, "output_tokens": 1000}, False, "0.0051"),
+        (HAIKU, {"input_tokens": 40_001, "cache_read_tokens": 60_000, "output_tokens": 1000}, False, "0.0255005"),
+        # A batch halves tokens and not searches; a cached Haiku token costs 10 nano-dollars.
+        (HAIKU, {"cache_read_tokens": 1}, False, "0.00000001"),
+        (HAIKU, {"cache_read_tokens": 1}, True, "0.000000005"),
+        (HAIKU, {"server_searches": 1}, True, "0.01"),
+        ("claude-sonnet-4-20250514", {"output_tokens": 1_000_000}, True, "7.5"),
+    ],
+)
+def test_a_request_costs_what_its_tokens_do(model: str, used: dict[str, int], batch: bool, usd: str) -> None:
+    assert model_cost(model, Usage(**used), batch=batch, at=NOVEMBER) == Decimal(usd)
 
 
 def test_an_unknown_price_is_none_and_the_built_in_model_is_free() -> None:
