@@ -38,7 +38,6 @@ from ipy_websearch.enrichment.prompt import (
     request_body,
     row_text,
 )
-from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
 from ipy_websearch.model import batches
@@ -153,7 +152,7 @@ class BatchRun:
         self._ledger = run.ledger
         self._whose = (os.environ.get("ANTHROPIC_BASE_URL", ""), config.model)
         self._search = native_search(config.model, config.client, config.max_searches, config.defaults)
-        self._rows = {row_key(run.keys(n).values()): (n, Outcome(asked=run.numbers(n))) for n in rows}
+        self._rows = {row_key(run.keys(n)): n for n in rows}
         self._queue: dict[str, Turns] = {key: [] for key in self._rows}
         self._pending: list[Batch] = []
 
@@ -252,10 +251,9 @@ class BatchRun:
 
     def _body(self, key: str, turns: Turns) -> dict[str, Any]:
         """Return the next request of a row."""
-        n, outcome = self._rows[key]
         plan, config = self._run.plan, self._run.config
-        columns = [plan.columns[c] for c in outcome.asked]
-        first = user_message(row_text(columns, plan.values(plan.inputs[n])))
+        columns = self._columns(key)
+        first = user_message(row_text(columns, plan.values(plan.inputs[self._rows[key]])))
         nudged = bool(turns) and turns[-1]["role"] == "user"
         return request_body(
             model=config.model,
@@ -267,6 +265,10 @@ class BatchRun:
             final=nudged or self._search is None,
             speaks=self._search is not None,
         )
+
+    def _columns(self, key: str) -> list[Column]:
+        """Return the columns to ask a row for."""
+        return [self._run.plan.columns[c] for c in self._run.outcomes[self._rows[key]].asked]
 
     async def _patiently(self, batch: Batch, step: Callable[[Batch], Awaitable[bool]]) -> None:
         """Repeat a step until it is done; failures that may pass are waited out, and the bar says what is waited for."""
@@ -349,15 +351,14 @@ class BatchRun:
         usage, told = Usage.from_api(fields), all(reported(fields, name) for name in ("input_tokens", "output_tokens"))
         row = self._run.booking(RunBudget()).model_row(model, usage, batch=True, estimated=not told)
         row = replace(row, unit=unit) if told else replace(row, unit=unit, cost_usd=share or None)
-        outcome = self._rows[key][1]
+        outcome = self._run.outcomes[self._rows[key]]
         outcome.cost_usd = add_money(outcome.cost_usd, row.cost_usd)
         return row
 
     def _ended(self, key: str, result: Mapping[str, Any], turns: Turns) -> bool:
         """Take a row's result; return whether the row has ended, else it goes on in another batch."""
-        columns = [self._run.plan.columns[c] for c in self._rows[key][1].asked]
         try:
-            answer = answer_of(result, columns, turns)
+            answer = answer_of(result, self._columns(key), turns)
         except RowError as exc:
             self._finish(key, status="error", error=str(exc))
             return True
@@ -368,8 +369,8 @@ class BatchRun:
         return not isinstance(answer, list)
 
     def _finish(self, key: str, **facts: Any) -> None:
-        n, outcome = self._rows.pop(key)
-        self._run.finish(n, replace(outcome, **facts))
+        n = self._rows.pop(key)
+        self._run.finish(n, replace(self._run.outcomes[n], **facts))
 
 
 def may_pass(error: ModelError) -> bool:

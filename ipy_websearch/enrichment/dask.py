@@ -206,7 +206,7 @@ class DaskWorkers:
                 await asyncio.sleep(0.02)
             for name, task in list(self._tasks.items()):
                 for n in self._lose(name):
-                    run.finish(n, Outcome(asked=run.numbers(n)))
+                    run.finish(n, run.outcomes[n])
                 task.settle()
             await asyncio.to_thread(self._release)
 
@@ -288,7 +288,7 @@ class DaskWorkers:
             room, size = min(room, PROBES - begun), min(size, PROBES)
         if room < size:
             return False
-        inputs = {n: (n, run.numbers(n), run.plan.values(run.plan.inputs[n])) for n in list(self._queue)[:size]}
+        inputs = {n: (n, run.outcomes[n].asked, run.plan.values(run.plan.inputs[n])) for n in list(self._queue)[:size]}
         try:
             fitting, held = run.reserve({n: _worst_of(run, row) for n, row in inputs.items()}, TASK_LEASE_S)
         except BudgetExceededError as exc:

@@ -46,7 +46,7 @@ _DTYPES = {"source": "string", "quote": "string", "confidence": "Float64"}
 
 
 def assemble(
-    frame: pd.DataFrame, columns: Sequence[Column], place: array[int], outcomes: Sequence[Outcome | None], *, sources: bool
+    frame: pd.DataFrame, columns: Sequence[Column], place: array[int], outcomes: Sequence[Outcome], *, sources: bool
 ) -> pd.DataFrame:
     """Return n rows and their index as they came, with the added columns; the frame given is not changed.
 

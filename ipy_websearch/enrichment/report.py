@@ -47,13 +47,13 @@ elsewhere while only the time left of a wait changes."""
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a distinct row: its status, and what is to be said of it ("": nothing).
+    """What became of a distinct row: its status, "interrupted" until it has ended, and what is to be said of it ("": nothing).
 
-    `asked` are the numbers of the columns to ask for. `cells` are theirs, in this order; when the row has ended, those
-    of all columns, none if it failed. Asking took `cost_usd` (None: unknown) and `seconds`, without the wait for a free place;
-    of a row from the store (`cached`), when it was asked. A `permanent` failure will meet every further row too. `provider`
-    answered in place of the planned one (None: it did not fail; "": several did, or this answer is not to be kept), and
-    `notices` say why.
+    `asked` are the numbers of the columns to ask for. `cells` are theirs, in this order; when the row has ended, those of all
+    columns, none if it failed. Asking took `cost_usd` (None: unknown) and `seconds`, without the wait for a free place; of a
+    row from the store (`cached`), when it was asked. A `permanent` failure will meet every further row too. `provider` answered
+    in place of the planned one (None: it did not fail; "": several did, or this answer is not to be kept), and `notices` say
+    why.
     """
 
     status: Status = "interrupted"
@@ -141,7 +141,7 @@ def alike(message: str) -> str:
 
 
 def make_report(
-    outcomes: Sequence[Outcome | None],
+    outcomes: Sequence[Outcome],
     counts: Sequence[int],
     names: Iterable[str],
     columns: Sequence[Column],
@@ -152,7 +152,7 @@ def make_report(
 
     `facts` are requests, seconds and warnings. Rows without input are no cells to fill.
     """
-    known = [(o, count, name) for o, count, name in zip(outcomes, counts, names, strict=True) if o is not None and count]
+    known = [(o, count, name) for o, count, name in zip(outcomes, counts, names, strict=True) if count]
     by_status: Counter[str] = Counter()
     by_column = {column.name: Counter[str]() for column in columns}
     faults, doubts = list[tuple[str, int, str]](), list[tuple[str, int, str]]()
@@ -209,9 +209,9 @@ class Estimate:
         return str(self)
 
 
-def make_estimate(outcomes: Sequence[Outcome | None], rows: int, distinct: int, stored: int, concurrency: int) -> Estimate:
+def make_estimate(outcomes: Sequence[Outcome], rows: int, distinct: int, stored: int, concurrency: int) -> Estimate:
     """Return the estimate for `rows` rows from the outcomes of a sample."""
-    tried = [o for o in outcomes if o is not None and o.status in ("ok", "error")]
+    tried = [o for o in outcomes if o.status in ("ok", "error")]
     left = max(distinct - stored, 0)
     total = add_money(*(o.cost_usd for o in tried)) if tried else None
     seconds = sum(o.seconds for o in tried) / len(tried) if tried else 0.0
@@ -221,12 +221,12 @@ def make_estimate(outcomes: Sequence[Outcome | None], rows: int, distinct: int, 
     return Estimate(rows, distinct, stored, len(tried), failed, _float(cost), seconds * waves)
 
 
-def why_no_estimate(outcomes: Sequence[Outcome | None]) -> str:
+def why_no_estimate(outcomes: Sequence[Outcome]) -> str:
     """Return why a sample says nothing of the whole, in one line: all of it failed, or was left out; "" when it does say.
 
     What failed cost little or nothing: a price reckoned from it would be far too low.
     """
-    asked = [o for o in outcomes if o is not None and o.status != "skipped"]
+    asked = [o for o in outcomes if o.status != "skipped"]
     failures = _grouped((o.error, 1, "") for o in asked if o.status == "error")
     if not asked or any(o.status == "ok" for o in asked):
         return ""

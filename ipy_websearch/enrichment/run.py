@@ -204,8 +204,8 @@ class Enrichment:
         self.ask = ask
         self.ledger = session.ledger
         self.store = session.enrich_store
-        self.outcomes: list[Outcome | None] = [None] * len(plan.inputs)
-        self.progress = Progress(total=sum(bool(plan.askable(inputs)) for inputs in plan.inputs))
+        self.outcomes = [Outcome(asked=plan.askable(inputs)) for inputs in plan.inputs]
+        self.progress = Progress(total=sum(bool(outcome.asked) for outcome in self.outcomes))
         self.cost_usd: Money = Decimal(0)
         self.requests = 0
         self.notices: dict[str, None] = dict.fromkeys(plan.notes)
@@ -249,7 +249,7 @@ class Enrichment:
         finally:
             self._seconds = time.monotonic() - began
             left = self._settle()
-        statuses = Counter(outcome.status for outcome in self.outcomes if outcome is not None)
+        statuses = Counter(outcome.status for outcome in self.outcomes)
         if self.stopped is not None and self.stopped[0] == "error" and left and not statuses["ok"]:
             failed = statuses["error"] - left
             begun = f"stopped after {plural(failed, 'row')} failed: " if failed else ""
@@ -324,16 +324,16 @@ class Enrichment:
         """Fill what the store has, mark what cannot be asked, and return the rows to ask."""
         missing = []
         for n, stored in enumerate(self._look_up(self.plan.inputs)):
-            inputs = self.plan.inputs[n]
-            columns = self.plan.askable(inputs)
-            if not columns:
-                self.outcomes[n] = Outcome("skipped", f"skipped: {self.plan.missing(inputs)} is missing")
-            elif len(stored) == len(columns):
-                worth = add_money(*(s.cost_usd for s in stored.values()))
-                outcome = Outcome(cost_usd=worth, seconds=sum(s.seconds for s in stored.values()), cached=True)
+            outcome = self.outcomes[n]
+            if not outcome.asked:
+                outcome.status, outcome.error = "skipped", f"skipped: {self.plan.missing(self.plan.inputs[n])} is missing"
+            elif len(stored) == len(outcome.asked):
+                outcome.cost_usd = add_money(*(s.cost_usd for s in stored.values()))
+                outcome.seconds, outcome.cached = sum(s.seconds for s in stored.values()), True
                 self._complete(n, outcome, {c: s.cell for c, s in stored.items()})
                 self.progress.cached += 1
             else:
+                outcome.asked = tuple(c for c in outcome.asked if c not in stored)
                 self._stored.update({n: stored} if stored else {})
                 missing.append(n)
         return missing
@@ -343,7 +343,6 @@ class Enrichment:
         inputs = self.plan.inputs[n]
         gap = [f"not all columns were asked: {self.plan.missing(inputs)} is missing"] if None in inputs else []
         outcome.complete(tuple(cells.get(c, NOT_ASKED) for c in range(len(self.plan.columns))), gap)
-        self.outcomes[n] = outcome
 
     def _keys(self, inputs: Inputs, lookup: str = "") -> dict[int, bytes]:
         """Return the store's keys of a row's cells, by column number; `lookup` is "" for the one planned."""
@@ -356,15 +355,10 @@ class Enrichment:
 
     # --- for those who ask --------------------------------------------------------------------------------------------
 
-    def numbers(self, n: int) -> tuple[int, ...]:
-        """Return the columns that a row lacks."""
-        stored = self._stored.get(n, {})
-        return tuple(c for c in self.plan.askable(self.plan.inputs[n]) if c not in stored)
-
-    def keys(self, n: int) -> dict[int, bytes]:
-        """Return the store's keys of the columns that a row lacks."""
+    def keys(self, n: int) -> list[bytes]:
+        """Return the store's keys of the columns to ask a row for."""
         keys = self._keys(self.plan.inputs[n])
-        return {c: keys[c] for c in self.numbers(n)}
+        return [keys[c] for c in self.outcomes[n].asked]
 
     def names(self) -> dict[str, str]:
         """Return the names in a ledger row of this run: all its rows are one question."""
@@ -486,9 +480,9 @@ class Enrichment:
     def _settle(self) -> int:
         """Give the rows that were never asked their status; return how many there were."""
         self.flush()
-        left = [n for n, outcome in enumerate(self.outcomes) if outcome is None]
-        for n in left:
-            self.outcomes[n] = Outcome(*self.stopped) if self.stopped is not None else Outcome()
+        left = [outcome for outcome in self.outcomes if outcome.status == "interrupted"]
+        for outcome in left:
+            outcome.status, outcome.error = self.stopped or (outcome.status, outcome.error)
         self.notices.update(dict.fromkeys([*self.progress.end(), *self.ledger.news()]))
         self._session.spent_usd = add_money(self._session.spent_usd, self.cost_usd)
         return len(left)
@@ -523,7 +517,7 @@ class Rows:
                 await self._ended.wait()
             if run.stopped is not None:
                 return
-            outcome = Outcome(asked=run.numbers(n))
+            outcome = run.outcomes[n]
             try:
                 await self._row(run, n, outcome)
             finally:

@@ -324,7 +324,7 @@ class Functions:
                 raise
             raise MissingKeyError(f"{exc}; in SQL: SELECT {self.prefix}set_api_key(?)") from None
         _interrupted_by(presses, run)
-        return [outcome for outcome in run.outcomes if outcome is not None]
+        return run.outcomes
 
 
 def _set_key(variable: str, key: str) -> str:
