@@ -465,18 +465,21 @@ def _entry(citation: Citation, number: int) -> dict[str, Any]:
         "url": quote(url, safe="/?#:@!&'()*+,;=%-._~") if is_web else "",
         "place": host or url,
         "date": day.astimezone(UTC).date() if day and day.tzinfo else day.date() if day else None,
-        "accessed": datetime.now(UTC).date(),
+        "accessed": datetime.now(UTC).date() if is_web else None,
     }
 
 
 def _bibtex(entries: list[dict[str, Any]]) -> str:
     found = []
     for entry in entries:
-        fields = {"title": f"{{{_tex(entry['title'])}}}", "organization": _tex(entry["place"])}
-        fields |= {"url": entry["url"].replace("%", r"\%").replace("#", r"\#")} if entry["url"] else {}
-        fields |= {"date": entry["date"].isoformat()} if entry["date"] else {}
-        fields |= {"urldate": entry["accessed"].isoformat()} if entry["url"] else {}
-        lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+        fields = {
+            "title": f"{{{_tex(entry['title'])}}}",
+            "organization": _tex(entry["place"]),
+            "url": entry["url"].replace("%", r"\%").replace("#", r"\#"),
+            "date": entry["date"],
+            "urldate": entry["accessed"],
+        }
+        lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
         found.append(f"@online{{{entry['id']},\n{lines}\n}}\n")
     return "\n".join(found)
 
@@ -488,26 +491,33 @@ def _tex(text: str) -> str:
 def _ris(entries: list[dict[str, Any]]) -> str:
     found = []
     for entry in entries:
-        day: date | None = entry["date"]
-        lines = ["TY  - ELEC", f"ID  - {entry['id']}", f"TI  - {entry['title']}", f"PB  - {entry['place']}"]
-        lines += [f"PY  - {day:%Y}", f"DA  - {day:%Y/%m/%d}"] if day else []
-        lines += [f"UR  - {entry['url']}", f"Y2  - {entry['accessed']:%Y/%m/%d}"] if entry["url"] else []
+        day, accessed = (f"{entry[name]:%Y/%m/%d}" if entry[name] else "" for name in ("date", "accessed"))
+        fields = {"TY": "ELEC", "ID": entry["id"], "TI": entry["title"], "PB": entry["place"]}
+        fields |= {"PY": day[:4], "DA": day, "UR": entry["url"], "Y2": accessed}
+        lines = [f"{tag}  - {value}" for tag, value in fields.items() if value]
         found.append("\r\n".join([*lines, "ER  - ", ""]))
     return "\r\n".join(found)
 
 
 def _csl(entries: list[dict[str, Any]]) -> str:
-    items = []
-    for entry in entries:
-        item = {"id": entry["id"], "type": "webpage", "title": entry["title"], "container-title": entry["place"]}
-        item |= {"issued": _parts(entry["date"])} if entry["date"] else {}
-        item |= {"URL": entry["url"], "accessed": _parts(entry["accessed"])} if entry["url"] else {}
-        items.append(item)
-    return json.dumps(items, ensure_ascii=False, indent=1) + "\n"
+    items = [
+        {
+            "id": entry["id"],
+            "type": "webpage",
+            "title": entry["title"],
+            "container-title": entry["place"],
+            "issued": _parts(entry["date"]),
+            "URL": entry["url"],
+            "accessed": _parts(entry["accessed"]),
+        }
+        for entry in entries
+    ]
+    known = [{name: value for name, value in item.items() if value} for item in items]
+    return json.dumps(known, ensure_ascii=False, indent=1) + "\n"
 
 
-def _parts(day: date) -> dict[str, list[list[int]]]:
-    return {"date-parts": [[day.year, day.month, day.day]]}
+def _parts(day: date | None) -> dict[str, Any]:
+    return {"date-parts": [[day.year, day.month, day.day]]} if day else {}
 
 
 STYLES: dict[str, Callable[[list[dict[str, Any]]], str]] = {"bibtex": _bibtex, "ris": _ris, "csl": _csl}

@@ -481,21 +481,21 @@ class Estimate:
     def __repr__(self) -> str:
         held = f", held by the budget of {usd(self.ceiling_usd)}" if self.ceiling_usd is not None else ""
         worst = "" if self.native_uses else f"{plural(self.max_searches, 'search', 'searches')}, "
+        native = (
+            f"                in each request the API may search and fetch {self.native_uses} times, and bill all that it read "
+            f"again each time: {self.native_tokens:,} tokens"
+        )
         lines = [
             f"first request   about {self.input_tokens:,} tokens (at most {self.most_input_tokens:,}) to {self.model}",
             f"expected        {usd(self.expected_usd):<12} {plural(self.searches, 'search', 'searches')}, "
             f"{plural(self.requests, 'request')}",
             f"worst case      {usd(self.worst_usd):<12} {worst}{plural(self.max_requests, 'request')} of "
             f"{self.max_tokens:,} tokens each{held}",
+            native if self.native_uses else "",
+            f"would be refused: {self.refusal}" if self.refusal else "",
+            "Nothing was sent.",
         ]
-        if self.native_uses:
-            lines.append(
-                f"                in each request the API may search and fetch {self.native_uses} times, and bill all that "
-                f"it read again each time: {self.native_tokens:,} tokens"
-            )
-        if self.refusal:
-            lines.append(f"would be refused: {self.refusal}")
-        return "\n".join((*lines, "Nothing was sent."))
+        return "\n".join(filter(None, lines))
 
 
 def estimate(
