@@ -202,6 +202,10 @@ class RunBudget:
     def __post_init__(self) -> None:
         self.bounded = self.budget.bounded
 
+    def left(self) -> Decimal | None:
+        """Return the US dollars that may still be reserved, None without a limit."""
+        return self.budget.left()
+
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int | None:
         """Return the `max_tokens` that the next request may ask for: `wanted`, fewer, or None when the money is not enough.
 
@@ -516,7 +520,7 @@ def estimate(
     first request depends on the model, so two amounts are given: for a usual course (two searches, three requests; with the
     API's own search one request, which reads all of it again after each search) and for the worst that the limits allow.
     """
-    left, model = run.budget.left(), run.model
+    left, model = run.left(), run.model
     granted = any(run.grant(model, input_tokens, max_tokens, final=final) for final in (False, True))
     refused = "" if granted else run.refusal(input_tokens)
     run.close()

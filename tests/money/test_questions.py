@@ -181,13 +181,6 @@ MESSAGE: dict[str, Any] = {
 }
 
 
-def booked(session: Session) -> pd.DataFrame:
-    """Return the session's ledger rows with all that stands in them."""
-    frame = session.cost()
-    session.ledger.close()
-    return frame
-
-
 def estimated(session: Session) -> list[bool]:
     """Return of each row whether its figures are our own."""
     return [bool(flag) for (flag,) in session.ledger.read(lambda c: c.execute("SELECT estimated FROM ledger").fetchall())]
@@ -216,7 +209,7 @@ def test_an_ask_cut_off_before_its_reply_began_is_booked_at_what_it_read(message
     else:
         answer = ask(session, timeout_s=0.5)
         assert answer.limit == "timeout" and answer.cost_usd == session.spent_usd
-    frame = booked(session)
+    frame = session.cost()
     tokens = estimate_tokens(messages_api.bodies[0])
     assert list(frame.status) == ["interrupted"] and list(frame.input_tokens) == [tokens] and list(frame.output_tokens) == [0]
     assert session.spent_usd == model_cost(SONNET, Usage(input_tokens=tokens)) > 0
@@ -255,7 +248,7 @@ def test_a_stream_without_an_event_is_booked_and_a_refusal_is_not(server: Script
     server.answer({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}, status=529)
     server.answer({**MESSAGE, "usage": USAGE})
     assert ask(session).text == "Matz wrote Ruby, in 1995."
-    frame = booked(session)
+    frame = session.cost()
     assert list(frame.status) == ["interrupted", "error", "ok"] and estimated(session)[0]
     assert frame.usd[0] > 0 and frame.usd[1] == 0
 
@@ -269,7 +262,7 @@ def test_a_reply_without_usage_is_not_free(server: Scripted, session: Any, said:
     """What it read and wrote is estimated from the texts, and the row says so."""
     server.answer({**MESSAGE, "usage": said})
     answer = ask(session)
-    frame = booked(session)
+    frame = session.cost()
     assert frame.input_tokens[0] > 500 and frame.output_tokens[0] == len("Matz wrote Ruby, in 1995.") // 4
     assert list(frame.status) == ["ok"] and estimated(session) == [True]
     assert 0 < answer.cost_usd < Decimal("0.01") and float(answer.cost_usd) == pytest.approx(frame.usd[0])
@@ -312,7 +305,7 @@ def test_a_paid_search_whose_answer_is_lost_is_billed(brave_api: Any, session: A
     """It went out: a 200 that is of no use and an answer that never came count at the price expected, as an estimate."""
     brave_api.behave(lambda values: Answer(**{"results": [], **LOST[how]}))
     assert isinstance(searched(session, provider="brave"), ProviderError)
-    frame = booked(session)
+    frame = session.cost()
     assert list(frame.usd) == [float(SEARCH)] and list(frame.status) == ["error"] and estimated(session) == [True]
     assert session.spent_usd == Decimal("0.005")
 
@@ -324,7 +317,7 @@ def test_a_refused_search_costs_nothing(brave_api: Any, session: Any, status: in
     brave_api.fail(status, times=3 if status == 500 else 1)
     monkeypatch.setattr("ipy_websearch.http.client.asyncio.sleep", _at_once)
     assert isinstance(searched(session, provider="brave"), ProviderError)
-    assert booked(session).empty and session.spent_usd == 0
+    assert session.cost().empty and session.spent_usd == 0
 
 
 async def _at_once(seconds: float) -> None:
@@ -340,7 +333,7 @@ def test_a_stand_ins_answer_carries_the_lost_search_as_well(
     brave_api.reply(delay_s=5.0)
     results = searched(session)
     assert results.provider == "wikipedia" and results.cost_usd == Decimal("0.005")
-    frame = booked(session)
+    frame = session.cost()
     assert list(frame.name) == ["brave", "wikipedia"] and list(frame.usd) == [float(SEARCH), 0.0]
     assert spent(session) == Decimal("0.005") and held(session) == 0
     again = searched(session)
@@ -362,6 +355,6 @@ def test_a_rows_search_that_is_stopped_is_billed(messages_api: Any, brave_api: A
         await session.aclose()
 
     asyncio.run(main())
-    frame = booked(session)
+    frame = session.cost()
     assert list(frame.kind) == ["model", "search"] and frame.usd[1] == float(SEARCH) and frame.status[1] == "interrupted"
     assert estimated(session) == [False, True]
