@@ -16,7 +16,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.resources import files
@@ -29,7 +29,18 @@ from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError
 from ipy_websearch.providers import parsing
 from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
-from ipy_websearch.providers.passages import SENTENCE_END, Piece, bm25, content_words, pieces_of, stem, stems
+from ipy_websearch.providers.passages import (
+    SENTENCE_END,
+    SHORTEST_MISSPELT,
+    Piece,
+    bm25,
+    content_words,
+    pieces_of,
+    slips_of,
+    stem,
+    stems,
+    with_words,
+)
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.usage import Charge
@@ -117,15 +128,18 @@ class LocalProvider(Engine):
             ProviderError: this Python's SQLite was built without full-text search.
         """
         _, _, notices = self.fitted(request)
-        hits = await asyncio.to_thread(self.index.search, request)
+        slips = await asyncio.to_thread(self.index.misspelt, request.query)
+        said = tuple(f"searched for “{name}”: no document has “{word}”" for word, name in slips.items())
+        meant = replace(request, query=with_words(request.query, slips))
+        hits = await asyncio.to_thread(self.index.search, meant)
         warnings, self._told = self.index.warnings[self._told :], len(self.index.warnings)
         results = []
         for document, score in hits:
-            description, further = best_passages(document.body, request.query)
+            description, further = best_passages(document.body, meant.query)
             day = parsing.moment(document.date)
             results.append(SearchResult(document.title, document.url, description, day, further, round(score, 6)))
         return SearchResults(
-            tuple(results), request.query, self.name, charges=self.price, notices=(*notices, *warnings), body=None
+            tuple(results), request.query, self.name, charges=self.price, notices=(*said, *notices, *warnings), body=None
         )
 
 
@@ -154,6 +168,14 @@ class LocalIndex:
         narrowed, values = _condition(request)
         terms = query_terms(request.query)
         return self._use(lambda c: _find(c, terms, request.count, narrowed, values)) if terms else []
+
+    def misspelt(self, query: str) -> dict[str, str]:
+        """Return the words of a query that stand in no document, each with the one word of a title that it is a slip of.
+
+        Raises:
+            ProviderError: this Python's SQLite cannot search text.
+        """
+        return self._use(lambda c: _misspelt(c, query))
 
     def document(self, url: str) -> tuple[str, str, datetime | None] | None:
         """Return (title, Markdown, date) of a whole document, None when the index has none of that address.
@@ -349,6 +371,15 @@ def _find(
         found = ranked([f"{term}*" for term in quoted if len(term) > 4], " OR ", count)
     select = "SELECT url, title, body, date FROM documents WHERE id = ?"
     return [(Document(*connection.execute(select, (at,)).fetchone()), score) for at, score in found]
+
+
+def _misspelt(connection: sqlite3.Connection, query: str) -> dict[str, str]:
+    """Return the words of a query that stand in no document and are slips of a word of a title, each with that word."""
+    known = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
+    terms = [term for term in query_terms(query) if len(term) >= SHORTEST_MISSPELT]
+    unknown = [term for term in terms if connection.execute(known, (_quoted(term),)).fetchone() is None]
+    titles = (title for (title,) in connection.execute("SELECT title FROM documents"))
+    return slips_of(unknown, query, titles)
 
 
 def _coverage(connection: sqlite3.Connection, terms: Sequence[str], numbers: Sequence[int]) -> dict[int, float]:

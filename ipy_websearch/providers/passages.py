@@ -10,14 +10,18 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from os.path import commonprefix
 
 PAGE_TOKENS, ALL_TOKENS = 1_500, 4_000
 """The most tokens of one page, and of all pages of a search."""
 MOST_CHARACTERS = 200_000
 """Characters of a page that are looked at: a long book would take seconds."""
+
+SHORTEST_MISSPELT = 6
+"""Letters of a word that may be taken for a slip of another: a shorter one is as often a word of its own."""
 
 _PIECE_CHARACTERS = 1_000  # a longer paragraph, list or table is cut into pieces of about this size
 _FENCE = re.compile(r"[ \t>]{0,12}(`{3,}|~{3,})(.*)")
@@ -73,6 +77,48 @@ def content_words(text: str) -> list[str]:
     """Return the words of a question that carry meaning, in order, each once."""
     words = (match[0] for match in words_in(text))
     return list({stem(word): word for word in words if word.casefold() not in _STOP_WORDS}.values())
+
+
+def slips_of(unknown: Iterable[str], query: str, titles: Iterable[str]) -> dict[str, str]:
+    """Return those of the unknown words of a query that are slips of a word of a title which the query then names whole.
+
+    A slip has at least `SHORTEST_MISSPELT` letters; one of them is wrong, neither the first nor the last, or two are swapped.
+    Where two words are as near, neither is meant.
+
+    >>> slips_of(["portgual", "radius"], "radius of Portgual", ["Portugal", "Radium"])
+    {'portgual': 'Portugal'}
+    """
+    wrong = {word: bare for word in unknown if len(bare := _bare(word)) >= SHORTEST_MISSPELT and bare.isalpha()}
+    said = set(stems(query))
+    near: dict[str, set[str]] = {word: set() for word in wrong}
+    for title in titles if wrong else ():
+        names = (match[0] for match in words_in(title.partition(" (")[0]))
+        lacking = [name for name in names if stem(name) not in said]
+        for word in wrong if len(lacking) == 1 else ():
+            if _is_slip(wrong[word], lacking[0].casefold()):
+                near[word].add(lacking[0])
+    return {word: found.pop() for word, found in near.items() if len(found) == 1}
+
+
+def _bare(word: str) -> str:
+    return word.casefold().replace("’", "'").removesuffix("'s")
+
+
+def _is_slip(word: str, name: str) -> bool:
+    if word[0] != name[0] or abs(len(word) - len(name)) > 1:
+        return False
+    begin = len(commonprefix([word, name]))
+    end = len(commonprefix([word[begin:][::-1], name[begin:][::-1]]))
+    ours, theirs = word[begin : len(word) - end], name[begin : len(name) - end]
+    is_swapped = len(ours) == 2 and ours == theirs[::-1]
+    return is_swapped or (max(len(ours), len(theirs)) == 1 and word[-1] == name[-1])
+
+
+def with_words(text: str, words: Mapping[str, str]) -> str:
+    """Return a text with some of its words, in any case, replaced by others."""
+    for word, other in words.items():
+        text = re.sub(rf"\b{re.escape(word)}\b", other, text, flags=re.IGNORECASE)
+    return text
 
 
 # --- blocks of a page ------------------------------------------------------------------------------------------------
