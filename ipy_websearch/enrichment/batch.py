@@ -241,7 +241,8 @@ class BatchRun:
             text = f"the store cannot be written ({exc}), so a batch could not be found again; nothing more was sent"
             raise EnrichmentError(text) from exc
         self._pending.append(batch)
-        self._run.requests += len(batch.rows)
+        for key in fitting:
+            self._run.outcomes[self._rows[key]].requests += 1
         return batch
 
     def _worst(self, key: str, turns: Turns) -> Decimal | None:

@@ -101,6 +101,21 @@ def template_fields(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match[1] for match in _HOLE.finditer(template) if match[1]))
 
 
+def fields_in(what: str, template: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that a template names, of the `known` ones; `what` is the template's name in a message.
+
+    Raises:
+        ConfigError: it names none, or one that is not there.
+    """
+    fields = template_fields(template)
+    if unknown := next((name for name in fields if name not in known), None):
+        there = did_you_mean(unknown, known) or f"; it has {', '.join(map(repr, known[:12])) or 'none'}"
+        raise ConfigError(f"{what} names {{{unknown}}}, which is no column of the frame{there}")
+    if not fields:
+        raise ConfigError(f"{what} names no column; put one in braces, such as {{{next(iter(known), 'name')}}}")
+    return fields
+
+
 def fill(template: str, values: Mapping[str, str | None]) -> str:
     """Return the template with the values put in; what is put in is not looked at again."""
     return _HOLE.sub(lambda match: match[0][0] if match[1] is None else (values[match[1]] or ""), template)
@@ -137,16 +152,7 @@ def _column(number: int, name: Any, asked: Any, known: Sequence[str]) -> Column:
     if not isinstance(asked, Sequence) or len(asked) != 2 or not isinstance(asked[0], str):
         raise ConfigError(f"column {name!r} must be a question, or (question, type), not {asked!r}")
     template, kind = asked
-    fields = template_fields(template)
-    if unknown := next((name for name in fields if name not in known), None):
-        raise ConfigError(
-            f"the question for {name!r} names {{{unknown}}}, which is no column of the frame"
-            f"{did_you_mean(unknown, known) or '; it has ' + (', '.join(map(repr, known[:12])) or 'none')}"
-        )
-    if not fields:
-        raise ConfigError(
-            f"the question for {name!r} names no column; put one in braces, such as {{{next(iter(known), 'name')}}}"
-        )
+    fields = fields_in(f"the question for {name!r}", template, known)
     key = name if _PROPERTY.fullmatch(name) else f"column_{number}"  # what the API takes as a property
     return Column(name, template, *_type(name, kind), fields, key)
 

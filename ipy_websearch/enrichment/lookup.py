@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.columns import NOTED, fill, inputs_of, names_of, template_fields
+from ipy_websearch.enrichment.columns import NOTED, fields_in, fill, inputs_of, names_of
 from ipy_websearch.enrichment.frames import joined
 from ipy_websearch.enrichment.report import Progress
 from ipy_websearch.errors import ConfigError, WebSearchError
 from ipy_websearch.results import SearchResults
-from ipy_websearch.settings import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +26,7 @@ def query_fields(template: str, names: Sequence[str], noted: Any = ()) -> tuple[
     Raises:
         ConfigError: it names none, or one that is not there, or a column of the caller's is where a new one would go.
     """
-    fields = template_fields(template)
-    for field in fields:
-        if field not in names:
-            raise ConfigError(f"the query names {{{field}}}, which is no column of the frame{did_you_mean(field, names)}")
-    if not fields:
-        raise ConfigError("the query names no column; put one in braces, such as {company} CEO")
+    fields = fields_in("the query", template, names)
     earlier = COLUMNS if set(COLUMNS) <= set(names) else noted if isinstance(noted, list) else ()
     for name in COLUMNS:
         if name in fields or (name in names and name not in earlier):
@@ -55,7 +49,7 @@ class Lookup:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Future[Any] | None = None
         self._distinct = list(dict.fromkeys(query for query in self._queries if query is not None))
-        self.progress = Progress(total=len(self._distinct), name="search", kept_in="the cache")
+        self.progress = Progress(total=len(self._distinct), name="search")
 
     async def run(self) -> None:
         """Search for every distinct query."""

@@ -150,7 +150,7 @@ def make_report(
 ) -> Report:
     """Return the report; `counts` says how many rows of the frame each outcome stands for, `names` what they are about.
 
-    `facts` are requests, seconds and warnings. Rows without input are no cells to fill.
+    `facts` are seconds and warnings. Rows without input are no cells to fill.
     """
     known = [(o, count, name) for o, count, name in zip(outcomes, counts, names, strict=True) if count]
     by_status: Counter[str] = Counter()
@@ -177,6 +177,7 @@ def make_report(
         failures=_grouped((o.error, count, name) for o, count, name in known if o.status == "error"),
         faults=_grouped(faults),
         doubts=_grouped(doubts),
+        requests=sum(outcome.requests for outcome in outcomes),
         cost_usd=_float(cost_usd),
         **facts,
     )
@@ -254,7 +255,7 @@ class Progress:
     """The counts of a run as they stand, in distinct rows and filled `cells`; written by the run, read by the bar.
 
     `note` says what the run is waiting for, "" when rows come in by themselves; `limiter` knows of the API's
-    `retry-after`, None when nothing is sent; `name` is the bar's, `kept_in` where rows come from that need no asking.
+    `retry-after`, None when nothing is sent; `name` is the bar's.
     """
 
     total: int = 0
@@ -266,7 +267,6 @@ class Progress:
     note: str = ""
     limiter: ConcurrencyLimiter | None = None
     name: str = "enrich"
-    kept_in: str = "the store"
 
     @property
     def finished(self) -> int:
@@ -276,7 +276,8 @@ class Progress:
     @property
     def facts(self) -> str:
         """The counts in words."""
-        return f"{self.cells} cells, {self.failed} failed, {self.cached} from {self.kept_in}, {usd(self.cost_usd)}"
+        stored = f", {self.cached} from the store" if self.cached else ""
+        return f"{self.cells} cells, {self.failed} failed{stored}, {usd(self.cost_usd)}"
 
     @property
     def waits_for(self) -> str:

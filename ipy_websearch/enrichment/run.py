@@ -207,7 +207,6 @@ class Enrichment:
         self.outcomes = [Outcome(asked=plan.askable(inputs)) for inputs in plan.inputs]
         self.progress = Progress(total=sum(bool(outcome.asked) for outcome in self.outcomes))
         self.cost_usd: Money = Decimal(0)
-        self.requests = 0
         self.notices: dict[str, None] = dict.fromkeys(plan.notes)
         self.stopped: tuple[Status, str] | None = None
         self.question = question or f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
@@ -280,7 +279,6 @@ class Enrichment:
             (", ".join(value or "–" for value in inputs) for inputs in self.plan.inputs),
             self.plan.columns,
             cost_usd=self.cost_usd,
-            requests=self.requests,
             seconds=round(self._seconds, 3),
             warnings=[*self.store.warnings, *self.notices],
         )
@@ -360,16 +358,15 @@ class Enrichment:
         keys = self._keys(self.plan.inputs[n])
         return [keys[c] for c in self.outcomes[n].asked]
 
-    def names(self) -> dict[str, str]:
+    def names(self) -> dict[str, Any]:
         """Return the names in a ledger row of this run: all its rows are one question."""
         whose = {"session": self._session.id, "question_id": self.budget.question_id, "question": self.question}
         return {**whose, "notebook": self._session.notebook_name}
 
     def booking(self, budget: RunBudget) -> Booking:
         """Return the booking of one row."""
-        session, id = self._session, self.budget.question_id
-        whose = (self.ledger, session.id, id, self.question, session.notebook_name, session.replayed_from)
-        return Booking(*whose, traces=False, budget=budget, write=self.book)
+        whose = {**self.names(), "replayed_from": self._session.replayed_from}
+        return Booking(self.ledger, **whose, traces=False, budget=budget, write=self.book)
 
     def book(self, rows: Sequence[LedgerRow]) -> None:
         """Take ledger rows; see `flush`."""
@@ -436,7 +433,6 @@ class Enrichment:
 
     def _show(self, n: int, outcome: Outcome) -> None:
         self.outcomes[n] = outcome
-        self.requests += outcome.requests
         self.cost_usd = add_money(self.cost_usd, outcome.cost_usd)
         self.notices.update(dict.fromkeys(outcome.notices))
         stored = self._stored.pop(n, {})
