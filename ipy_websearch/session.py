@@ -447,7 +447,7 @@ class Session:
         from ipy_websearch.cassette.recording import Recording
 
         if self.recording is not None:
-            raise ConfigError(f"{self.recording!r} is running already; `%websearch stop` ends that")
+            raise ConfigError(f"{self.recording} already; `%websearch stop` ends that")
         self.recording = Recording.record(self, path, append=append, force=force)
         return self.recording
 
@@ -467,7 +467,7 @@ class Session:
         from ipy_websearch.cassette.recording import Recording
 
         if self.recording is not None and not self.recording.replayed_from:
-            raise ConfigError(f"{self.recording!r} is running already; `%websearch stop` ends that")
+            raise ConfigError(f"{self.recording} already; `%websearch stop` ends that")
         self.recording = Recording.replay(self, path, instant=instant)
         return self.recording
 

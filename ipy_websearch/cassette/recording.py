@@ -144,8 +144,11 @@ class Recording:
         if raised is None and (problem := getattr(self.cassette, "problem", "")):
             raise ConfigError(problem)  # `%websearch stop` prints it
 
+    def __str__(self) -> str:
+        return f"{self.path.name} is being {'replayed' if self.cassette.replaying else 'recorded'}"
+
     def __repr__(self) -> str:
-        return f"<{'replaying' if self.cassette.replaying else 'recording'} {self.path}>"
+        return f"<{self}>"
 
 
 class RecordedKeys(Keys):

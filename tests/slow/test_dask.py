@@ -167,7 +167,7 @@ def test_an_interrupt_stops_all_workers(client: Any, server: EnrichServer, monke
     monkeypatch.setattr(api, "wait", interrupted)
     out = ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=10, **QUIET)
     sent, filled = asked(server) - before, int((out.enrich_status == "ok").sum())
-    assert set(out.enrich_status) == {"ok", "interrupted"} and 10 < filled < 300
+    assert set(out.enrich_status) == {"ok", "interrupted"} and 0 < filled < 300
     time.sleep(0.5)
     assert asked(server) - before - sent <= 10
     ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=50, **QUIET)
