@@ -439,7 +439,7 @@ class Session:
         >>> from ipy_websearch import Session
         >>> with Session().record("example.cassette") as recording:
         ...     print(recording)
-        <recording example.cassette>
+        example.cassette is being recorded
 
         Raises:
             ConfigError: the file exists or cannot be written, or a cassette is running.
@@ -459,7 +459,7 @@ class Session:
         >>> from ipy_websearch import Session
         >>> with Session().record("played.cassette"), Session().replay("played.cassette", instant=True) as recording:
         ...     print(recording)
-        <replaying played.cassette>
+        played.cassette is being replayed
 
         Raises:
             ConfigError: there is no such cassette, a line of it cannot be read, or one is being recorded.

@@ -129,7 +129,7 @@ def test_a_replay_gives_engines_their_addresses_without_touching_the_environment
 
     with session.record("t.cassette"):
         recorded = found()
-        with pytest.raises(ConfigError, match="recording t.cassette"):
+        with pytest.raises(ConfigError, match="t.cassette is being recorded"):
             session.replay("t.cassette")
     monkeypatch.delenv("SEARXNG_BASE_URL")
     before, asked = dict(os.environ), len(server.requests)
