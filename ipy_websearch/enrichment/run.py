@@ -331,8 +331,9 @@ class Enrichment:
                 self._complete(n, outcome, {c: s.cell for c, s in stored.items()})
                 self.progress.cached += 1
             else:
-                outcome.asked = tuple(c for c in outcome.asked if c not in stored)
-                self._stored.update({n: stored} if stored else {})
+                if stored:
+                    self._stored[n] = stored
+                    outcome.asked = tuple(c for c in outcome.asked if c not in stored)
                 missing.append(n)
         return missing
 
