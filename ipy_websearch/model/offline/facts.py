@@ -29,11 +29,6 @@ class Fact:
     value: str
     source: Source
 
-    @property
-    def quote(self) -> str:
-        """The fact as it stands in the article."""
-        return f"{self.name}: {self.value}"
-
 
 def facts_of(source: Source) -> list[Fact]:
     """Return the facts of an article, in order."""
@@ -50,17 +45,18 @@ def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source])
     for name, part in (schema.get("properties") or {}).items():
         items = _variant(part, "array").get("items") or {}
         column = _variant(part, "object").get("properties") or {}
-        asked = f"{_question(text, name)} {part.get('description', '')}"
+        line = re.search(rf"^{re.escape(name)}:\s*(.+)$", text, re.MULTILINE)
+        asked = f"{line[1] if line else name.replace('_', ' ')} {part.get('description', '')}"
         if items.get("properties"):
             filled[name] = _rows(items["properties"], sources)
-        elif "value" in column:
+        elif "value" not in column:
+            filled[name] = _value(name, asked, text, part, sources)[1]
+        else:
             fact, value = _value(name, asked, text, column["value"], sources)
             parts = {"value": value, "confidence": 0.0}
             if fact is not None:
-                parts = {"value": value, "source": fact.source.url, "quote": fact.quote, "confidence": 1.0}
+                parts |= {"source": fact.source.url, "quote": f"{fact.name}: {fact.value}", "confidence": 1.0}
             filled[name] = {key: parts.get(key, _nothing(column[key])) for key in column}
-        else:
-            filled[name] = _value(name, asked, text, part, sources)[1]
     return filled
 
 
@@ -69,12 +65,11 @@ def _rows(properties: Mapping[str, Any], sources: Sequence[Source]) -> list[dict
     key = next((name for name, part in properties.items() if name != "source" and _variant(part, "string")), "")
     rows = []
     for source in sources[:MOST_ROWS]:
-        facts = facts_of(source)
-        asked = [name for name in properties if name not in ("source", key)]
-        found = {name: _converted(_match(name, name, facts), properties[name]) for name in asked}
+        own = {key: source.title, "source": source.url}
+        found = {n: _converted(_match(n, n, facts_of(source)), part) for n, part in properties.items() if n not in own}
         if any(value is not None for value in found.values()):
-            given = {**found, key: source.title, "source": source.url}
-            rows.append({n: given[n] if given.get(n) is not None else _nothing(part) for n, part in properties.items()})
+            given = found | own
+            rows.append({n: _nothing(part) if given[n] is None else given[n] for n, part in properties.items()})
     return rows
 
 
@@ -99,12 +94,6 @@ def _match(name: str, asked: str, facts: Sequence[Fact]) -> Fact | None:
     return next(iter(named or sorted(within, key=lambda fact: -len(fact.name))), None)
 
 
-def _question(text: str, name: str) -> str:
-    """Return the line of the text that asks for a property, else the property's name."""
-    asked = re.search(rf"^{re.escape(name)}:\s*(.+)$", text, re.MULTILINE)
-    return asked[1] if asked else name.replace("_", " ")
-
-
 def _converted(fact: Fact | None, schema: Mapping[str, Any], asked: str = "") -> Any:
     """Return a fact's value as the schema wants it, None where it does not fit; `asked` may want it "in millions"."""
     if fact is None:
@@ -117,22 +106,17 @@ def _converted(fact: Fact | None, schema: Mapping[str, Any], asked: str = "") ->
     if types & {"integer", "number"}:
         wanted = re.search(rf"\b({'|'.join(_SCALE)})s?\b", asked, re.IGNORECASE)
         return _number(fact.value, whole="number" not in types, per=_SCALE[wanted[1].lower()] if wanted else 1)
-    if "boolean" in types:
-        return {"yes": True, "no": False}.get(fact.value.casefold())
-    if "array" in types:
-        return [part.strip() for part in fact.value.split(",")]
-    if any(kind.get("format") == "date" for kind in kinds):
-        return fact.value if re.fullmatch(r"\d{4}-\d\d-\d\d", fact.value) else None
-    return fact.value if "string" in types else None
+    is_date = any(kind.get("format") == "date" for kind in kinds)
+    fits = "string" in types and (not is_date or re.fullmatch(r"\d{4}-\d\d-\d\d", fact.value))
+    return fact.value if fits else None
 
 
-def _number(text: str, *, whole: bool, per: int = 1) -> float | int | None:
+def _number(text: str, *, whole: bool, per: int) -> float | int | None:
     found = _NUMBER.search(text)
     if found is None:
         return None
-    scale = _SCALE[found[2].lower()] if found[2] else 1
-    value = float(found[1].replace(",", "").replace("−", "-")) * scale / per
-    if value.is_integer() or (whole and abs(value - round(value)) < 1e-6):
+    value = float(found[1].replace(",", "").replace("−", "-")) * (_SCALE[found[2].lower()] if found[2] else 1) / per
+    if abs(value - round(value)) < 1e-6:
         return round(value)
     return None if whole else value
 

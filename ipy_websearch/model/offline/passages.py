@@ -1,8 +1,9 @@
 """Reads what a request asks and quotes the passages that fit it best; one sentence goes first where a strict gate holds. Pure.
 
-The gate asks for every content word of the question in one sentence or its title, and for the kind of thing that was asked
-for (a name, a year, a number before its noun). It stays shut for questions about what is current, first or largest, for
-reasons, comparisons, choices and arithmetic: a sentence that shares their words is often about something else.
+The gate asks for every content word of the question in one sentence about the article that the question names, and for the
+kind of thing that was asked for (a number before its noun, an amount). It stays shut for questions about who, when and where,
+what is current, first or largest, for reasons, comparisons, choices and arithmetic: a sentence that shares their words is often
+about something else.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
 from ipy_websearch.providers.passages import bm25, content_words, slips_of, stem, stems, with_words, word_weights, words_in
@@ -28,9 +29,9 @@ _POINTS_BACK = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"(?<=\w\s)[A-Z]")
-_CHANGES = re.compile(r"^\W*(?:(?:and|or|but)\s+)?(?:what|how) about\b|^\W*(?:and|or|but)\b", re.IGNORECASE)
 _ASKS = re.compile(
-    r"\b(?:who|whom|whose|what|which|when|where|why|how)\b|^\W*(?:is|are|was|were|do|does|did|has|have|can)\b", re.I
+    r"\b(?:who|whom|whose|which|when|where|why|(?:what|how)(?! about))\b|^\W*(?:is|are|was|were|do|does|did|has|have|can)\b",
+    re.IGNORECASE,
 )
 
 
@@ -73,14 +74,14 @@ class Conversation:
         """The words to search for; a follow-up carries what it leaves out: the subject, the words of the one before."""
         if not self.previous or not self.subject:
             return self.question
-        if _POINTS_BACK.search(self.question):
-            return f"{self.subject}: {self.question}"
         names_one = bool(_NAME.search(self.question))
-        if not _ASKS.search(_CHANGES.sub("", self.question)):  # "And the moons?", "What about Brazil?"
-            replaced = set(stems(self.subject)) if names_one else set()
-            kept = [word for word in content_words(self.previous) if stem(word) not in replaced]
-            return " ".join([*content_words(self.question), *kept])
-        return self.question if names_one else f"{self.question} {self.subject}"
+        if _POINTS_BACK.search(self.question) or (_ASKS.search(self.question) and not names_one):
+            return f"{self.subject}: {self.question}"
+        if _ASKS.search(self.question):
+            return self.question
+        replaced = set(stems(self.subject)) if names_one else set()  # "And the moons?", "What about Brazil?"
+        kept = [word for word in content_words(self.previous) if stem(word) not in replaced]
+        return " ".join([*content_words(self.question), *kept])
 
 
 def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
@@ -95,19 +96,14 @@ def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
         results = [block for block in blocks if block.get("type") == "tool_result"]
         if (words := text_of(blocks)) and not results:
             talk = Conversation(words, talk.query, talk.subject)
-        given: list[tuple[Block, Mapping[str, Any]]] = [(block, {}) for block in blocks if block.get("type") == "search_result"]
-        for result in results:
-            parts = blocks_of(result.get("content"))
-            if result.get("is_error"):
-                talk.failures.append(text_of(parts))
-            else:
-                given += [(part, inputs.get(str(result.get("tool_use_id")), {})) for part in parts]
-        for part, asked in given:
+        talk.failures += [text_of(blocks_of(block.get("content"))) for block in results if block.get("is_error")]
+        given = [(part, block) for block in results if not block.get("is_error") for part in blocks_of(block.get("content"))]
+        for part, result in [*((block, block) for block in blocks), *given]:
+            asked = inputs.get(str(result.get("tool_use_id")), {})
             if part.get("type") == "search_result":
                 talk.sources.append(cited_source(part, index))
                 index += 1
-            elif (text := text_of([part])) and ("query" not in asked or "://" in text):
-                where = str(asked.get("url") or asked.get("path") or "")
+            elif (text := text_of([part])) and (where := str(asked.get("url") or asked.get("path") or "")):
                 talk.sources.append(Source(where, where, tuple(re.split(r"\n\s*\n", text))))
     return talk
 
@@ -116,8 +112,8 @@ def _read_reply(talk: Conversation, blocks: Sequence[Block], inputs: dict[str, M
     """Take the calls of a reply, and the title of the first source that it cites, into the conversation."""
     for block in blocks:
         if block.get("type") == "tool_use":
-            inputs[str(block.get("id"))] = block.get("input") or {}
-            talk.calls.append((str(block.get("name")), block.get("input") or {}))
+            inputs[str(block.get("id"))] = block["input"]
+            talk.calls.append((str(block.get("name")), block["input"]))
         titles = [str(citation["title"]) for citation in block.get("citations") or () if citation.get("title")]
         if titles and not talk.cited:
             talk.cited, talk.subject = True, titles[0]
@@ -268,21 +264,19 @@ def _facts(source: Source, wanted: set[str]) -> list[Passage]:
 
 def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[Source]) -> list[Passage]:
     """Return the paragraphs of sources, best first. A word of the title counts half, in full where the question names the
-    source, neighbours of the question count again where they stand side by side, and a source that the search ranked higher
-    goes before an equal one."""
-    found: list[tuple[int, Passage]] = []
-    for rank, source in enumerate(sources):
-        parts = enumerate(source.paragraphs)
-        found += [(rank, Passage(source, at, text)) for at, text in parts if text.strip() and not text.startswith(FACTS)]
-    texts = [stems(passage.text) for _, passage in found]
-    counted = [Counter(words) for words in texts]
+    source, and a source that the search ranked higher goes before an equal one."""
+    found = [
+        (rank, Passage(source, at, text))
+        for rank, source in enumerate(sources)
+        for at, text in enumerate(source.paragraphs)
+        if text.strip() and not text.startswith(FACTS)
+    ]
+    counted = [Counter(stems(passage.text)) for _, passage in found]
     weights = word_weights(wanted, counted)
     scores = bm25(wanted, counted)
     for n, (rank, passage) in enumerate(found):
         title = sum(weights.get(word, 0.0) for word in set(stems(passage.source.title)))
-        together = sum(weights[first] + weights[second] for first, second in set(pairwise(wanted)) & set(pairwise(texts[n])))
-        scores[n] += (1.0 if passage.source in about else 0.5) * title + 0.5 * together
-        scores[n] /= 1 + 0.12 * rank
+        scores[n] = (scores[n] + (1.0 if passage.source in about else 0.5) * title) / (1 + 0.12 * rank)
     return [found[n][1] for n in sorted(range(len(found)), key=lambda n: -scores[n])]
 
 
@@ -292,21 +286,16 @@ _SENTENCE = re.compile(
     r"""(?<=[.!?])(?<!\b(?:St|Dr|Mr|No|vs)\.)(?<!\b(?:Mrs|e\.g|i\.e|U\.S)\.)\s+(?=["“(]?[A-Z0-9ÀÁÅÄÉÖÜ])|(?<=[。！？])"""
 )
 _SHUT = re.compile(
-    r"""\b(?:why|how(?!\s+many\b)|current(?:ly)?|now|today|tonight|yesterday|latest|newest|recent(?:ly)?|next|upcoming|still|ever
-    |this\s+(?:year|week|month)|first|last|most|least|best|worst|top|only|more|less|fewer|than|vs|versus|compared?|difference|better
-    |or|not|never|make|made|without|except|if|should|would|could|recommend|plus|minus|times|divided|sum|average|percent|altogether|total
+    r"""\b(?:who|whom|whose|where|when|why|how(?!\s+many\b)|current(?:ly)?|now|today|tonight|yesterday|latest|newest|recent(?:ly)?|next
+    |upcoming|still|ever|this\s+(?:year|week|month)|first|last|most|least|best|worst|top|only|more|less|fewer|than|vs|versus
+    |compared?|difference|better|or|not|never|made|without|except|if|should|would|could|recommend|plus|minus|times
+    |divided|sum|average|percent|altogether|total|year|date|day|century|\w+ed|wrote|written|built|won|found|led|began
     |(?!(?:west|east|forest|interest|harvest|guest|request|test|budapest|everest|bucharest|modest|honest|priest|protest|contest|invest|quest|chest|nest|rest|arrest)\b)[a-z]{2,}est)\b
+    |^\W*(?:is|are|was|were|do|does|did|has|have|had|can|will|may|might|must|shall)\b
     |\d\s*[-+*/^×÷x]\s*\d|\?.*\?|\b(?:19|20)[2-9]\d\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_YES_OR_NO = re.compile(r"^\W*(?:is|are|was|were|do|does|did|has|have|had|can|will|may|might|must|shall)\b", re.IGNORECASE)
-_KINDS = {
-    "person": re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE),
-    "date": re.compile(r"\bwhen\b|\b(?:what|which)\s+(?:year|date|day|century)\b", re.IGNORECASE),
-    "place": re.compile(r"\bwhere\b", re.IGNORECASE),
-    "number": re.compile(r"\bhow\s+many\s+(\w+)", re.IGNORECASE),
-}
-_DATE = re.compile(r"\b\d{3,4}\b|\bcentury\b|\bBCE?\b")
+_HOW_MANY = re.compile(r"\bhow\s+many\s+(\w+)", re.IGNORECASE)
 _NUMBER = re.compile(
     r"\d|^(?:no|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|billion)$"
 )
@@ -315,61 +304,33 @@ _AMOUNT = re.compile(
     r"\s+point|price|cost|speed|magnitude|percentage)\b",
     re.IGNORECASE,
 )
-_VERB = re.compile(r"\b(?:\w+ed|wrote|written|made|built|won|found|led|began|drew|sang|shot|taught)\b", re.IGNORECASE)
-_VERSION = re.compile(r"\b[A-Z]\w+ \d(?:\.\d)?\b(?! million| billion)")  # "Perl 5 was released": the question was about Perl
 _NEGATION = re.compile(r"\b(?:not|no|never|nor|neither|without|unlike|except|formerly|once|until)\b|n[’']t\b", re.IGNORECASE)
 
 
 def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | None:
     """Return the one sentence that may stand as the answer, None unless the gate holds for it."""
-    if _SHUT.search(question) or _YES_OR_NO.search(question):
-        return None
     wanted = {stem(word) for word in content_words(question)}
-    about = named_in(question, sources)
-    asks_for_a_kind = _AMOUNT.search(question) or any(kind.search(question) for kind in _KINDS.values())
-    if len(wanted) < 2 or not (about or asks_for_a_kind):
+    if _SHUT.search(question) or len(wanted) < 2:
         return None
     fitting = []
-    for source in about or sources:  # a sentence of another article is often about something else
+    for source in named_in(question, sources):  # a sentence of another article is often about something else
         title = set(stems(source.title))
         for at, paragraph in enumerate(source.paragraphs):
             for sentence in [] if paragraph.startswith(FACTS) else sentences(paragraph):
-                words = stems(sentence)
-                if wanted <= title.union(words) and not wanted <= title and _gives(question, sentence, words, wanted | title):
-                    fitting.append((len(words), Passage(source, at, sentence)))
-    return min(fitting, key=lambda pair: pair[0])[1] if fitting else None
+                words = set(stems(sentence))
+                if wanted <= title | words and words - title - wanted and _gives(question, sentence):
+                    fitting.append(Passage(source, at, sentence))
+    return min(fitting, key=lambda passage: len(passage.text), default=None)
 
 
-def _gives(question: str, sentence: str, words: Sequence[str], known: set[str]) -> bool:
+def _gives(question: str, sentence: str) -> bool:
     """Say whether a sentence holds the kind of thing that is asked for, and denies nothing."""
-    if asked := _KINDS["number"].search(question):
-        noun = stem(asked[1])
-        tokens = [match[0].casefold() for match in words_in(sentence)]
-        places = [n for n, word in enumerate(words) if word == noun]
-        return any(_NUMBER.search(token) for n in places for token in tokens[max(0, n - 3) : n])
-    if _NEGATION.search(sentence) or _VERSION.search(sentence) or not _same_act(question, sentence, words):
-        return False
-    if _AMOUNT.search(question):
-        return any(character.isdigit() for character in sentence)
-    if _KINDS["date"].search(question):
-        return bool(_DATE.search(sentence))
-    if _KINDS["person"].search(question) or _KINDS["place"].search(question):
-        names = [match[0] for match in words_in(sentence) if match[0][0].isupper() and match.start() > 0]
-        return any(stem(name) not in known for name in names)
-    return any(word not in known for word in (stem(w) for w in content_words(sentence)))
-
-
-def _same_act(question: str, sentence: str, words: Sequence[str]) -> bool:
-    """Say whether a sentence has the question's verb act on the question's object: "discovered X", "X was discovered"."""
-    if not (verb := _VERB.search(question)):
-        return True
-    about = {stem(word) for word in content_words(question)} - {stem(verb[0])}
-    tokens = [match[0].casefold() for match in words_in(sentence)]
-    for at in [n for n, word in enumerate(words) if word == stem(verb[0])]:
-        passive = {"was", "were", "been", "is", "are"} & set(tokens[max(0, at - 3) : at])
-        if about & set(words[at + 1 : at + 4]) or (passive and about & set(words[:at])):
-            return True
-    return False
+    if asked := _HOW_MANY.search(question):
+        words = [match[0].casefold() for match in words_in(sentence)]
+        places = [n for n, word in enumerate(words) if stem(word) == stem(asked[1])]
+        return any(_NUMBER.search(word) for n in places for word in words[max(0, n - 3) : n])
+    has_number = any(character.isdigit() for character in sentence)
+    return not _NEGATION.search(sentence) and (has_number or not _AMOUNT.search(question))
 
 
 def _bare(title: str) -> str:
@@ -384,17 +345,10 @@ def sentences(text: str) -> list[str]:
 
 def _excerpt(text: str, wanted: set[str]) -> str:
     """Return a passage as it is, or the part of it that holds most of the wanted words, from the beginning of a sentence."""
-    text = " ".join(text.split())
-    if len(text) <= LONGEST:
-        return text
-    hits = [match.start() for match in words_in(text) if stem(match[0]) in wanted] or [0]
-    begins = [text.rfind(". ", 0, hit) + 2 for hit in hits]
-    starts = [
-        max(begin if begin > 1 else 0, text.rfind(" ", 0, max(0, hit - LONGEST // 2)) + 1)
-        for begin, hit in zip(begins, hits, strict=True)
-    ]
-    start = max(starts, key=lambda start: len(wanted & set(stems(text[start : start + LONGEST]))))
-    return text[start : start + LONGEST].rsplit(" ", 1)[0]
+    parts = [" ".join(part.split()) for line in text.splitlines() for part in sentences(line)]
+    windows = [" ".join(parts[n:])[: LONGEST + 1] for n in range(len(parts))]
+    best = max(windows, key=lambda window: len(wanted & set(stems(window))))
+    return best if len(best) <= LONGEST else best.rsplit(" ", 1)[0]
 
 
 def _emphasized(text: str, wanted: set[str]) -> str:
