@@ -182,56 +182,51 @@ def turns(messages: Iterable[Mapping[str, Any]]) -> list[Turn]:
 
 
 def everywhere(said: Iterable[Turn]) -> Iterator[tuple[str, Block]]:
-    """Yield every block with its path, those inside of results after their result."""
+    """Yield every block with its path, those inside of others after these."""
     for turn in said:
         for path, block in turn.blocks:
-            yield path, block
-            if block["type"] in ("tool_result", "search_result"):
-                yield from _inner(path, block)
+            yield from _within(path, block)
 
 
-def _inner(path: str, block: Block) -> Iterator[tuple[str, Block]]:
+def _within(path: str, block: Block) -> Iterator[tuple[str, Block]]:
+    yield path, block
     content = block.get("content")
     for n, part in enumerate(content if isinstance(content, list) else ()):
-        yield f"{path}.{block['type']}.content.{n}", part
-        if part.get("type") == "search_result":
-            yield from _inner(f"{path}.{block['type']}.content.{n}", part)
+        yield from _within(f"{path}.{block['type']}.content.{n}", part)
 
 
 def _thinking(request: Mapping[str, Any]) -> Iterator[str]:
-    thinking = request.get("thinking") or {}
+    thinking, most, least = request.get("thinking") or {}, request["max_tokens"], MIN_THINKING_TOKENS
     kind, tokens = thinking.get("type"), thinking.get("budget_tokens")
-    if thinking and kind not in ("enabled", "disabled", "adaptive", "between_tools"):
-        yield f"thinking: Input tag '{kind}' {_UNKNOWN_TAG}"
-    if kind == "enabled":
-        most, least = request["max_tokens"], MIN_THINKING_TOKENS
-        too_few = not isinstance(tokens, int) or tokens < least
-        forced = (request.get("tool_choice") or {}).get("type") in ("any", "tool")
-        yield from _where(
-            {
-                f"thinking.enabled.budget_tokens: Input should be greater than or equal to {least}": too_few,
-                "`max_tokens` must be greater than `thinking.budget_tokens`.": isinstance(tokens, int) and tokens >= most,
-                "Thinking may not be enabled when tool_choice forces tool use.": forced,
-            }
-        )
+    enabled, forced = kind == "enabled", (request.get("tool_choice") or {}).get("type") in ("any", "tool")
+    size = tokens if isinstance(tokens, int) else 0
+    known = ("enabled", "disabled", "adaptive", "between_tools")
+    yield from _where(
+        {
+            f"thinking: Input tag '{kind}' {_UNKNOWN_TAG}": thinking and kind not in known,
+            f"thinking.enabled.budget_tokens: Input should be greater than or equal to {least}": enabled and size < least,
+            "`max_tokens` must be greater than `thinking.budget_tokens`.": enabled and size >= most,
+            "Thinking may not be enabled when tool_choice forces tool use.": enabled and forced,
+        }
+    )
 
 
 def _messages(request: Mapping[str, Any]) -> Iterator[str]:
     messages, system = request["messages"], request.get("system")
     yield from _where({"messages: at least one message is required": not messages})
     for n, message in enumerate(messages):
-        yield from [] if isinstance(message, Mapping) else _fits(message, f"messages.{n}.", {})
-        role, content = message.get("role"), message.get("content")
+        yield from _fits(message, f"messages.{n}.", {"role": str, "content?": (str, list)})
+        role, content = message["role"], message.get("content")
         yield from _where(
             {
                 'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
                 'not "system" as an input message role.': role == "system",
                 f"messages.{n}.role: Input should be 'user' or 'assistant'": role not in ("user", "assistant"),
+                f"messages.{n}: all messages must have non-empty content except for the optional final assistant message": (
+                    not content
+                ),
             }
         )
-        yield from _fits(message, f"messages.{n}.", {"role": str, "content": (str, list)})
-        if not content:
-            yield f"messages.{n}: all messages must have non-empty content except for the optional final assistant message"
         yield from _blocks(content, f"messages.{n}.content", role)
     yield from _where({'messages: first message must use the "user" role': messages[0]["role"] != "user"})
     yield from _blocks(system, "system", "system")
@@ -242,15 +237,12 @@ def _blocks(content: Any, path: str, place: str) -> Iterator[str]:
     """Yield what is wrong with blocks and those in them. `place` is a role, or the kind of the block around them."""
     for n, block in enumerate(content if isinstance(content, list) else ()):
         kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind is None:
-            yield f"{path}.{n}.type: Field required"
         if place == "assistant" and _CODE.fullmatch(str(kind)):
             continue
         if kind not in _INSIDE[place].split():
-            yield f"{path}.{n}: Input tag '{kind}' {_UNKNOWN_TAG}"
+            yield f"{path}.{n}: Input tag '{kind}' {_UNKNOWN_TAG}" if kind else f"{path}.{n}.type: Field required"
         yield from _fits(block, f"{path}.{n}.{kind}.", {**_BLOCK, **_BLOCKS[str(kind)]})
-        setting = block.get("citations")
-        if kind in ("search_result", "document") and setting is not None and set(setting) != {"enabled"}:
+        if kind in ("search_result", "document") and set(block.get("citations") or ["enabled"]) != {"enabled"}:
             yield f"{path}.{n}.{kind}.citations: Input should be a valid dictionary with the field `enabled`"
         if kind in ("search_result", "tool_result"):
             yield from _blocks(block.get("content"), f"{path}.{n}.{kind}.content", str(kind))
@@ -259,25 +251,20 @@ def _blocks(content: Any, path: str, place: str) -> Iterator[str]:
 def _texts(said: Sequence[Turn], newest: bool) -> Iterator[str]:
     for turn in said:
         for path, block in everywhere([turn]):
-            if block["type"] == "text":
-                yield from _text(path, block, citable=not newest or turn.role == "assistant")
             if block["type"] == "search_result":
                 empty = [name for name in ("source", "title", "content") if not block[name]]
                 yield from (f"{path}.search_result.{name}: should have at least 1 character or item, not 0" for name in empty)
-
-
-def _text(path: str, block: Block, *, citable: bool) -> list[str]:
-    text = block["text"]
-    return _where(
-        {
-            f"{path}.text: cache_control cannot be set for empty text blocks": not text and block.get("cache_control"),
-            f"messages: {_EMPTY_TEXT}": not text,
-            f"messages: {_EMPTY_TEXT} and contain non-whitespace text": not text.strip(),
-            f"{path}.text.citations: citations are not permitted on text blocks in user messages": (
-                block.get("citations") and not citable
-            ),
-        }
-    )
+            if block["type"] != "text":
+                continue
+            text, cited = block["text"], block.get("citations") and newest and turn.role != "assistant"
+            yield from _where(
+                {
+                    f"{path}.text: cache_control cannot be set for empty text blocks": not text and block.get("cache_control"),
+                    f"messages: {_EMPTY_TEXT}": not text,
+                    f"messages: {_EMPTY_TEXT} and contain non-whitespace text": not text.strip(),
+                    f"{path}.text.citations: citations are not permitted on text blocks in user messages": cited,
+                }
+            )
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
@@ -285,10 +272,7 @@ def _text(path: str, block: Block, *, citable: bool) -> list[str]:
 
 def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for n, tool in enumerate(tools):
-        yield from [] if isinstance(tool, Mapping) else _fits(tool, f"tools.{n}.", {})
-        yield from _custom_tool(n, tool) if tool.get("type") in (None, "custom") else _server_tool(n, tool)
-        if not _NAME.fullmatch(str(tool.get("name") or "")):
-            yield f"tools.{n}.custom.name: String should match pattern '^{_NAME.pattern}$'"
+        yield from _tool(f"tools.{n}", tool)
     strict = [tool["input_schema"] for tool in tools if tool.get("strict") and tool.get("input_schema")]
     parts = [part for schema in strict for part in _schemas(schema)]
     optional = sum(len(set(part.get("properties") or ()) - set(part.get("required") or ())) for part in parts)
@@ -306,23 +290,29 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     )
 
 
-def _custom_tool(n: int, tool: Mapping[str, Any]) -> Iterator[str]:
-    yield from _fits(tool, f"tools.{n}.custom.", _CUSTOM_TOOL)
-    schema = tool["input_schema"]
-    if schema.get("type") != "object":
-        yield f"tools.{n}.custom.input_schema.type: {'Input should be object' if 'type' in schema else 'Field required'}"
-    if tool.get("strict"):
-        yield from (f"tools.{n}.custom: {words}" for words in _strict(schema))
-
-
-def _server_tool(n: int, tool: Mapping[str, Any]) -> Iterator[str]:
-    kind = str(tool["type"])
-    name, _, version = kind.rpartition("_")
-    versions, fields = _SERVER_TOOLS.get(name, ("", {}))
-    if _OTHER_TOOL.fullmatch(kind):
+def _tool(path: str, tool: Mapping[str, Any]) -> Iterator[str]:
+    yield from [] if isinstance(tool, Mapping) else _fits(tool, f"{path}.", {})
+    kind = tool.get("type")
+    if kind not in (None, "custom"):
+        yield from [] if _OTHER_TOOL.fullmatch(str(kind)) else _server_tool(path, tool)
         return
-    path = f"tools.{n}.{kind}"
-    yield from _where({f"tools.{n}: Input tag '{kind}' {_UNKNOWN_TAG}": version not in versions.split()})
+    yield from _fits(tool, f"{path}.custom.", _CUSTOM_TOOL)
+    schema, name = tool["input_schema"], tool["name"]
+    what = "Input should be object" if "type" in schema else "Field required"
+    yield from _where(
+        {
+            f"{path}.custom.name: String should match pattern '^{_NAME.pattern}$'": not _NAME.fullmatch(name),
+            f"{path}.custom.input_schema.type: {what}": schema.get("type") != "object",
+        }
+    )
+    yield from (f"{path}.custom: {words}" for words in (_strict(schema) if tool.get("strict") else ()))
+
+
+def _server_tool(path: str, tool: Mapping[str, Any]) -> Iterator[str]:
+    name, _, version = str(tool["type"]).rpartition("_")
+    versions, fields = _SERVER_TOOLS.get(name, ("", {}))
+    yield from _where({f"{path}: Input tag '{tool['type']}' {_UNKNOWN_TAG}": version not in versions.split()})
+    path = f"{path}.{tool['type']}"
     yield from _fits(tool, f"{path}.", fields)
     allowed, blocked, uses = (tool.get(name) for name in ("allowed_domains", "blocked_domains", "max_uses"))
     schemes = [domain for domain in allowed or blocked or () if "://" in domain]
@@ -396,10 +386,9 @@ def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
     asked: list[str] = []
     for turn in [*said, Turn("user", len(said))]:
         leading = [b["tool_use_id"] for _, b in takewhile(lambda placed: placed[1]["type"] == "tool_result", turn.blocks)]
-        if missing := [id for id in asked if id not in leading]:
-            yield f"messages.{turn.number - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: " + (
-                f"{', '.join(missing)}. {_EACH_CALL}"
-            )
+        missing = ", ".join(id for id in asked if id not in leading)
+        without = "`tool_use` ids were found without `tool_result` blocks immediately after"
+        yield from _where({f"messages.{turn.number - 1}: {without}: {missing}. {_EACH_CALL}": missing})
         for path, block in turn.of(*_CALL_IDS):
             kind, id = block["type"], block["id"]
             pattern = _CALL_IDS[kind]
@@ -435,33 +424,20 @@ def _results(results: Sequence[tuple[str, Block]], asked: Sequence[str]) -> Iter
 
 
 def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
-    """A server tool's call has its result, unless the API is still to run it; a result has its call before it."""
+    """A server tool's call has its result before the user says more, and a result has its call before it."""
     waiting: dict[str, str] = {}
-    for n, turn in enumerate(said):
+    for turn in said:
+        says_more = turn.role == "user" and any(block["type"] != "tool_result" for _, block in turn.blocks)
+        for id, name in waiting.items() if says_more else ():
+            without = f"was found without a corresponding `{name}_tool_result` block"
+            yield f"messages.{turn.number - 1}: `{name}` tool use with id `{id}` {without}"
         for path, block in turn.blocks:
             kind = block["type"]
             if kind == "server_tool_use":
                 waiting[block["id"]] = block["name"]
             elif kind.endswith("_tool_result") and waiting.pop(block["tool_use_id"], None) is None:
-                yield f"{path}: unexpected `tool_use_id` found in `{kind}` blocks: {block['tool_use_id']}. " + (
-                    f"Each `{kind}` block must have a corresponding `server_tool_use` block before it."
-                )
-        if waiting and turn.role == "assistant" and not _still_running(said[n:]):
-            id, name = next(iter(waiting.items()))
-            yield f"messages.{turn.number}: `{name}` tool use with id `{id}` was found without a corresponding " + (
-                f"`{name}_tool_result` block"
-            )
-
-
-def _still_running(rest: Sequence[Turn]) -> bool:
-    """Say whether a turn is the last, or only results of client calls follow it, or its own results come next."""
-    if len(rest) == 1:
-        return True
-    only_results = all(block["type"] == "tool_result" for _, block in rest[1].blocks)
-    if len(rest) == 2:
-        return only_results and bool(rest[0].of("tool_use"))
-    answers = {b.get("tool_use_id") for turn in rest[:3:2] for _, b in turn.blocks if b["type"].endswith("tool_result")}
-    return only_results and {b["id"] for _, b in rest[0].of("server_tool_use")} <= answers
+                needs = f"Each `{kind}` block must have a corresponding `server_tool_use` block before it."
+                yield f"{path}: unexpected `tool_use_id` found in `{kind}` blocks: {block['tool_use_id']}. {needs}"
 
 
 # --- citations and caching --------------------------------------------------------------------------------------------
@@ -475,20 +451,19 @@ def _citations(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence
     searches = any(str(tool.get("type")).startswith("web_search_") for tool in tools)
     config = request.get("output_config") or {}
     yield from _fits(config, "output_config.", {"effort?": str, "format?": dict})
-    form, efforts = config.get("format"), (None, "low", "medium", "high", "xhigh", "max")
-    blocks = "`search_result` blocks"
+    form, efforts = config.get("format") or {}, (None, "low", "medium", "high", "xhigh", "max")
+    schema, blocks = form.get("schema"), "`search_result` blocks"
+    is_schema = form.get("type") == "json_schema" and isinstance(schema, Mapping)
     yield from _where(
         {
             f"citations must be enabled for all {blocks} of a request, or for none of them": len(settings) > 1,
             f"citations must be enabled on {blocks} when the `web_search` tool is present": settings == {False} and searches,
             f"output_config.effort: Input should be one of {', '.join(efforts[1:])}": config.get("effort") not in efforts,
             "output_config.format cannot be used when citations are enabled": form and any(on for _, on in enabled),
+            "output_config.format: Input should be a json_schema with a `schema`": form and not is_schema,
         }
     )
-    if form is not None:
-        if form.get("type") != "json_schema" or not isinstance(form.get("schema"), Mapping):
-            yield "output_config.format: Input should be a json_schema with a `schema`"
-        yield from (f"output_config.format.schema: {words}" for words in _strict(form["schema"]))
+    yield from (f"output_config.format.schema: {words}" for words in (_strict(schema or {}) if form else ()))
 
 
 def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -496,24 +471,27 @@ def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequen
     system, own = request.get("system"), request.get("cache_control")
     places = [*tools, *(system if isinstance(system, list) else ()), *(block for _, block in everywhere(said))]
     marks = [place["cache_control"] for place in places if place.get("cache_control")]
+    count = len(marks) + bool(own)
     for mark in [*marks, *([own] if own else [])]:
-        if not isinstance(mark, Mapping) or mark.get("type") != "ephemeral":
-            yield "cache_control.type: Input should be 'ephemeral'"
         yield from _fits(mark, "cache_control.ephemeral.", _MARK)
         yield from _where(
-            {"cache_control.ephemeral.ttl: Input should be '5m' or '1h'": mark.get("ttl") not in (None, "5m", "1h")}
+            {
+                "cache_control.type: Input should be 'ephemeral'": mark["type"] != "ephemeral",
+                "cache_control.ephemeral.ttl: Input should be '5m' or '1h'": mark.get("ttl") not in (None, "5m", "1h"),
+            }
         )
-    lives, count = [mark.get("ttl") or "5m" for mark in marks], len(marks) + bool(own)
-    last = said[-1].blocks[-1][1].get("cache_control")
+    lives, last = [_life(mark) for mark in marks], said[-1].blocks[-1][1].get("cache_control")
+    too_many = count > MAX_BREAKPOINTS
     yield from _where(
         {
-            f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}.": count
-            > MAX_BREAKPOINTS,
-            "cache_control: the last block has a cache_control with another ttl": (
-                own and last and (last.get("ttl") or "5m") != (own.get("ttl") or "5m")
-            ),
+            f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}.": too_many,
+            "cache_control: the last block has a cache_control with another ttl": own and last and _life(own) != _life(last),
             "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block": (
                 "5m" in lives and "1h" in lives[lives.index("5m") :]
             ),
         }
     )
+
+
+def _life(mark: Mapping[str, Any]) -> str:
+    return mark.get("ttl") or "5m"

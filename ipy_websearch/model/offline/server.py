@@ -23,10 +23,7 @@ from ipy_websearch.providers.passages import content_words
 from ipy_websearch.tools.web_fetch import likely_readings, without_addresses
 
 QUERY_WORDS = 24
-"""Words of a long question that are searched for."""
-
-LONG_QUESTION = 300
-"""Characters of a question above which its content words alone are searched for."""
+"""Words of a row's questions that are searched for."""
 
 _PATH = re.compile(r"(?<![\w/:.])(?:[\w-]+/)*[\w-]+\.(?:md|txt|rst|csv|json|ipynb|py|html|pdf)\b")
 _PREFERRED = ("web_search", "brave_search", "web_search_brave")
@@ -69,10 +66,12 @@ def reply_to(request: Mapping[str, Any]) -> Reply:
 
 
 def _calls(talk: Conversation, tools: Mapping[str, Any], wanted: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the tool calls to make now: pages and files that the question names, else a search, else the record."""
+    """Return the tool calls to make now: pages and files that the question names, else a search, else the record.
+
+    `wanted` is the tool that the model has to call, "" when it may choose.
+    """
 
     def taking(parameter: str) -> list[str]:
-        """Return the tools with a parameter that the model may call now; `wanted` is the one that it has to."""
         return [n for n, t in tools.items() if parameter in (t["input_schema"].get("properties") or {}) and wanted in ("", n)]
 
     done = {str(value) for _, given in talk.calls for value in given.values()}
@@ -81,25 +80,21 @@ def _calls(talk: Conversation, tools: Mapping[str, Any], wanted: str) -> list[tu
         named = [found for found in dict.fromkeys(given) if found not in done]
         if named and taking(parameter):
             return [(taking(parameter)[0], {parameter: found}) for found in named[:3]]
-    searches = sorted(taking("query"), key=lambda name: _PREFERRED.index(name) if name in _PREFERRED else len(_PREFERRED))
+    searches = sorted(taking("query"), key=lambda name: name not in _PREFERRED)
     if searches and (wanted or not talk.calls):
         return [(searches[0], {"query": search_words(talk.query)})]
     others = {*taking("url"), *taking("path"), *searches}
-    records = [name for name in tools if _RECORDS.search(name) and name not in others]
-    recorded = any(name in records for name, _ in talk.calls)
-    name = wanted or (records[0] if records and not recorded else "")
-    return [(name, fill_record(tools[name]["input_schema"], talk.question, talk.sources))] if name in tools else []
+    recorded = any(_RECORDS.search(name) for name, _ in talk.calls)
+    records = [] if recorded else [name for name in tools if _RECORDS.search(name) and name not in others]
+    named = [wanted] if wanted in tools else records
+    return [(name, fill_record(tools[name]["input_schema"], talk.question, talk.sources)) for name in named[:1]]
 
 
 def search_words(text: str) -> str:
     """Return what to search for: a question as it is; of a row with its questions, the words of the questions."""
     _, _, asked = text.partition("\nThe questions\n")
-    lines = [line.partition(": ")[2] or line for line in asked.splitlines()]
-    if len(lines) == 1:
-        return lines[0]
-    if lines or len(text) > LONG_QUESTION:
-        return " ".join(content_words(" ".join(lines) or text)[:QUERY_WORDS])
-    return " ".join(text.split())
+    lines = [line.partition(": ")[2] or line for line in asked.splitlines()] or [" ".join(text.split())]
+    return lines[0] if len(lines) == 1 else " ".join(content_words(" ".join(lines))[:QUERY_WORDS])
 
 
 class OfflineTransport(httpx2.AsyncBaseTransport):
