@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import suppress
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ USAGE = """\
 %websearch index --remove FOLDER   remove it again; without a folder: list the folders
 %websearch cache [clear]        what is in the cache; empty it
 %websearch store                what enrichments have found; store clear [COLUMN] forgets it, store cancel ends batches
-%websearch prices [--update]    what models and providers charge; fetch newer prices of models
+%websearch prices               what models and providers charge
 %websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
 %websearch export FILE          the session's answers as .md, .ipynb or .html; --force replaces a file
 %websearch record FILE          record what is sent and answered, without keys; --append, --force
@@ -48,7 +49,7 @@ COMMANDS: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "index": (0, 99, ("--remove",)),
     "cache": (0, 1, ()),
     "store": (0, 2, ()),
-    "prices": (0, 0, ("--update",)),
+    "prices": (0, 0, ()),
     "goggles": (0, 9, ()),
     "export": (1, 1, ("--force",)),
     "record": (1, 1, ("--append", "--force")),
@@ -196,15 +197,14 @@ class WebSearchMagics(WebMagics):
     def _prices(self, session: Any, names: list[str], flags: list[str]) -> Any:
         from ipy_websearch.frames import WebFrame
         from ipy_websearch.model.platforms import model_id
-        from ipy_websearch.money.prices import price_source, price_table, tariff, update_model_prices
+        from ipy_websearch.money.prices import price_table, tariff
 
-        source = update_model_prices() if flags else price_source()
         kinds, rows = ("input", "output", "cache_read", "cache_write_5m"), list[tuple[Any, ...]]()
         for name in dict.fromkeys(map(model_id, (session.settings.model, session.settings.enrich_model))):
             for rates in tariff(name):
                 plan = f"above {rates.start:,} input tokens" if rates.start > 0 else ""
                 usd = {kind: getattr(rates, kind) for kind in kinds}
-                said = ("million tokens", plan, f"genai-prices {source.version}", f"{source.day}")
+                said = ("million tokens", plan, f"genai-prices {version('genai-prices')}", "")
                 rows += [(name, kind, float("nan" if a is None else a * 1_000_000), *said) for kind, a in usd.items()]
         rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in price_table()]
         return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])

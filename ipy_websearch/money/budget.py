@@ -185,14 +185,13 @@ class RunBudget:
     terms: Terms = USUAL
     hour_cache: bool = False
     timeout_s: float = RUN_S
-    planned: tuple[Charge, ...] = ()
+    planned: Sequence[Charge] = ()
     result_tokens: int = RESULT_TOKENS
     bounded: bool = field(init=False)
     request_usd: Decimal = field(default=_NOTHING, init=False)
     """US dollars held for the request under way: its worst case."""
     _worst: Decimal = field(default=_NOTHING, init=False)  # of the request that was sent last
-    _kept: Decimal = field(default=_NOTHING, init=False)
-    _planned: Decimal | None = field(default=None, init=False)  # part of `_kept`; None until the first request
+    _kept: Decimal = field(default=_NOTHING, init=False)  # for the planned calls and the final answer
     _input: int = field(default=0, init=False)  # tokens that the final answer will have to read
     _unknown: str = field(default="", init=False)
     _refused: Decimal = field(default=_NOTHING, init=False)  # what the request that was refused last would have taken
@@ -217,18 +216,17 @@ class RunBudget:
             self._unknown = f"{model} in fast mode" if self.terms.fast else model
             return None
         final = final or not wanted
-        planned = self._planned_usd(model, input_tokens) if self._planned is None else self._planned
         searches = 0 if final else self.server_searches
 
         def costs(tokens: int) -> tuple[Decimal, Decimal]:
             cost = self._worst_case(model, input_tokens, tokens, searches)
-            return cost, _NOTHING if final else planned + self._worst_case(model, input_tokens + tokens + CLOSING_TOKENS)
+            return cost, _NOTHING if final else self._rest(input_tokens + tokens + CLOSING_TOKENS, self.planned)
 
         tokens, least = wanted, min(wanted, self.least)
         for _ in range(_RETRIES):
             cost, kept = costs(tokens)
             if (tight := self._hold(cost, kept)) is None:
-                self._worst, self._input, self._planned = cost, input_tokens + CLOSING_TOKENS, planned
+                self._worst, self._input = cost, input_tokens + CLOSING_TOKENS
                 return tokens
             room = tight.left - self._calls_usd()
             tokens = least - 1 + bisect_right(range(least, wanted + 1), room, key=lambda n: sum(costs(n), _NOTHING))
@@ -251,15 +249,12 @@ class RunBudget:
         if cost is None:
             self._unknown = next((charge.provider for charge in charges if charge_cost(charge) is None), "")
             return False
-        reading = self._added(self.model, self._input, 1, self.least)
-        planned = self._planned or _NOTHING
-        covered = min(planned, cost + reading)
+        planned, to_read = self.planned[len(charges) :], self._input + self.result_tokens
         self._calls[id] = (charges, cost)
-        if self._hold(self.request_usd, self._kept + reading - covered) is not None:
+        if self._hold(self.request_usd, self._rest(to_read, planned)) is not None:
             del self._calls[id]
             return False
-        self._planned = planned - covered
-        self._input += self.result_tokens
+        self.planned, self._input = planned, to_read
         return True
 
     def refusal(self, input_tokens: int = 0, charges: Sequence[Charge] = ()) -> str:
@@ -271,7 +266,7 @@ class RunBudget:
             return "no budget is in force"
         if charges:
             return tight.refusal(f"a search with {charges[0].provider}", charges_cost(charges) or _NOTHING)
-        what = "a search and a short answer" if self.planned and self._planned is None else "a short answer"
+        what = "a search and a short answer" if self.planned else "a short answer"
         return tight.refusal(what, max(self._refused, self._worst_case(self.model, input_tokens)))
 
     def settle(self, rows: Sequence[LedgerRow], *, call: str | None = None, usage: Usage | None = None) -> None:
@@ -284,7 +279,7 @@ class RunBudget:
         if usage is not None:
             self.request_usd = _NOTHING
             self._input += usage.output_tokens
-            self._kept = min(self._kept, self._worst_case(self.model, self._input) + (self._planned or _NOTHING))
+            self._kept = min(self._kept, self._rest(self._input, self.planned))
         if self._held is not None:
             self._held.settle(rows, keep=self.request_usd + self._kept + self._calls_usd())
         else:
@@ -311,14 +306,10 @@ class RunBudget:
     def _calls_usd(self) -> Decimal:
         return sum((cost for _, cost in self._calls.values()), _NOTHING)
 
-    def _planned_usd(self, model: str, input_tokens: int) -> Decimal:
-        """Return what the planned calls cost together with reading their results; an unknown price is refused at the call."""
-        return (charges_cost(self.planned) or _NOTHING) + self._added(model, input_tokens, len(self.planned), 0)
-
-    def _added(self, model: str, input_tokens: int, calls: int, written: int) -> Decimal:
-        """Return what the results of calls add to the cost of a request that reads them."""
-        more = self._worst_case(model, input_tokens + calls * self.result_tokens, written)
-        return max(_NOTHING, more - self._worst_case(model, input_tokens, written))
+    def _rest(self, input_tokens: int, planned: Sequence[Charge]) -> Decimal:
+        """Return the most that planned calls cost, and a short answer that reads their results and so many tokens."""
+        calls = charges_cost(planned) or _NOTHING  # an unknown price is refused at the call
+        return calls + self._worst_case(self.model, input_tokens + len(planned) * self.result_tokens)
 
     def _worst_case(self, model: str, input_tokens: int, tokens: int | None = None, searches: int = 0) -> Decimal:
         """Return the most that a request costs (`tokens` None: a short answer), 0 when its price is unknown."""
@@ -460,8 +451,7 @@ COMMON_SHARE = Decimal("0.55")  # the cautious count of an English prompt is abo
 class Estimate:
     """An estimate; as text, a few lines.
 
-    `input_tokens` is the usual size of the first request, `most_input_tokens` the cautious one. `native_tokens` is what the
-    API's own tools, used `native_uses` times, may add at most to what one request is billed for. `expected_usd` is for
+    `input_tokens` is the usual size of the first request, `most_input_tokens` the cautious one. `expected_usd` is for
     `searches` searches in `requests` requests; `worst_usd` for the limits `max_searches` and `max_requests`, each with all of
     its `max_tokens`, and not above `ceiling_usd`, which the budgets leave (None: there is none). An amount is None when a price
     is unknown. `refusal` says why the question would not be sent, "" when it would.
@@ -479,23 +469,15 @@ class Estimate:
     worst_usd: Money
     ceiling_usd: Money = None
     refusal: str = ""
-    native_tokens: int = 0
-    native_uses: int = 0
 
     def __repr__(self) -> str:
         held = f", held by the budget of {usd(self.ceiling_usd)}" if self.ceiling_usd is not None else ""
-        worst = "" if self.native_uses else f"{plural(self.max_searches, 'search', 'searches')}, "
-        native = (
-            f"                in each request the API may search and fetch {self.native_uses} times, and bill all that it read "
-            f"again each time: {self.native_tokens:,} tokens"
-        )
         lines = [
             f"first request   about {self.input_tokens:,} tokens (at most {self.most_input_tokens:,}) to {self.model}",
             f"expected        {usd(self.expected_usd):<12} {plural(self.searches, 'search', 'searches')}, "
             f"{plural(self.requests, 'request')}",
-            f"worst case      {usd(self.worst_usd):<12} {worst}{plural(self.max_requests, 'request')} of "
-            f"{self.max_tokens:,} tokens each{held}",
-            native if self.native_uses else "",
+            f"worst case      {usd(self.worst_usd):<12} {plural(self.max_searches, 'search', 'searches')}, "
+            f"{plural(self.max_requests, 'request')} of {self.max_tokens:,} tokens each{held}",
             f"would be refused: {self.refusal}" if self.refusal else "",
             "Nothing was sent.",
         ]
@@ -553,8 +535,6 @@ def estimate(
         worst_usd=worst if left is None or worst is None else min(worst, left),
         ceiling_usd=left,
         refusal=refused,
-        native_tokens=input_tokens - prompt_tokens,
-        native_uses=native_uses,
     )
 
 

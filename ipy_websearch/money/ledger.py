@@ -20,6 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
@@ -227,11 +228,9 @@ class Ledger:
     def settle(self, rows: Sequence[LedgerRow], reservation_id: str | None = None, keep: Decimal = Decimal(0)) -> None:
         """Insert rows, and end a reservation or lower it to `keep` US dollars, in one transaction."""
         entry = ([self._values(row) for row in rows], reservation_id, _nano_up(keep))
-        with self._lock:
-            try:
-                self._transaction(lambda connection: _write(connection, [entry]))
-            except (sqlite3.Error, OSError):
-                self._unwritten.append(entry)
+        with self._lock, suppress(sqlite3.Error, OSError):
+            self._unwritten.append(entry)
+            self._flush()
 
     def reserve(
         self,
@@ -264,7 +263,8 @@ class Ledger:
             connection.execute("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)", values)
 
         with self._lock:
-            self._transaction(work)
+            self._flush()
+            self._file.write(work)
         return Reservation(self, id, nano / NANO)
 
     def reservation(self, id: str) -> Reservation | None:
@@ -273,25 +273,20 @@ class Ledger:
         found = self.read(lambda c: c.execute(query, (id, self.clock())).fetchone())
         return Reservation(self, id, found[0] / NANO) if found else None
 
-    def _transaction(self, work: Callable[[sqlite3.Connection], Found]) -> Found:
-        """Run `work` in one write transaction, after what could not be written before. The caller has the lock.
-
-        A failure is said once, until the file works again.
-        """
+    def _flush(self) -> None:
+        """Write what is in memory. Raises at once what the last attempt raised, until it is time for another."""
         if self._failure is not None and self.clock() < self._retry_at:
             raise self._failure
         try:
-            if self._unwritten:
+            if self._unwritten or self._failure is not None:
                 self._file.write(lambda connection: _write(connection, self._unwritten))
-                self._unwritten = []
-            result = self._file.write(work)
         except (sqlite3.Error, OSError) as exc:
             self._note(exc)
             raise
-        self._failure = None
-        return result
+        self._unwritten, self._failure = [], None
 
     def _note(self, exc: Exception) -> None:
+        """Say a failure once, until the file works again."""
         if self._failure is None:
             self.warnings.append(f"the ledger {self.path} cannot be written ({exc}); costs are kept in memory until it can")
         self._failure, self._retry_at = exc, self.clock() + RETRY_S
@@ -302,8 +297,7 @@ class Ledger:
         """Return what `work` finds in all rows, those that could not be written yet included."""
         with self._lock:
             try:
-                if self._failure is not None:
-                    self._transaction(lambda connection: None)
+                self._flush()
                 return self._file.read(work)
             except (sqlite3.Error, OSError) as exc:
                 if exc is not self._failure:
@@ -421,12 +415,10 @@ def _up(usd: Decimal, step: Decimal = CENT_OF_A_CENT) -> str:
 
 # --- reports ------------------------------------------------------------------------------------------------------------
 
-_PROVIDER = "CASE kind WHEN 'model' THEN '(models)' ELSE name END"
 _GROUPS = {
     "question": "question",
     "model": "CASE kind WHEN 'model' THEN name ELSE '(engines)' END",
-    "provider": _PROVIDER,
-    "engine": _PROVIDER,
+    "provider": "CASE kind WHEN 'model' THEN '(models)' ELSE name END",
     "kind": "kind",
     "day": f"time / {DAY_US}",
     "notebook": "notebook",

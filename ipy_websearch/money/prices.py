@@ -10,25 +10,20 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
-from importlib.metadata import distribution
 from importlib.resources import files
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from ipy_websearch.errors import ConfigError, ProviderError
-from ipy_websearch.keys import base_url
-from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean, settings_dir
-from ipy_websearch.text import plain, shorten
+from ipy_websearch.errors import ConfigError
+from ipy_websearch.settings import OFFLINE_MODEL, settings_dir
+from ipy_websearch.text import shorten
 from ipy_websearch.usage import USUAL, Charge, Terms, Usage
 
 FILE_NAME = "prices.toml"
-KINDS = ("search", "fetch", "context", "map", "*")
-PRICE_LIST = "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main"
-PRICE_LIST_PATH = "/prices/new_data/v2/data.json"  # as in genai_prices.update_prices 0.2.3
 
 # Anthropic's own web search costs $10 for 1,000 with every model and web fetch is free. A batch halves the price of tokens
 # only. Cache writes cost 1.25 times the input price, 2 times for an hour. Inference in the US alone costs 1.1 times as much
@@ -73,7 +68,7 @@ def tariff(model: str, *, batch: bool = False, at: datetime | None = None, terms
     if model == OFFLINE_MODEL:
         return _FREE
     day = (at or datetime.now(UTC)).astimezone(UTC).date()
-    own = own_prices().models.get(model.lower())
+    own = next((price for price in own_prices().model if price.id.lower() == model.lower()), None)
     found = _own_tariff(own, model, batch, terms.fast, day) if own else _listed(model, batch, terms.fast, day)
     number = _NUMBER.search(model.lower())
     if terms.us_only and number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM:
@@ -132,7 +127,7 @@ def charge_cost(charge: Charge) -> Decimal | None:
         return charge.usd
     for table in (own_prices(), built_in_prices()):
         for kind in (charge.kind, "*"):
-            if price := table.rows.get((charge.provider.lower(), kind, charge.unit)):
+            if price := table.rows().get((charge.provider.lower(), kind, charge.unit)):
                 return charge.units * price.usd
     return None
 
@@ -212,11 +207,11 @@ def _listed(model: str, batch: bool, fast: bool, day: date) -> tuple[Rates, ...]
     return ()
 
 
-def _own_tariff(own: Mapping[str, Any], model: str, batch: bool, fast: bool, day: date) -> tuple[Rates, ...]:
+def _own_tariff(own: ModelPrice, model: str, batch: bool, fast: bool, day: date) -> tuple[Rates, ...]:
     """Return the tariff of the user's file, which states usual prices: fast mode raises them as much as the list's."""
-    divisor = _MILLION * (2 if batch else 1)
-    tokens = {name: own.get(name, own["input"]) / divisor for name in _TOKENS}
-    rates = Rates(start=-1, server_search=own.get("server_search", _SERVER_SEARCH_USD * 1000) / 1000, **tokens)
+    amounts = [own.input if (usd := getattr(own, name)) is None else usd for name in _TOKENS]
+    rates = Rates(-1, *(usd / _MILLION / (2 if batch else 1) for usd in amounts))
+    rates = replace(rates, server_search=own.server_search / 1000)
     usual, dear = (_listed(model, batch, speed, day) if fast else () for speed in (False, True))
     return (rates.times(dear[0].output / usual[0].output) if usual and dear else rates,)
 
@@ -255,61 +250,12 @@ def _at(entry: Any, start: int, per: Decimal) -> Decimal | None:
     return None if entry is None else Decimal(reached[-1] if reached else getattr(entry, "base", entry)) / per
 
 
-@dataclass(frozen=True, slots=True)
-class PriceSource:
-    """The version of genai-prices and the day its prices came to this machine; `updated`: fetched since then."""
-
-    version: str
-    day: date
-    updated: bool
-
-
-def price_source() -> PriceSource:
-    """Return where the models' prices in force come from."""
-    from genai_prices.data_snapshot import get_snapshot
-
-    package, snapshot = distribution("genai-prices"), get_snapshot()
-    installed = os.stat(str(package.locate_file("genai_prices"))).st_mtime
-    day = snapshot.timestamp.date() if snapshot.from_auto_update else datetime.fromtimestamp(installed, UTC).date()
-    return PriceSource(package.version, day, snapshot.from_auto_update)
-
-
-def update_model_prices() -> PriceSource:
-    """Fetch the newest prices of genai-prices and use them until the kernel ends; return where they come from.
-
-    `GENAI_PRICES_BASE_URL` stands for scheme, host and prefix of the address.
-
-    Raises:
-        ProviderError: they could not be fetched; the earlier prices stay in force.
-    """
-    from genai_prices import UpdatePrices
-    from genai_prices.data_snapshot import set_custom_snapshot
-
-    address = base_url("GENAI_PRICES_BASE_URL", PRICE_LIST)
-    try:
-        set_custom_snapshot(UpdatePrices(url=address + PRICE_LIST_PATH).fetch())
-    except Exception as exc:  # network, status, JSON, and whatever a later form of the data brings
-        reason = shorten(plain(str(exc)) or type(exc).__name__, 160)
-        text = f"newer model prices could not be fetched from {address}: {reason}; the earlier prices stay in force"
-        raise ProviderError(text, provider="genai-prices") from exc
-    forget_prices()
-    return price_source()
-
-
 def forget_prices() -> None:
-    """Look all prices up again: genai-prices has newer ones, or the user's file is to be read again."""
-    _listed.cache_clear()
+    """Read the user's file again when it is needed."""
     _read_own.cache_clear()
 
 
 # --- the price files ----------------------------------------------------------------------------------------------------
-
-# The fields of an entry: texts, amounts, amounts that may be missing.
-_FIELDS = {
-    "price": (("provider", "kind", "unit"), ("usd",), ()),
-    "model": (("id",), ("input", "output"), ("cache_read", "cache_write_5m", "cache_write_1h", "server_search")),
-}
-_NOTES = ("plan", "source", "date")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,26 +263,62 @@ class PriceRow:
     """US dollars for one `unit` of a call of that `kind` ("*": any) to a provider, with the plan, the source and its date."""
 
     provider: str
-    kind: str
+    kind: Literal["search", "fetch", "context", "map", "*"]
     unit: str
     usd: Decimal
     plan: str = ""
     source: str = ""
     date: str = ""
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        _check_amount(self.usd)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """US dollars for a million tokens of each class (None: as input), and for a thousand of Anthropic's own searches."""
+
+    id: str
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write_5m: Decimal | None = None
+    cache_write_1h: Decimal | None = None
+    server_search: Decimal = _SERVER_SEARCH_USD * 1000
+    plan: str = ""
+    source: str = ""
+    date: str = ""
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        for name in (*_TOKENS, "server_search"):
+            _check_amount(getattr(self, name) or _NOTHING)
+
+
+def _check_amount(usd: Decimal) -> None:
+    if usd < 0:
+        raise ValueError(f"{usd} US dollars are less than nothing")
 
 
 @dataclass(frozen=True, slots=True)
 class PriceFile:
-    """The rows of a file by (provider, kind, unit); its models' prices by id, in US dollars for a million tokens."""
+    """The entries of a price file."""
 
-    rows: Mapping[tuple[str, str, str], PriceRow] = field(default_factory=dict)
-    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    price: tuple[PriceRow, ...] = ()
+    model: tuple[ModelPrice, ...] = ()
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+
+    def rows(self) -> dict[tuple[str, str, str], PriceRow]:
+        """Return the prices of providers by (provider, kind, unit)."""
+        return {(row.provider.lower(), row.kind, row.unit): row for row in self.price}
 
 
 @cache
 def built_in_prices() -> PriceFile:
     """Return the prices that come with the package."""
-    return parse_prices((files("ipy_websearch.money") / FILE_NAME).read_text(encoding="utf-8"), FILE_NAME)
+    content = tomllib.loads((files("ipy_websearch.money") / FILE_NAME).read_text(encoding="utf-8"), parse_float=Decimal)
+    return PriceFile(tuple(PriceRow(**entry) for entry in content["price"]))
 
 
 def own_prices() -> PriceFile:
@@ -366,7 +348,7 @@ def price_table() -> list[PriceRow]:
     Raises:
         ConfigError: the user's price file is wrong.
     """
-    return list({**built_in_prices().rows, **own_prices().rows}.values())
+    return list({**built_in_prices().rows(), **own_prices().rows()}.values())
 
 
 def parse_prices(text: str, name: str) -> PriceFile:
@@ -375,42 +357,13 @@ def parse_prices(text: str, name: str) -> PriceFile:
     Raises:
         ConfigError: it is not TOML (the line is named), or an entry is wrong (the field is named).
     """
+    from pydantic import TypeAdapter, ValidationError
+
     try:
-        content = tomllib.loads(text, parse_float=Decimal)
+        return TypeAdapter(PriceFile).validate_python(tomllib.loads(text, parse_float=Decimal))
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(f"the price file {name} is not TOML: {exc}") from exc
-    entries: dict[str, list[dict[str, Any]]] = {"price": [], "model": []}
-    for section, found in content.items():
-        if section not in _FIELDS:
-            raise ConfigError(f"{name}: there is no section {section!r}; the sections are [[price]] and [[model]]")
-        if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-            raise ConfigError(f"{name}: write [[{section}]], with two brackets, above each entry")
-        entries[section] = [_entry(e, section, f"{name}, [[{section}]] number {n}") for n, e in enumerate(found, 1)]
-    rows = [PriceRow(**entry) for entry in entries["price"]]
-    return PriceFile({(row.provider, row.kind, row.unit): row for row in rows}, {e["id"]: e for e in entries["model"]})
-
-
-def _entry(entry: Mapping[str, Any], section: str, where: str) -> dict[str, Any]:
-    """Return an entry with its texts, its amounts, those optional ones that it has, and its notes."""
-    texts, amounts, optional = _FIELDS[section]
-    known = (*texts, *amounts, *optional, *_NOTES)
-    if unknown := [key for key in entry if key not in known]:
-        hint = did_you_mean(unknown[0], known)
-        raise ConfigError(f"{where}: there is no field {unknown[0]!r}{hint}; fields: {', '.join(known)}")
-    values: dict[str, Any] = {key: str(entry.get(key, "")) for key in _NOTES}
-    for key in texts:
-        if not isinstance(entry.get(key), str) or not entry[key].strip():
-            raise ConfigError(f'{where}: {key} is {_shown(entry.get(key))}; it must be a text such as {key} = "…"')
-        values[key] = entry[key].strip().lower()
-    for key in (*amounts, *(key for key in optional if key in entry)):
-        usd = entry.get(key)
-        if isinstance(usd, bool) or not isinstance(usd, int | Decimal) or not Decimal(usd).is_finite() or usd < 0:
-            raise ConfigError(f"{where}: {key} is {_shown(usd)}; it must be an amount of US dollars such as 0.005")
-        values[key] = Decimal(usd)
-    if values.get("kind", "*") not in KINDS:
-        raise ConfigError(f"{where}: kind is {values['kind']!r}; it must be one of {', '.join(KINDS)}")
-    return values
-
-
-def _shown(value: Any) -> str:
-    return "missing" if value is None else repr(str(value)[:80])
+    except ValidationError as exc:
+        wrong = exc.errors()[0]
+        where = ".".join(str(part + 1 if isinstance(part, int) else part) for part in wrong["loc"])
+        raise ConfigError(f"the price file {name}: {where}: {wrong['msg']}, not {shorten(repr(wrong['input']), 80)}") from exc

@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from genai_prices.data_snapshot import set_custom_snapshot
 
 from ipy_websearch import api
 from ipy_websearch.display.cost import cost_footer
-from ipy_websearch.errors import ConfigError, ProviderError
+from ipy_websearch.errors import ConfigError
 from ipy_websearch.frames import CostFrame
 from ipy_websearch.money.ledger import LedgerRow
-from ipy_websearch.money.prices import PRICE_LIST_PATH, forget_prices, model_cost, price_source, update_model_prices
 from ipy_websearch.options import moment
 from ipy_websearch.session import Session
-from ipy_websearch.usage import Usage
 from tests.fakes.money import held
 from tests.fakes.replies import text, tool_use, usage
 
@@ -164,34 +161,6 @@ def test_an_estimate_knows_ceilings_and_unknown_prices(messages_api: Any, sessio
     assert (plain.searches, plain.requests, plain.max_requests) == (0, 1, 2)
     assert held(session) == 0
     assert messages_api.requests == []
-
-
-# --- %websearch prices ----------------------------------------------------------------------------------------------------
-
-
-def test_newer_prices_are_used_when_they_were_asked_for(public_web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetched once, in force until the kernel ends, and said to be fetched."""
-    model = {"id": SONNET, "match": {"equals": SONNET}, "prices": {"input_mtok": 7, "output_mtok": 70}}
-    data = [{"id": "anthropic", "name": "Anthropic", "api_pattern": "x", "models": [model]}]
-    public_web.page(PRICES + PRICE_LIST_PATH, json.dumps(data))
-    monkeypatch.setenv("GENAI_PRICES_BASE_URL", PRICES)
-    try:
-        assert update_model_prices().updated
-        assert model_cost(SONNET, Usage(input_tokens=1_000_000)) == 7
-    finally:
-        set_custom_snapshot(None)
-        forget_prices()
-    assert model_cost(SONNET, Usage(input_tokens=1_000_000)) == 2
-
-
-@pytest.mark.parametrize("answer", ["{}", "not json", "[1]"])
-def test_prices_that_cannot_be_had_are_one_line(public_web: Any, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    """The reason and the address in one line; the earlier prices stay in force."""
-    public_web.page(PRICES + PRICE_LIST_PATH, answer)
-    monkeypatch.setenv("GENAI_PRICES_BASE_URL", PRICES)
-    with pytest.raises(ProviderError, match="the earlier prices stay in force") as caught:
-        update_model_prices()
-    assert "\n" not in str(caught.value) and PRICES in str(caught.value) and not price_source().updated
 
 
 # --- traces ---
