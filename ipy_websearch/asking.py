@@ -6,7 +6,6 @@ import asyncio
 import queue
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,7 @@ from ipy_websearch import background
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.events import Event, Finished, Money, Notice
 from ipy_websearch.loop.ask import AnswerLoop, Job
-from ipy_websearch.loop.offer import MARK, READING, offered, system_prompt
-from ipy_websearch.loop.table import TABLE_PROMPT, parse_columns
+from ipy_websearch.loop.offer import offered, parse_columns, system_prompt
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import context_window, model_id, thinking_fields, unknown_note
 from ipy_websearch.model.requests import Message, estimate_tokens, prompt_tokens, server_searches, trimmed
@@ -83,13 +81,12 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     budget.result_tokens += ALL_TOKENS if read_pages else 0
     budget.server_searches = server_searches(offer.server_tools)
 
-    marked = f"- {MARK}" if offer.names and not client.platform_for(model).search_results else ""
-    extra = "\n\n".join(filter(None, (TABLE_PROMPT if table else "", marked, asked.system)))
+    marked = bool(offer.names) and not client.platform_for(model).search_results
     job = Job(
         question=asked.question,
         model=model,
-        system=system_prompt(date.today(), extra, offer.names, read_pages=read_pages),
-        reading_system=system_prompt(date.today(), asked.system or "", (), work=READING),
+        system=system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=bool(table)),
+        reading_system=system_prompt((), asked.system, reading=True),
         retrieve_first=settings.retrieve_first,
         tools=offer.tools,
         server_tools=offer.server_tools,

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from ipy_websearch import events as ev
 from ipy_websearch.display.render import View
 from ipy_websearch.display.text import cell, cost, iso, one_line, place_of, safe_href, seconds, short_address
-from ipy_websearch.loop.table import TABLE_TOOL
+from ipy_websearch.loop.offer import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural, shorten, usd, visible

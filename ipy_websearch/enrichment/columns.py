@@ -17,7 +17,7 @@ from datetime import datetime, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.loop.table import TYPES, column_type
+from ipy_websearch.loop.offer import TYPES, column_type
 from ipy_websearch.options import at_least
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import visible

@@ -7,45 +7,53 @@ sources do not support; the first answer stays until the new one is there and be
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ipy_websearch.citations import CitationBook
+from ipy_websearch.citations import SENTENCE_END, CitationBook, check
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.events import (
+    Cited,
     Event,
     LimitReached,
     ModelRequested,
     Notice,
     Retracted,
     Rewritten,
+    TextDelta,
     ToolFinished,
     ToolStarted,
 )
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
 from ipy_websearch.loop.offer import (
     FINAL_NUDGE,
+    NO_TABLE,
     REPAIR_NUDGE,
     RETRIEVED,
+    TABLE_NUDGE,
+    TABLE_TOOL,
     answers_unsearched,
     needs_search,
     refuses_tools,
     search_call,
+    table_text,
+    table_tool,
+    with_source,
 )
-from ipy_websearch.loop.table import NO_TABLE, TABLE_NUDGE, TABLE_TOOL, table_text, table_tool, with_source
-from ipy_websearch.loop.text import AnswerText
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.platforms import Platform, forces_tools
 from ipy_websearch.model.requests import (
+    READ_CHARACTERS,
     Message,
     assistant_message,
     build_request,
     closed,
     ended_by,
     estimate_tokens,
+    plain_results,
     same_frame,
     tool_result,
     user_message,
@@ -58,7 +66,7 @@ from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.results import Answer, Claim, Panel, Panels
 from ipy_websearch.text import plural
-from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
+from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import LimitName, Limits
 
 MAX_PAUSES = 5
@@ -66,6 +74,147 @@ MAX_PAUSES = 5
 
 _LEAST_KEPT = 0.5
 """The share of the supported sentences that a mended answer must still have: an empty one has no faults either."""
+
+
+# --- the text ----------------------------------------------------------------------------------------------------------
+
+_WRITTEN = re.compile(r"(?<!\\)(\[\d{1,4}(?:, ?\d{1,3})*\])(?!\()")
+_BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}$")
+_MARKS = re.compile(r"\\?\[\d{1,3}(?:, ?\d{1,3})*\]")
+LOOK_BACK = 1_000  # characters of the answer in which the sentence before a mark is looked for
+
+Shown = list[Cited | TextDelta]
+"""What a reader should see next; a passage that is cited for the first time comes before its mark."""
+
+
+class AnswerText:
+    """The Markdown so far, and the `book` of its sources.
+
+    Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
+    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is, outside code, escaped; where the model
+    was `given` passages by number (None: the API gives citations), it becomes a mark if the passage bears its sentence out.
+    """
+
+    def __init__(self, book: CitationBook, given: list[Passage] | None) -> None:
+        self.book = book
+        self.given = given
+        self._new: list[Cited] = []
+        self._step = (0, 0)
+        self._parts: list[str] = []
+        self._held = ""
+        self._begins = False
+        self._backticks = 0
+
+    def __str__(self) -> str:
+        return "".join([*self._parts, self._held]).strip()
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def anew(self) -> AnswerText:
+        """Return the text of another answer from the same passages."""
+        return AnswerText(self.book.emptied(), self.given)
+
+    def numbered(self, passages: Sequence[Passage]) -> str:
+        """Return passages as text with the numbers, from 1 on in one conversation, that the model may cite them by."""
+        self.given = self.given or []
+        self.given += passages
+        return plain_results(passages, first=len(self.given) - len(passages) + 1, most=READ_CHARACTERS)
+
+    def step(self) -> None:
+        """Say that a new step begins."""
+        self._begins, self._held = True, ""
+        self._step = (len(self._parts), self._backticks)
+
+    def retract(self) -> None:
+        """Take back the text of this step."""
+        kept, self._backticks = self._step
+        del self._parts[kept:]
+        self._begins, self._held = True, ""
+
+    def write(self, text: str) -> Shown:
+        """Take text in."""
+        if self._begins:
+            text = text.lstrip()
+        elif self._held.startswith("["):
+            text, self._held = self._held + text, ""
+        body = text.rstrip()
+        body = body[: begun.start()] if (begun := _BEGUN.search(body)) else body
+        if not body:
+            self._held += text
+            return []
+        lead = self._held
+        if self._begins:
+            lead, self._begins = "\n\n" if self._parts else "", False
+        self._held = text[len(body) :]
+        return self._show(lead + self._bound(body))
+
+    def cite(self, block: Mapping[str, Any]) -> Shown:
+        """Put the marks of a text block behind its last word; the space after it stays after the marks."""
+        marks, new = self.book.bind(block)
+        self._new += map(Cited, new)
+        if marks and self._held.startswith("["):
+            marks, self._held = self._held + marks, ""
+        return self._show(marks if self._parts else "")
+
+    def _show(self, text: str) -> Shown:
+        shown: Shown = [*self._new]
+        self._new = []
+        if text:
+            self._parts.append(text)
+            shown.append(TextDelta(text))
+        return shown
+
+    def _bound(self, text: str) -> str:
+        """Return the text with what becomes of each number in brackets, except in code, behind an odd backtick."""
+        if "[" not in text:
+            self._backticks += text.count("`")
+            return text
+        before, done = "".join(self._parts)[-LOOK_BACK:], ""
+        for n, part in enumerate(_WRITTEN.split(text)):
+            is_mark = n % 2 == 1 and self._backticks % 2 == 0
+            done += self._mark(before + done, part) if is_mark else part
+            self._backticks += part.count("`")
+        return done
+
+    def _mark(self, before: str, written: str) -> str:
+        """Return what stands in the place of `[2]` or `[1, 3]` behind the text `before`: marks, and plain text for numbers
+        whose passage does not bear the sentence out."""
+        sentence = SENTENCE_END.split(_MARKS.sub("", before).rstrip())[-1].strip(" \t*#>-•") if self.given else ""
+        bound = {number: self._cited(sentence, int(number)) for number in re.findall(r"\d+", written)}
+        if not any(bound.values()):
+            return written if "," in written else f"\\{written}"
+        return "".join(dict.fromkeys(f"[{n}]" if n else f"\\[{number}]" for number, n in bound.items()))
+
+    def _cited(self, sentence: str, number: int) -> int | None:
+        """Return the source's number in the answer, None when the passage does not bear the sentence out."""
+        if not self.given or not 1 <= number <= len(self.given):
+            return None
+        passage = self.given[number - 1]
+        quote = supporting(sentence, passage)
+        found = {"type": "search_result_location", "source": passage.url, "title": passage.title, "cited_text": quote}
+        cited = self.book.cite(found) if quote else None
+        if cited is None:
+            return None
+        n, citation = cited
+        self._new += [Cited(citation)] if citation is not None else []
+        return n
+
+
+def supporting(sentence: str, passage: Passage) -> str:
+    """Return the words of a passage that bear a sentence out, "" when it does not: a paragraph, or all of it."""
+
+    def verdict(text: str) -> str:
+        return check(sentence, [text, passage.title]).verdict
+
+    whole = " ".join(passage.paragraphs)
+    best = verdict(whole)
+    if best not in ("supported", "partly"):
+        return ""
+    return next((text for text in passage.paragraphs if verdict(text) == best), whole)
+
+
+# --- the question ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +253,6 @@ class AnswerLoop:
     job: Job
     panels: Panels
     budget: RunBudget = field(default_factory=RunBudget)
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     notices: list[str] = field(default_factory=list)
     platform: Platform = field(init=False)
     loop: Loop = field(init=False)
@@ -133,7 +281,7 @@ class AnswerLoop:
             self._tools[TABLE_TOOL] = table_tool(job.columns, self._keep_rows)
         context = ToolContext(known_urls=set(job.known_urls))
         runner = CallRunner(self._tools, context, self.panels, self.budget, Meter(job.limits), self._result)
-        self.loop = Loop(self, self.client.events, runner, lambda: self.client.request_id, self.sleep)
+        self.loop = Loop(self, self.client.events, runner, lambda: self.client.request_id)
 
     def follow(self, answer: Answer) -> None:
         """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back."""
@@ -246,10 +394,9 @@ class AnswerLoop:
 
     # --- what the loop asks (see `core.Face`) ------------------------------------------------------------------------
 
-    def request(self, *, final: bool, messages: Sequence[Message] | None = None) -> dict[str, Any]:
-        """Return the next request, with the history or other `messages`; the final one asks for words alone, or for the table
-        that the user wanted."""
-        job, messages = self.job, self.messages if messages is None else messages
+    def request(self, *, final: bool) -> dict[str, Any]:
+        """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
+        job, messages = self.job, self.messages
         tools = [] if self._reading else [*(tool.definition() for tool in self._tools.values()), *job.server_tools]
         last: dict[str, str] | None = {"type": "none"}
         if job.columns:
@@ -348,62 +495,52 @@ class AnswerLoop:
     # --- mending an answer -------------------------------------------------------------------------------------------
 
     async def _repair(self) -> None:
-        """Have unsupported sentences mended by one more request, and tell what came of it."""
+        """Have unsupported sentences mended by one more request; the first answer stays unless the new one is better."""
         wanted = self.job.check == "repair" and not self.job.columns and not self.client.offline
         claims = self._claims() if wanted and self.stop_reason == "end_turn" else ()
         faulty = [claim for claim in claims if claim.verdict == "unsupported"]
         if not faulty:
             return
+        first, reached = self.messages, self.loop.meter.reached
+        problem = "interrupted"
+        try:
+            problem = await self._mend(faulty, claims)
+        except WebSearchError as exc:
+            problem = str(exc)
+        finally:
+            self.loop.meter.reached = reached  # the limit stopped the repair, and not the answer
+            self.messages = first if problem else self.messages
         sentences = plural(len(faulty), "sentence without support", "sentences without support")
-        if problem := await self._mend(faulty, claims):
+        if problem:
             self._late.append(f"{sentences} could not be mended, and the first answer stands: {problem}")
             return
         self._late.append(f"the model was asked to mend {sentences}, and wrote this answer anew")
         self._tell(Rewritten(str(self.text), self.text.book.citations))
 
     async def _mend(self, faulty: Sequence[Claim], claims: Sequence[Claim]) -> str:
-        """Take a new answer in place of the first, unseen and within the limits of the run; return why that failed ("": it did
-        not)."""
-        messages, meter = [*self.messages, user_message(nudge(faulty))], self.loop.meter
-        body, problem = self._room_for(messages)
-        if problem:
-            return problem
-        reached, self.loop.final, self.loop.retries = meter.reached, True, 0
-        try:
-            async with aclosing(self.loop.exchange(body)) as signals:
-                async for signal in signals:
-                    if not isinstance(signal, list | LimitReached):
-                        self._tell(signal)
-        except WebSearchError as exc:
-            return str(exc)
-        finally:
-            meter.reached = reached  # the limit stopped the repair, and not the answer
-        reply, turn, text = self.loop.reply, assistant_message(self.loop.reply.content), self.text.anew()
-        if not reply.complete:
-            return "the model's new answer broke off"
-        if reply.stop_reason != "end_turn" or turn is None:
-            return f"the model stopped with {reply.stop_reason}"
+        """Take a new answer in place of the first, unseen; return why that failed ("": it did not)."""
+        loop, meter = self.loop, self.loop.meter
+        if not meter.seconds_left or meter.steps >= meter.limits.max_steps:
+            return meter.explain("max_steps" if meter.seconds_left else "timeout")
+        self.messages = [*self.messages, user_message(nudge(faulty))]
+        loop.final, loop.retries = True, 0
+        if (body := loop.granted()) is None:
+            return meter.explain("budget")
+        async with aclosing(loop.exchange(body)) as signals:
+            async for signal in signals:
+                if not isinstance(signal, list | LimitReached):
+                    self._tell(signal)
+        reply, turn, text = loop.reply, assistant_message(loop.reply.content), self.text.anew()
+        if turn is None or reply.stop_reason != "end_turn":
+            return f"the model's new answer ended with {reply.stop_reason}"
         for block in reply.content:
             if block.get("type") == "text":
                 text.write(str(block.get("text") or ""))
                 text.cite(block)
         if not is_better(text.book.claims(str(text)), claims):
             return "the new answer was no better"
-        self.text, self.messages = text, [*messages, turn]
+        self.text, self.messages = text, [*self.messages, turn]
         return ""
-
-    def _room_for(self, messages: Sequence[Message]) -> tuple[dict[str, Any], str]:
-        """Return the request to mend an answer, and why no limit leaves room for a reply of the first answer's length."""
-        meter, body = self.loop.meter, self.request(final=True, messages=messages)
-        if meter.reached in ("timeout", "budget") or not meter.seconds_left:
-            return body, meter.explain("budget" if meter.reached == "budget" else "timeout")
-        if meter.steps >= meter.limits.max_steps:
-            return body, meter.explain("max_steps")
-        tokens, most = estimate_tokens(body), int(body["max_tokens"])
-        granted = self.budget.grant(str(body["model"]), tokens, most, final=True)
-        if granted is None or granted < min(estimate_tokens({"messages": messages[-2:]}), most):
-            return body, self.budget.refusal(tokens)
-        return {**body, "max_tokens": granted}, ""
 
     # --- what people see ---------------------------------------------------------------------------------------------
 
@@ -458,20 +595,21 @@ class AnswerLoop:
         return ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)
 
 
+_STOPPED = {
+    **dict.fromkeys(("end_turn", "stop_sequence", "tool_use", "pause_turn"), ""),
+    "max_tokens": "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens",
+    "refusal": "the model declined to answer",
+    "model_context_window_exceeded": ("the answer was cut off: the model's context window is full; ask anew without --follow"),
+}
+"""What a reader should know of why the model stopped, "" when it ended as it should."""
+
+
 def stop_note(reply: Reply) -> str:
-    """Return what a reader should know of why the model stopped, "" when it ended as it should."""
-    match reply.stop_reason:
-        case "end_turn" | "stop_sequence" | "tool_use" | "pause_turn":
-            return ""
-        case "max_tokens":
-            return "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens"
-        case "refusal":
-            category = (reply.stop_details or {}).get("category")
-            return f"the model declined to answer{f' ({category})' if category else ''}"
-        case "model_context_window_exceeded":
-            return "the answer was cut off: the model's context window is full; ask anew without --follow"
-        case other:
-            return f"the model stopped for a reason unknown here: {other}"
+    """Return why the model stopped, with what the API says of it, "" when it ended as it should."""
+    reason = str(reply.stop_reason)
+    note = _STOPPED.get(reason, f"the model stopped for a reason unknown here: {reason}")
+    category = (reply.stop_details or {}).get("category")
+    return f"{note} ({category})" if note and category else note
 
 
 def nudge(faulty: Sequence[Claim]) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
@@ -322,7 +322,6 @@ class Loop:
     send: Send
     runner: CallRunner
     request_id: Callable[[], str | None] = lambda: None
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     retries: int = MAX_RETRIES
     usage: Usage = Usage()
     model: str = ""
@@ -347,7 +346,7 @@ class Loop:
         """
         then: Sequence[Call] | Then = Then.AGAIN
         while then is not Then.DONE:
-            body = self._granted()
+            body = self.granted()
             for told in self.meter.news():
                 yield told
             if body is None:
@@ -376,7 +375,7 @@ class Loop:
         concludes = any(call.name in tools and tools[call.name].concludes for call in calls)
         return "max_steps" if self.meter.steps >= self.meter.limits.max_steps and not concludes else None
 
-    def _granted(self) -> Mapping[str, Any] | None:
+    def granted(self) -> Mapping[str, Any] | None:
         """Return the next request as money allows it, None when it does not reach for any."""
         budget = self.runner.budget
         while True:
@@ -424,7 +423,7 @@ class Loop:
             yield Notice(f"{error}; trying again in {wait:.1f} s")
             if problem := self.runner.budget.grant_again():
                 raise BudgetExceededError(f"the model did not answer, and {problem}")
-            await self.sleep(wait)
+            await asyncio.sleep(wait)
 
     async def _arriving(self, body: Mapping[str, Any]) -> AsyncGenerator[list[RawEvent], None]:
         """Yield raw events until the reply or the time is over."""
