@@ -172,7 +172,7 @@ class Session:
 
         During a replay the cassette decides: it has answers of a model, or was recorded with the built-in one.
         """
-        recorded = self.recording.has_model if self.recording else None
+        recorded = self.recording.cassette.has_model if self.recording else None
         if recorded is not None:
             return recorded
         if self.keys.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"):
@@ -383,8 +383,7 @@ class Session:
         """
         number = uuid.uuid4().hex[:12]
         budget = RunBudget(model, self.budgets.for_question(number, budget_usd), **run)
-        booking = Booking(self.ledger, self.id, number, question, self.notebook_name, budget=budget)
-        return self.recording.attach(booking) if self.recording else booking
+        return Booking(self.ledger, self.id, number, question, self.notebook_name, self.replayed_from, budget=budget)
 
     def cost(
         self, *, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None
@@ -428,11 +427,11 @@ class Session:
 
     # --- recording --------------------------------------------------------------------------------------------------
 
-    def record(self, path: str | Path, *, append: bool = False, force: bool = False) -> Recording:
+    def record(self, path: str | Path, *, force: bool = False) -> Recording:
         """Record everything that models, providers and pages are sent and answer, without keys, into one readable file.
 
         It goes on until `stop_recording()`, or the end of the `with` block (`aclose()` closes connections, not the cassette).
-        `append` continues an existing file, `force` replaces it. The built-in offline model is not recorded: a replay runs it
+        `force` replaces an existing file. The built-in offline model is not recorded: a replay runs it
         again, over the recorded searches. Intercepted clients are recorded where they want the web; Message Batches are
         refused.
 
@@ -448,7 +447,7 @@ class Session:
 
         if self.recording is not None:
             raise ConfigError(f"{self.recording} already; `%websearch stop` ends that")
-        self.recording = Recording.record(self, path, append=append, force=force)
+        self.recording = Recording.record(self, path, force=force)
         return self.recording
 
     def replay(self, path: str | Path, *, instant: bool = False) -> Recording:

@@ -11,6 +11,13 @@ exchange that failed has an `error`, one that was stopped or ran out of time is 
 has ended, in one piece: a killed kernel loses what was under way and nothing else.
 
 Invariant: a line passes `Redactor.text` as the last thing before it is written, so no key is in the file.
+
+`Matcher` says which recorded request is the one that is asked now. Left out of the comparison is what differs from one run to
+the next and changes no answer: cache breakpoints, `max_tokens` (a budget makes it smaller), keys, the engine's host, the day in
+the instructions. The days that a freshness such as "past week" is sent as count from the day of the request. Between versions
+of this package, instructions and descriptions of tools may differ too. Everything else must be equal. Equal requests are
+answered in the order in which they were sent, and from the first again after the last. One that was cut off is passed over
+where the same request was answered another time.
 """
 
 from __future__ import annotations
@@ -19,11 +26,14 @@ import json
 import os
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from difflib import SequenceMatcher
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, urlsplit
 
 from ipy_websearch.errors import (
     BlockedAddressError,
@@ -34,10 +44,11 @@ from ipy_websearch.errors import (
     RateLimitedError,
     WebSearchError,
 )
+from ipy_websearch.model.requests import without_marks
+from ipy_websearch.text import plain, shorten
 
 FORMAT = 2
 Kind = Literal["model", "engine", "page"]
-KINDS: tuple[Kind, ...] = ("model", "engine", "page")
 
 KEPT_HEADERS = frozenset("content-type content-language etag last-modified link location retry-after retry-after-ms".split())
 """The response headers that are written down; cookies, ids, and what counts requests are not."""
@@ -69,41 +80,38 @@ _ERRORS: dict[type[WebSearchError], tuple[str, ...]] = {  # subclasses first
 
 @dataclass(slots=True)
 class Exchange:
-    """A request to a model, an engine or a page, and its outcome as the fields of the file; `line` is its place there."""
+    """A request to a model, an engine or a page, and its outcome as the fields of the file. `at` is UTC."""
 
     kind: Kind
     to: str
     request: Any
     n: int
-    at: str
+    at: datetime
     took_s: float = 0.0
     outcome: dict[str, Any] = field(default_factory=dict)
-    line: int = 0
 
     def text(self) -> str:
         """Return the exchange as a line of the file, with its keys still in it."""
         fields = {name: getattr(self, name) for name in ("kind", "to", "n", "at", "took_s", "request")}
+        fields["at"] = self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return json.dumps({**fields, **self.outcome}, ensure_ascii=False, default=str)
 
     @classmethod
-    def of(cls, entry: dict[str, Any], line: int) -> Exchange:
+    def of(cls, entry: dict[str, Any]) -> Exchange:
         """Return the exchange of a line.
 
         Raises:
-            ValueError, TypeError, LookupError: something in it is missing or not what it must be.
+            ValueError, TypeError, LookupError, AttributeError: something in it is missing or not what it must be.
         """
         kind, request = entry.pop("kind"), entry.pop("request", None)
-        if kind not in KINDS:
-            raise ValueError(f"kind is {kind!r:.40}; it must be one of {', '.join(KINDS)}")
-        if kind != "page" and not isinstance(request, dict):
-            raise ValueError("the request is missing")
-        if kind == "engine":
+        if kind != "page":
             dict(request.get("params") or ())  # raises what is wrong with them
-        facts = str(entry.pop("to")), request, int(entry.pop("n")), str(entry.pop("at")), float(entry.pop("took_s"))
+        at = datetime.fromisoformat(entry.pop("at"))
+        exchange = cls(kind, str(entry.pop("to")), request, int(entry.pop("n")), at, float(entry.pop("took_s")), entry)
         entry["stream"] = [(float(moment), dict(event)) for moment, event in entry.get("stream", ())]
         entry["status"], entry["headers"] = int(entry.get("status", 200)), dict(entry.get("headers", {}))
         body_of(entry)
-        return cls(kind, *facts, entry, line)
+        return exchange
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Exchange], list[str]]:
@@ -114,29 +122,24 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], list[str]]:
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except FileNotFoundError:
-        raise ConfigError(f"there is no cassette {path}; `%websearch record {path.name}` makes one") from None
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"the cassette {path} cannot be read ({exc})") from None
     head: dict[str, Any] = {}
-    exchanges: list[Exchange] = []
+    exchanges, warnings = list[Exchange](), list[str]()
     for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line or "{}")  # editors add empty lines
-            if not head and entry and entry["cassette"] != FORMAT:
-                raise ValueError(f"format {FORMAT} was expected, not {entry['cassette']!r:.40}; record it again")
-            if not head or set(entry) <= {"keys"}:
-                head |= entry
+            if "kind" in entry:
+                exchanges.append(Exchange.of(entry))
             else:
-                exchanges.append(Exchange.of(entry, number))
-        except (ValueError, TypeError, LookupError, RecursionError) as exc:
-            if number == len(lines) > 1:
-                return head, exchanges, [f"line {number} is not whole and was left out"]
-            reason = exc if head or isinstance(exc, ValueError) else "this is no cassette of ipy_websearch"
-            raise ConfigError(f"the cassette {path} cannot be read: line {number}: {reason}") from None
-    if not head:
-        raise ConfigError(f"the cassette {path} is empty; record it again")
-    return head, exchanges, []
+                head |= entry
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as exc:
+            if number != len(lines):
+                raise ConfigError(f"the cassette {path} cannot be read: line {number}: {exc}") from None
+            warnings.append(f"line {number} is not whole and was left out")
+    if head.get("cassette") != FORMAT:
+        raise ConfigError(f"{path} is no cassette of format {FORMAT}; record it again")
+    return head, exchanges, warnings
 
 
 # --- bodies and errors ------------------------------------------------------------------------------------------------
@@ -184,7 +187,6 @@ class Redactor:
     def __init__(self, secrets: Callable[[], Iterable[str]]) -> None:
         self.secrets = secrets
         self._sent: set[str] = set()
-        self._forms: tuple[frozenset[str], list[str]] = (frozenset(), [])
 
     def learn(self, headers: Mapping[str, Any]) -> None:
         """Note the keys that go out in a request's headers, whoever keeps them."""
@@ -193,15 +195,17 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return text without keys, and without passwords in addresses."""
-        for form in self._all_forms():
-            text = text.replace(form, MARK)
-        return _SHAPES.sub(MARK, _USER_INFO.sub("", text))
+        return _SHAPES.sub(MARK, _USER_INFO.sub("", self._without_keys(text)))
 
     def data(self, data: bytes) -> bytes:
         """Return bytes that are no text without keys."""
-        for form in self._all_forms():
-            data = data.replace(form.encode("utf-8", "surrogatepass"), MARK.encode())
-        return data
+        return self._without_keys(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def _without_keys(self, text: str) -> str:
+        named = (value for name, value in os.environ.items() if len(value) >= _LONG_ENOUGH and _VARIABLE.search(name))
+        for form in _forms(frozenset((*self.secrets(), *self._sent, *named))):
+            text = text.replace(form, MARK)
+        return text
 
     def stream(self, events: list[tuple[float, dict[str, Any]]]) -> list[tuple[float, dict[str, Any]]]:
         """Return events without keys that came in several pieces; such a text then stands whole in its first piece."""
@@ -219,21 +223,124 @@ class Redactor:
                     delta[name] = "" if n else mended
         return clean
 
-    def _all_forms(self) -> list[str]:
-        named = (value for name, value in os.environ.items() if len(value) >= _LONG_ENOUGH and _VARIABLE.search(name))
-        secrets = frozenset(secret for secret in (*self.secrets(), *self._sent, *named) if len(secret) >= _SHORTEST)
-        if self._forms[0] != secrets:
-            forms = {form for secret in secrets for form in _forms(secret)}
-            self._forms = (secrets, sorted(forms, key=len, reverse=True))
-        return self._forms[1]
+
+@lru_cache(maxsize=4)
+def _forms(secrets: frozenset[str]) -> list[str]:
+    """Return how keys may be written, longest first: plain, quoted, inside JSON, and inside any longer text in base64."""
+    forms: set[str] = set()
+    for secret in secrets:
+        if len(secret) < _SHORTEST:
+            continue
+        forms |= {secret, quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace")}
+        forms.add(json.dumps(secret)[1:-1])
+        data = secret.encode("utf-8", "replace")
+        for shift in range(3 if len(data) >= 8 else 0):
+            # The first and the last characters also depend on what stands beside the key.
+            first, last = -(-shift * 8 // 6), (shift + len(data)) * 8 // 6
+            forms |= {encode(b"\0" * shift + data).decode()[first:last] for encode in (b64encode, urlsafe_b64encode)}
+    return sorted(forms, key=len, reverse=True)
 
 
-def _forms(secret: str) -> set[str]:
-    """Return how a key may be written: plain, quoted, inside JSON, and inside any longer text in base64."""
-    forms = {secret, quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace"), json.dumps(secret)[1:-1]}
-    data = secret.encode("utf-8", "replace")
-    for shift in range(3 if len(data) >= 8 else 0):
-        # The first and the last characters also depend on what stands beside the key.
-        first, last = -(-shift * 8 // 6), (shift + len(data)) * 8 // 6
-        forms |= {encode(b"\0" * shift + data).decode()[first:last] for encode in (b64encode, urlsafe_b64encode)}
-    return forms
+# --- which recorded request is asked now ---------------------------------------------------------------------------------
+
+# The three ways in which engines take a day: 2026-11-22 (with a time or without), 11/22/2026, and 20261122 in a range.
+_DAY = re.compile(r"(\d{4}-\d\d-\d\d)(?:T[\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?|(\d\d/\d\d/\d{4})|(?<=[r:])(\d{8})(?=[:\"])")
+_DAY_FORMS = ("%Y-%m-%d", "%m/%d/%Y", "%Y%m%d")
+_FREE = ("max_tokens", "stream", "metadata", "model", "timeout")  # the model is whom the request goes to
+_QUERIES = ("q", "query", "search", "srsearch", "url")
+_WIDTH = 60
+
+
+class Matcher:
+    """The recorded exchanges, found by their requests.
+
+    `strict` compares instructions and tools in full; `clean` takes out of a request what was taken out of the recorded ones.
+    """
+
+    def __init__(self, exchanges: Sequence[Exchange], *, strict: bool, clean: Callable[[str], str]) -> None:
+        self.exchanges = sorted(exchanges, key=lambda exchange: exchange.n)
+        self._strict = strict
+        self._clean = clean
+        self._rows: dict[str, list[Exchange]] = {}
+        self._played: dict[str, int] = {}
+        for exchange in self.exchanges:
+            for key in self._keys(exchange.kind, exchange.to, exchange.request, exchange.at.date()):
+                self._rows.setdefault(key, []).append(exchange)
+
+    def take(self, kind: str, to: str, request: Any) -> Exchange | None:
+        """Return the exchange to play, None when there is none."""
+        for key in self._keys(kind, to, request, datetime.now(UTC).date()):
+            if row := [exchange for exchange in self._rows.get(key, ()) if _same_path(exchange.request, request)]:
+                row = [exchange for exchange in row if not exchange.outcome.get("cut_off")] or row
+                played = self._played[key] = self._played.get(key, -1) + 1
+                return row[played % len(row)]
+        return None
+
+    def miss(self, kind: str, to: str, request: Any, name: str) -> str:
+        """Return the line that says that a request is not on the cassette `name`, and which recorded one is the nearest."""
+        alike = [exchange for exchange in self.exchanges if exchange.kind == kind]
+        gist = _gist(kind, to, request)
+        what = "page" if kind == "page" else f"request to {to}"
+        said = [f"{name} has no recording of this {what} (“{gist}”)", f"{len(alike)} recorded"]
+        if alike:
+            gists = [(_gist(kind, other.to, other.request), other.to) for other in alike]
+            words, whom = max(gists, key=lambda near: (SequenceMatcher(None, gist, near[0]).ratio(), near[1] == to))
+            said.append(f"the nearest is “{words}”" + (f" to {whom}" if whom != to and kind != "page" else ""))
+        return "; ".join([*said, "ask as the recording did, or record it anew"])
+
+    def _keys(self, kind: str, to: str, request: Any, day: date) -> Iterator[str]:
+        """Yield the texts by which a request is found: as it is, then with its days counted from `day`."""
+        compared = json.dumps([kind, to, self._compared(kind, request)], sort_keys=True, ensure_ascii=False, default=str)
+        text = self._clean(compared)
+        yield text
+        if kind == "engine" and _DAY.search(text):
+            yield _counted_from(text, day)
+
+    def _compared(self, kind: str, request: Any) -> Any:
+        if kind == "page":
+            return None
+        if kind == "engine":
+            params = sorted(
+                [name, value] for name, value in request.get("params") or () if name.lower() not in SECRET_PARAMETERS
+            )
+            return [request.get("method"), params, request.get("json")]
+        body = {name: without_marks(value) for name, value in request.items() if name not in _FREE}
+        if self._strict:
+            return body | {"system": _DAY.sub("", json.dumps(body.get("system"), default=str))}
+        return body | {"system": None, "tools": [tool.get("name") for tool in body.get("tools") or ()]}
+
+
+def _counted_from(text: str, day: date) -> str:
+    def days(found: re.Match[str]) -> str:
+        n = found.lastindex or 1
+        try:
+            return f"({(datetime.strptime(found[n], _DAY_FORMS[n - 1]).date() - day).days:+} days)"
+        except ValueError:
+            return found[0]
+
+    return _DAY.sub(days, text)
+
+
+def _same_path(recorded: Any, asked: Any) -> bool:
+    """Say whether two addresses have the same path, but for a prefix that one engine's address may have."""
+    short, long = sorted((urlsplit(str((r or {}).get("url", ""))).path.rstrip("/") for r in (recorded, asked)), key=len)
+    return long.endswith(short)
+
+
+def _gist(kind: str, to: str, request: Any) -> str:
+    """Return what a request is about in a few words: the question to a model, a query, an address."""
+    words = to
+    if kind == "model":
+        words = next((text for message in reversed(request.get("messages") or ()) if (text := _said(message))), "")
+    elif kind == "engine":
+        given = {str(name): value for name, value in request.get("params") or ()} | (request.get("json") or {})
+        words = next((str(given[name]) for name in _QUERIES if given.get(name)), str(request.get("url")))
+    return shorten(plain(words), _WIDTH)
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    """Return the words of a message by the user, "" for any other and for one with results alone."""
+    content = message.get("content") if message.get("role") == "user" else ""
+    if isinstance(content, str):
+        return content
+    return " ".join(str(block.get("text")) for block in content or () if block.get("type") == "text")

@@ -4,42 +4,322 @@ While a cassette runs, the session starts fresh: an empty cache whose entries ne
 an empty enrichment store. So the same cells make the same requests, whoever runs them. When it stops, everything is put back.
 During a replay the keys are placeholders, calls are booked at zero and marked "replayed"; budgets count them at their price,
 so that limits are reached where they were, and forget that afterwards.
+
+A recorder lets requests pass and writes them down, a player answers from the file. Both have two methods, `stream` for a
+model's replies and `call` for everything else, whose answers are the fields of the file, recorded or replayed; the clients in
+front of them have the doors of the session's own. Recording never costs an answer: when the file cannot be written any more,
+`problem` says so and the traffic goes on. A player sends nothing and waits as long as the recording did, unless told not to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
-from ipy_websearch.cassette.format import Redactor
-from ipy_websearch.cassette.traffic import (
-    Cassette,
-    Player,
-    RecordedHttp,
-    RecordedModel,
-    Recorder,
-    Send,
-    recorded_download,
+from ipy_websearch.cassette.format import (
+    FORMAT,
+    MARK,
+    SECRET_PARAMETERS,
+    Exchange,
+    Kind,
+    Matcher,
+    Redactor,
+    answer_fields,
+    body_of,
+    error_fields,
+    error_of,
+    read,
 )
 from ipy_websearch.database import Cache
 from ipy_websearch.enrichment.store import Store
-from ipy_websearch.errors import ConfigError, MissingKeyError
+from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError, ReplayError
+from ipy_websearch.http.client import HttpClient, HttpResponse, Params, call_address
 from ipy_websearch.keys import KEYS, Keys
-from ipy_websearch.money.budget import UNRECORDED, Booking
+from ipy_websearch.model.client import ModelClient
+from ipy_websearch.model.platforms import PLATFORMS, Platform
+from ipy_websearch.money.budget import UNRECORDED
 from ipy_websearch.providers.base import provider_infos
 from ipy_websearch.results import SearchResults
 
 if TYPE_CHECKING:
+    from ipy_websearch.http.download import Download
     from ipy_websearch.session import Session
 
 _EXCHANGED = ("http", "claude", "cache", "router", "index", "reader", "enrich_store", "keys", "download")
 _PLACEHOLDER_KEY = "placeholder-for-a-key-of-the-recording"
 _PLACEHOLDER_ADDRESS = "http://recorded.invalid"
+
+Events = list[dict[str, Any]]
+Fields = Mapping[str, Any]
+Send = Callable[[Mapping[str, Any]], AsyncIterator[Events]]
+"""Sends a request to a model and gives its stream events as they arrive, together what came together."""
+
+
+class Recorder:
+    """A cassette that is being recorded. `keys` gives the names of the keys that are set, `head` what else a player must know.
+
+    Raises:
+        ConfigError: the file exists (`force` replaces it), or cannot be written.
+    """
+
+    replaying = False
+    has_model = None
+
+    def __init__(self, path: Path, *, redactor: Redactor, head: Fields, keys: Callable[[], list[str]], force: bool) -> None:
+        self.path = path
+        self.count = 0
+        self.problem = ""
+        self.redactor = redactor
+        self._keys = keys
+        self._numbers = itertools.count(1)
+        try:
+            self._file = open(path, "wb" if force else "xb", buffering=0)  # noqa: SIM115 - open while it records
+        except FileExistsError:
+            raise ConfigError(f"{path} is there already; --force replaces it") from None
+        except OSError as exc:
+            raise ConfigError(f"the cassette {path} cannot be written ({exc.strerror or exc})") from None
+        self._known_keys = keys()
+        self._write(json.dumps({"cassette": FORMAT, **head, "keys": self._known_keys}))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
+        """Yield the events of a reply."""
+        events: list[tuple[float, dict[str, Any]]] = []
+        start = time.monotonic()
+        with self._exchange("model", str(body.get("model")), dict(body)) as outcome:
+            try:
+                async with aclosing(send(body)) as stream:  # type: ignore[type-var]
+                    async for arrived in stream:
+                        moment = round(time.monotonic() - start, 3)
+                        events += [(moment, event) for event in arrived]
+                        yield arrived
+            finally:
+                outcome["stream"] = self.redactor.stream(events)
+
+    async def call(self, kind: Kind, to: str, request: Any, send: Callable[[], Awaitable[Fields]]) -> Fields:
+        """Return the fields of the answer of an engine or a page."""
+        with self._exchange(kind, to, request) as outcome:
+            outcome |= await send()
+        return outcome
+
+    @contextmanager
+    def _exchange(self, kind: Kind, to: str, request: Any) -> Iterator[dict[str, Any]]:
+        """Write down a request and the outcome that is filled in meanwhile."""
+        exchange, start = Exchange(kind, to, request, next(self._numbers), datetime.now(UTC)), time.monotonic()
+        was_sent = True
+        try:
+            yield exchange.outcome
+        except (ModelError, ProviderError, FetchError) as exc:
+            exchange.outcome["error"] = error_fields(exc)
+            raise
+        except (asyncio.CancelledError, GeneratorExit, TimeoutError):
+            events = exchange.outcome.get("stream")
+            if not (events and events[-1][1].get("type") == "message_stop"):
+                exchange.outcome["cut_off"] = True
+            raise
+        except Exception:  # a setting is wrong
+            was_sent = False
+            raise
+        finally:
+            exchange.took_s = round(time.monotonic() - start, 3)
+            if was_sent:
+                self._end(exchange)
+
+    def _end(self, exchange: Exchange) -> None:
+        if (keys := self._keys()) != self._known_keys:
+            self._known_keys = keys
+            self._write(json.dumps({"keys": keys}))
+        self._write(exchange.text())
+        self.count += 1
+
+    def _write(self, line: str) -> None:
+        try:
+            self._file.write(self.redactor.text(line).encode("utf-8", "backslashreplace") + b"\n")
+        except (OSError, ValueError) as exc:
+            self.problem = self.problem or f"{self.path} could not be written ({exc}); what came after is not on it"
+
+
+class Player:
+    """A cassette that is replayed; `version` is ours, `pace` whether to wait as long as the recording did.
+
+    Raises:
+        ConfigError: there is no such cassette, or a line of it cannot be read.
+    """
+
+    replaying = True
+
+    def __init__(self, path: Path, *, redactor: Redactor, version: str, pace: bool) -> None:
+        self.path = path
+        self.redactor = redactor
+        self.head, exchanges, self.warnings = read(path)
+        self.keys = [str(name) for name in self.head.get("keys") or ()]
+        self.has_model = any(exchange.kind == "model" for exchange in exchanges)
+        self.count = 0
+        self._pace = pace
+        self._matcher = Matcher(exchanges, strict=self.head.get("version") == version, clean=redactor.text)
+
+    async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
+        """Yield the events of a recorded reply."""
+        start, exchange = time.monotonic(), self._find("model", str(body.get("model")), body)
+        for moment, event in exchange.outcome["stream"]:
+            await self._until(start + moment)
+            yield [event]
+        await self._ended(exchange, start)
+
+    async def call(self, kind: Kind, to: str, request: Any, send: Callable[[], Awaitable[Fields]]) -> Fields:
+        """Return the fields of the recorded answer of an engine or a page."""
+        start, exchange = time.monotonic(), self._find(kind, to, request)
+        await self._ended(exchange, start)
+        return exchange.outcome
+
+    def _find(self, kind: Kind, to: str, request: Any) -> Exchange:
+        found = self._matcher.take(kind, to, request)
+        if found is None:
+            raise ReplayError(self._matcher.miss(kind, to, request, self.path.name))
+        self.count += 1
+        return found
+
+    async def _ended(self, exchange: Exchange, start: float) -> None:
+        """Wait for the end of an exchange, and end as it did.
+
+        Raises:
+            WebSearchError: it failed. TimeoutError: it was cut off.
+        """
+        await self._until(start + exchange.took_s)
+        if fields := exchange.outcome.get("error"):
+            raise error_of(fields)
+        if exchange.outcome.get("cut_off"):
+            while self._pace:
+                await asyncio.sleep(3600)
+            raise TimeoutError
+
+    async def _until(self, moment: float) -> None:
+        if self._pace and (wait := moment - time.monotonic()) > 0:
+            await asyncio.sleep(wait)
+
+
+Cassette = Recorder | Player
+
+# --- the session's clients with a cassette in front of the network ----------------------------------------------------
+
+
+class RecordedModel(ModelClient):
+    """The model's client; everything goes through the cassette to (or instead of) `real`."""
+
+    def __init__(self, real: ModelClient, cassette: Cassette) -> None:
+        super().__init__(api_key=str)
+        self._real = real
+        self._cassette = cassette
+
+    @property
+    def platform(self) -> Platform:
+        """The platform that was recorded, or the one in force."""
+        recorded = self._cassette.head.get("platform") if isinstance(self._cassette, Player) else None
+        return PLATFORMS.get(str(recorded)) or self._real.platform
+
+    async def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[Events]:
+        """Yield the events of a reply, which is always asked for as a stream; see `ModelClient.events`."""
+        async for events in self._cassette.stream(body, self._real.events):
+            yield events
+
+    async def prepare(self) -> None:
+        """Import the SDK, unless a cassette is replayed."""
+        if not self._cassette.replaying:
+            await self._real.prepare()
+
+    async def check(self) -> None:
+        """Try the key, unless a cassette is replayed."""
+        if not self._cassette.replaying:
+            await self._real.check()
+
+    def _client(self) -> Any:
+        raise ConfigError(f"only single requests go onto cassettes; `%websearch stop` ends {self._cassette.path} for others")
+
+    async def aclose(self) -> None:
+        """Close the real client."""
+        await self._real.aclose()
+
+
+class RecordedHttp(HttpClient):
+    """The engines' client; everything goes through the cassette to (or instead of) `real`."""
+
+    def __init__(self, real: HttpClient, cassette: Cassette) -> None:
+        super().__init__(user_agent=real.user_agent, secrets=cassette.redactor.secrets)
+        self._real = real
+        self._cassette = cassette
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+        json: Any = None,
+        **options: Any,
+    ) -> HttpResponse:
+        """Return the answer to one request; see `HttpClient.request`."""
+        given = list(params.items() if isinstance(params, Mapping) else params or ())
+        pairs = [*parse_qsl(url.partition("#")[0].partition("?")[2], keep_blank_values=True), *given]
+        shown = [[name, _parameter(name, value)] for name, value in pairs if value is not None]
+        asked = {"method": method, "url": call_address(url), "params": shown, **({} if json is None else {"json": json})}
+        redactor = self._cassette.redactor
+        redactor.learn(headers or {})
+
+        async def send() -> Fields:
+            got = await self._real.request(method, url, params=params, headers=headers, json=json, **options)
+            is_json = got.content_type == "application/json"
+            return answer_fields(got.status, got.headers, got.body, redactor, is_json=is_json)
+
+        fields = await self._cassette.call("engine", options["provider"], asked, send)
+        return HttpResponse(fields["status"], fields["headers"], body_of(fields), call_address(url))
+
+    async def aclose(self) -> None:
+        """Close the real client's connections."""
+        await self._real.aclose()
+
+
+def recorded_download(cassette: Cassette) -> Any:
+    """Return what reads pages through a cassette; see `http.download.download`."""
+
+    async def download(url: str, **options: Any) -> Download:
+        from ipy_websearch.http.download import Download
+        from ipy_websearch.http.download import download as real
+
+        async def send() -> Fields:
+            got = await real(url, **options)
+            facts = {"final_url": got.final_url, "content_type": got.content_type, "charset": got.charset}
+            return {**facts, **answer_fields(got.status, got.headers, got.body, cassette.redactor, is_json=False)}
+
+        fields = await cassette.call("page", url, None, send)
+        final_url, content_type, charset = (str(fields.get(name, "")) for name in ("final_url", "content_type", "charset"))
+        return Download(url, final_url, fields["status"], content_type, charset, body_of(fields), fields["headers"])
+
+    return download
+
+
+def _parameter(name: str, value: Any) -> str:
+    if name.lower() in SECRET_PARAMETERS:
+        return MARK
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- a session and its cassette ----------------------------------------------------------------------------------------
 
 
 class Recording:
@@ -63,7 +343,7 @@ class Recording:
         session.__dict__.update(parts)
 
     @classmethod
-    def record(cls, session: Session, path: str | Path, *, append: bool, force: bool) -> Recording:
+    def record(cls, session: Session, path: str | Path, *, force: bool) -> Recording:
         """Begin to record; see `Session.record`."""
         keys = session.keys
 
@@ -72,14 +352,8 @@ class Recording:
             return [*filter(keys.usable, known), *(name for name in _addresses() if keys.environ.get(name, "").strip())]
 
         head = {"version": version("ipy_websearch"), "platform": session.claude.platform.name}
-        recorder = Recorder(
-            Path(path).expanduser(),  # not made absolute: it is printed, and stays in notebooks that others read
-            redactor=Redactor(keys.secrets),
-            head=head,
-            keys=names,
-            append=append,
-            force=force,
-        )
+        path = Path(path).expanduser()  # not made absolute: it is printed, and stays in notebooks that others read
+        recorder = Recorder(path, redactor=Redactor(keys.secrets), head=head, keys=names, force=force)
         return cls(session, recorder)
 
     @classmethod
@@ -91,30 +365,15 @@ class Recording:
         return cls(session, player)
 
     @property
-    def path(self) -> Path:
-        """The cassette's file."""
-        return self.cassette.path
-
-    @property
     def replayed_from(self) -> str:
         """The name of the cassette that is replayed, "" while one is recorded."""
-        return self.path.name if self.cassette.replaying else ""
-
-    @property
-    def has_model(self) -> bool | None:
-        """Whether the cassette that is replayed has answers of a model; None while one is recorded."""
-        return self.cassette.has_model
+        return self.cassette.path.name if self.cassette.replaying else ""
 
     def through(self, send: Send, headers: Mapping[str, Any]) -> Send:
         """Return a sender of model requests that goes through the cassette: for clients that are not the session's own.
         `headers` are those that their keys go up in."""
         self.cassette.redactor.learn(headers)
         return partial(self.cassette.stream, send=send)
-
-    def attach(self, booking: Booking) -> Booking:
-        """Return a new question's booking, which says that its calls were replayed."""
-        booking.replayed_from = self.replayed_from
-        return booking
 
     def marked(self, results: SearchResults) -> SearchResults:
         """Return a search's results, marked when they come from the cassette."""
@@ -145,10 +404,7 @@ class Recording:
             raise ConfigError(problem)  # `%websearch stop` prints it
 
     def __str__(self) -> str:
-        return f"{self.path.name} is being {'replayed' if self.cassette.replaying else 'recorded'}"
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
+        return f"{self.cassette.path.name} is being {'replayed' if self.cassette.replaying else 'recorded'}"
 
 
 class RecordedKeys(Keys):

@@ -27,7 +27,7 @@ USAGE = """\
 %websearch prices               what models and providers charge
 %websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
 %websearch export FILE          the session's answers as .md, .ipynb or .html; --force replaces a file
-%websearch record FILE          record what is sent and answered, without keys; --append, --force
+%websearch record FILE          record what is sent and answered, without keys; --force replaces a file
 %websearch replay FILE          answer from a recording, without keys or costs; --instant: without its pauses
 %websearch stop                 stop recording or replaying
 %websearch reset                forget the conversation
@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "prices": (0, 0, ()),
     "goggles": (0, 9, ()),
     "export": (1, 1, ("--force",)),
-    "record": (1, 1, ("--append", "--force")),
+    "record": (1, 1, ("--force",)),
     "replay": (1, 1, ("--instant",)),
     "stop": (0, 0, ()),
     "reset": (0, 0, ()),
@@ -232,7 +232,7 @@ class WebSearchMagics(WebMagics):
         return f"{plural(len(session.answers), 'answer')} written to {path}"
 
     def _record(self, session: Any, names: list[str], flags: list[str]) -> str:
-        cassette = session.record(names[0], append="--append" in flags, force="--force" in flags).cassette
+        cassette = session.record(names[0], force=bool(flags)).cassette
         return f"Recording to {cassette.path}; `%websearch stop` ends it. Keys are left out."
 
     def _replay(self, session: Any, names: list[str], flags: list[str]) -> str:
