@@ -9,11 +9,8 @@ import socket
 import sys
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, WebSearchError
-from ipy_websearch.model.client import CLOUDS
-from ipy_websearch.model.platforms import PLATFORMS
 
 PORT = 8787
 # No access log: what people ask is theirs. `date` and `server` are the upstream's own. One reader of HTTP, whatever else is
@@ -57,7 +54,6 @@ def serve(options: argparse.Namespace) -> None:
     except ImportError as exc:
         raise ConfigError(f"the proxy needs {exc.name}: pip install 'ipy_websearch[proxy]'") from exc
     from ipy_websearch.interception import WebSearchInterceptor
-    from ipy_websearch.providers.router import provider_to_ask
 
     for name in ("anthropic", "httpx2"):  # ANTHROPIC_LOG would have the SDK write down requests with their keys
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -65,47 +61,13 @@ def serve(options: argparse.Namespace) -> None:
     local = is_loopback(options.host)
     if not local and not options.allow_remote:
         raise ConfigError(f"--host is {options.host!r}, which others can reach; say --allow-remote if that is meant")
-    upstream, platform = _upstream(options)
     interceptor = WebSearchInterceptor(
         provider=options.provider, search_tool_name=options.search_tool, max_uses=options.max_uses
     )
-    settings = interceptor.session.settings
-    settings.platform = platform or settings.platform
-    if not (options.provider or options.search_tool):  # a wrong setting is told here, and not to whoever asks first
-        engine, notes = provider_to_ask(None, settings.provider, settings.search_tools)
-        interceptor.session.router.check(engine)
-        for note in notes:
-            print(f"ipy_websearch.proxy: {note}", file=sys.stderr)
-    proxy = Proxy(upstream, interceptor, local_only=local)
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    with socket.create_server((options.host, options.port), family=family) as listener:
-        port, there = listener.getsockname()[1], urlsplit(proxy.server.name)
-        if is_loopback(there.hostname or "") and there.port == port:
-            raise ConfigError(f"--upstream is {upstream!r}, this proxy itself; give the model's server, or another --port")
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        print(f"http://{host}:{port} searches for {proxy.server.name}", flush=True)
+    proxy = Proxy(options.platform, interceptor, local_only=local)
+    with socket.create_server((options.host, options.port)) as listener:
+        print(f"http://{options.host}:{listener.getsockname()[1]} searches for {proxy.server.name}", flush=True)
         uvicorn.Server(uvicorn.Config(proxy, **SERVER)).run(sockets=[listener])
-
-
-def _upstream(options: argparse.Namespace) -> tuple[str, str]:
-    """Return where requests go ("bedrock", "anthropic", an address), and the platform that an address is said to have.
-
-    Raises:
-        ConfigError: nothing says where, or a cloud and an address do.
-    """
-    platform, address = options.platform or "", options.upstream
-    if platform.startswith(("http://", "https://")):
-        return address or platform, ""
-    known = [name for name in PLATFORMS if name != "offline"]
-    if platform and platform not in known:
-        raise ConfigError(f"--platform is {platform!r}, which is neither an address nor one of: {', '.join(known)}")
-    if address and platform in CLOUDS:
-        raise ConfigError(f"--platform {platform} has its own address; leave --upstream out")
-    if platform in CLOUDS:
-        return platform, ""
-    if not address and platform != "anthropic":
-        raise ConfigError("say where the model is: --platform anthropic, bedrock, vertex, foundry, or the address of a server")
-    return address or platform, "" if platform == "anthropic" else platform
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -114,9 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         description="A local proxy for the Messages API that runs web searches for models without one.",
         epilog="Then: ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude",
     )
-    where = "where the model is: anthropic, bedrock, vertex, foundry, or an address; with --upstream, what the server there is"
-    parser.add_argument("--platform", metavar="NAME|URL", help=where)
-    parser.add_argument("--upstream", metavar="URL", help="address of a server that speaks the Messages API")
+    where = "where the model is: anthropic, bedrock, vertex, foundry, or the address of a server that speaks the Messages API"
+    parser.add_argument("--platform", "--upstream", metavar="NAME|URL", default="", help=where)
     parser.add_argument("--provider", help="search engine (default: those with a key, then Wikipedia, then local)")
     parser.add_argument("--search-tool", help="a named engine of the setting search_tools")
     parser.add_argument("--max-uses", type=int, help="most searches in one request (default: the request's, or 10)")

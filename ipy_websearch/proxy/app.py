@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
+import math
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -15,15 +17,15 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
 from ipy_websearch.interception import WebSearchInterceptor
-from ipy_websearch.model.stream import parse_body
 from ipy_websearch.model.upstream import Answered, Upstream
-from ipy_websearch.text import plain, shorten
+from ipy_websearch.text import plain, shorten, sound
 
 MAX_BYTES = 32 * 2**20
 """Most bytes of a request's body: as many as the API takes."""
@@ -33,14 +35,7 @@ END_S = 5.0
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 CLIENT_GONE = 499
-
-
-class _Refused(Exception):
-    """A request that is not passed on, and the answer to it."""
-
-    def __init__(self, status: int, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.response = _error(status, kind, message)
+_KINDS = {402: "billing_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
 
 
 class Proxy:
@@ -95,38 +90,44 @@ class Proxy:
         """Return path and query of a request that may be answered.
 
         Raises:
-            _Refused: it may not.
+            HTTPException: it may not.
         """
         if not may_ask(request.headers, local_only=self._local_only):
-            raise _Refused(403, "permission_error", "this proxy answers programs on this machine only")
+            raise HTTPException(403, "this proxy answers programs on this machine only")
         path = bytes(request.scope.get("raw_path") or request.scope["path"].encode()).partition(b"?")[0].decode("latin-1")
         if not path.startswith("/") or ".." in unquote(unquote(path)):
-            raise _Refused(400, "invalid_request_error", "the path is none below the upstream server's own")
+            raise HTTPException(400, "the path is none below the upstream server's own")
         if request.method not in METHODS:
-            raise _Refused(405, "invalid_request_error", f"{request.method} is none of {', '.join(METHODS)}")
-        query = request.scope["query_string"].decode("latin-1")
-        return f"{path}?{query}" if query else path
+            raise HTTPException(405, f"{request.method} is none of {', '.join(METHODS)}")
+        return f"{path}?{query}" if (query := request.scope["query_string"].decode("latin-1")) else path
 
 
 async def _read(request: Request) -> tuple[Any, bytes]:
     """Return a request's body as JSON, or as its bytes where it is none.
 
     Raises:
-        _Refused: it is too large, packed, or broken JSON for the Messages API.
+        HTTPException: it is too large, packed, or broken JSON for the Messages API.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise _Refused(415, "invalid_request_error", "the proxy reads bodies without a Content-Encoding only; send it plain")
-    content, declared = bytearray(), int(request.headers.get("content-length") or 0)
+        raise HTTPException(415, "the proxy reads bodies without a Content-Encoding only; send it plain")
+    content = bytearray()
     async for piece in request.stream():
         content += piece
-        if max(declared, len(content)) > MAX_BYTES:
-            raise _Refused(413, "request_too_large", f"the proxy takes requests of at most {MAX_BYTES // 2**20} MB")
+        if len(content) > MAX_BYTES:
+            raise HTTPException(413, f"the proxy takes requests of at most {MAX_BYTES // 2**20} MB")
     if not request.scope["path"].startswith("/v1/messages") or not content:
         return None, bytes(content)
     try:
-        return parse_body(bytes(content)), b""  # without half characters: programs cut texts anywhere
-    except ValueError:
-        raise _Refused(400, "invalid_request_error", "the request's body is not valid JSON") from None
+        body = json.loads(content, parse_float=_number, parse_constant=_number)
+        return sound(body) if b"\\u" in content else body, b""  # half a character: programs cut texts anywhere
+    except (ValueError, RecursionError) as exc:
+        raise HTTPException(400, f"the request's body is not valid JSON ({shorten(plain(str(exc)), 100)})") from None
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no number that can be sent on")
+    return number
 
 
 async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]) -> Answered:
@@ -181,23 +182,21 @@ def _told(exc: BaseException) -> Response:
         case ClientDisconnect():
             return Response(status_code=CLIENT_GONE)
         case asyncio.CancelledError():  # only the server's end does that
-            final = {"x-should-retry": "false", "connection": "close"}
-            return _error(503, "api_error", "the proxy is being stopped", final)
-        case _Refused():
-            return exc.response
+            return _error(503, "the proxy is being stopped", {"x-should-retry": "false", "connection": "close"})
+        case HTTPException():
+            return _error(exc.status_code, exc.detail)
         case BudgetExceededError():
-            return _error(402, "billing_error", str(exc))
-        case ModelError(status=404):
-            return _error(404, "not_found_error", str(exc))
+            return _error(402, str(exc))
         case ModelError():
-            return _error(502, "api_error", str(exc))
+            return _error(404 if exc.status == 404 else 502, str(exc))
         case WebSearchError():
-            return _error(400, "invalid_request_error", str(exc))
+            return _error(400, str(exc))
         case _:  # what a plug-in raises becomes an answer that the client understands
             said = f"the request could not be answered ({type(exc).__name__}: {shorten(plain(str(exc)), 200)})"
-            return _error(502, "api_error", said)
+            return _error(502, said)
 
 
-def _error(status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Return an error in the form of the Messages API."""
+    kind = _KINDS.get(status, "api_error" if status >= 500 else "invalid_request_error")
     return JSONResponse({"type": "error", "error": {"type": kind, "message": message}}, status_code=status, headers=headers)
