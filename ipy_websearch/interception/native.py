@@ -30,7 +30,7 @@ MARK = "IPYWS3"
 CITED_CHARACTERS = 150
 """The most characters of `cited_text` that the API's own search gives."""
 
-_OWN_ID = re.compile(r"srvtoolu_ipy(\d+)(x?)_([A-Za-z0-9_]+)")
+_OWN_ID = re.compile(r"srvtoolu_ipy(\d+)_((?:[0-9a-f]{2})+)")
 _MONTHS = "January February March April May June July August September October November December".split()
 _SEARCH_CODES = "invalid_tool_input unavailable max_uses_exceeded too_many_requests query_too_long request_too_large".split()
 _ERRORS = {
@@ -91,20 +91,14 @@ def native_kind(block: Mapping[str, Any]) -> Kind | None:
 
 
 def server_id(call_id: str, number: int) -> str:
-    """Return the id of a call of round `number` as the caller sees it; ids of other servers are spelled in hex."""
-    own = re.fullmatch(r"toolu_([A-Za-z0-9_]+)", call_id)
-    return f"srvtoolu_ipy{number}_{own[1]}" if own else f"srvtoolu_ipy{number}x_{call_id.encode('utf-8', 'replace').hex()}"
+    """Return the id of a call of round `number` as the caller sees it: the model's own is spelled in hex."""
+    return f"srvtoolu_ipy{number}_{call_id.encode('utf-8', 'replace').hex()}"
 
 
 def own_call(block: Mapping[str, Any]) -> tuple[int, str] | None:
     """Return round and upstream id of a call (or a result) that was made here, None for any other."""
     match = _OWN_ID.fullmatch(str(block.get("id") or block.get("tool_use_id")))
-    if match is None or not match[2]:
-        return (int(match[1]), f"toolu_{match[3]}") if match else None
-    try:
-        return int(match[1]), bytes.fromhex(match[3]).decode("utf-8")
-    except ValueError:
-        return None
+    return (int(match[1]), bytes.fromhex(match[2]).decode("utf-8", "replace")) if match else None
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

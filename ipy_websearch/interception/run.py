@@ -37,7 +37,6 @@ from ipy_websearch.money.prices import add_money
 from ipy_websearch.tools.base import ToolOutput
 
 if TYPE_CHECKING:
-    from ipy_websearch.cassette.recording import Recording
     from ipy_websearch.model.sdk_hook import Exchange
     from ipy_websearch.session import Session
 
@@ -74,7 +73,6 @@ class InterceptedCall:
     done: bool = False
     closed: bool = False
     loop: Loop | None = None
-    _container: Mapping[str, Any] | None = None
     _places: dict[int, WebTool] = field(init=False)
     _kinds: dict[str, Kind] = field(init=False)
     _ids: set[str] = field(init=False)
@@ -92,11 +90,6 @@ class InterceptedCall:
         others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
         remembered = {name: kind for name, kind in NAMES.items() if name not in others}
         self._kinds = remembered | {tool.name: tool.kind for tool in self._places.values()}
-
-    @property
-    def recording(self) -> Recording | None:
-        """The cassette that runs."""
-        return self.session.recording
 
     # --- the caller's stream ------------------------------------------------------------------------------------------
 
@@ -156,23 +149,19 @@ class InterceptedCall:
     async def _sent(self, wire: Exchange, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
         """Send a request; one that is refused for its form goes up once more in another."""
         send: Callable[[Mapping[str, Any]], AsyncIterator[list[Event]]] = wire.send
-        if self.recording is not None:
-            send = self.recording.through(send, wire.headers)
-            if self.recording.replayed_from and not wire.begun:
+        if recording := self.session.recording:
+            send = recording.through(send, wire.headers)
+            if recording.replayed_from and not wire.begun:
                 wire.pretend()
-        adapted = False
         while True:
             try:
                 async for events in send(body):
                     yield [self._under_our_name(event) for event in events]
-                if adapted and not self.platform.assumed:
-                    wire.learn(self.platform)
                 return
             except ModelError as exc:
                 if not wire.begun and exc.status != 200 and self.loop:
                     self.loop.retries = 0  # a first request is the SDK's to send again
-                adapted = self._adapted(exc)
-                if not adapted:
+                if not self._adapted(exc):
                     raise
             body = {**self.request(final=bool(self.loop and self.loop.final)), "max_tokens": body.get("max_tokens")}
 
@@ -187,12 +176,11 @@ class InterceptedCall:
         if not (self.platform.assumed and self.platform.search_results and _FORM.search(str(error))):
             return False
         self.platform = replace(self.platform, assumed=False, search_results=False)
-        self.messages = [{**m, "content": [self._in_text(b) for b in blocks_of(m)] or m["content"]} for m in self.messages]
+        written = {call_id: self._result(call_id) for call_id in self.sources.natives}
+        for n, message in enumerate(self.messages):
+            content = [written.get(str(block.get("tool_use_id")), block) for block in blocks_of(message)]
+            self.messages[n] = {**message, "content": content or message["content"]}
         return True
-
-    def _in_text(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
-        call_id = str(block.get("tool_use_id"))
-        return self._result(call_id) if call_id in self.sources.natives else block
 
     def _under_our_name(self, event: Event) -> Event:
         """Return an event with calls of our tools by our names (models remember others), and no id of a call twice: small
@@ -214,11 +202,6 @@ class InterceptedCall:
         """Return the next request; the final one may not call our tools."""
         body = {name: value for name, value in self.body.items() if name not in ("stream", "tools", "tool_choice")}
         body["messages"] = self._marked() if self._replies else self.messages
-        if self._replies:
-            body.pop("fallback_credit_token", None)  # it is for the refused request again, and for no other
-        if self._container:
-            own = body.get("container")
-            body["container"] = {**own, "id": self._container["id"]} if isinstance(own, Mapping) else self._container["id"]
         if tools := self._offered(final):
             body["tools"] = tools
             if choice := self._choice(final):
@@ -240,7 +223,6 @@ class InterceptedCall:
         if not reply.complete:
             raise ModelError("the model's answer ended too soon", status=200, kind="api_error")
         self._replies += 1
-        self._container = reply.container or self._container
         self.usage = summed(self.usage, reply.usage_fields)
         self.runner.context.known_urls.update(native_addresses(reply.content))
         own = [call for call in Call.of(reply) if call.name in OUR_NAMES.values()]
@@ -308,7 +290,7 @@ class InterceptedCall:
 
         Where the whole request is marked, the API sets that one itself.
         """
-        used = _breakpoints([self.body.get("system"), self.body.get("tools"), self.body.get("messages")])
+        used = str([self.body.get(part) for part in ("system", "tools", "messages")]).count("'cache_control': {")
         if self.body.get("cache_control") or not self.platform.caching or not 0 < used < MAX_BREAKPOINTS:
             return self.messages
         *others, last = self.messages
@@ -324,8 +306,6 @@ class InterceptedCall:
         else:
             native = result_block(tool.kind, own_id, output, cited=tool.cited)
             self.usage = summed(self.usage, {"server_tool_use": {f"web_{tool.kind}_requests": int(not output.is_error)}})
-        if caller := next((block.get("caller") for block in reply.content if block.get("id") == call.id), None):
-            native["caller"] = caller
         self.sources.natives[call.id] = (native, {"input": call.input})
         return self._result(call.id)
 
@@ -351,12 +331,10 @@ def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]
     """Return the sum of two usage objects: counts are added, lists joined, all else is taken from the later one."""
     result = dict(total)
     for name, value in usage.items():
-        before = result.get(name)
+        before: Any = result.get(name)
         if isinstance(value, Mapping):
             result[name] = summed(before if isinstance(before, Mapping) else {}, value)
-        elif isinstance(value, list) and isinstance(before, list):
-            result[name] = [*before, *value]
-        elif type(value) is int and isinstance(before, int):
+        elif type(value) in (int, list) and type(before) is type(value):
             result[name] = before + value
         elif value is not None or name not in result:
             result[name] = value
@@ -373,12 +351,3 @@ def native_addresses(content: Sequence[Any]) -> set[str]:
 def _handed_back(reply: Reply) -> bool:
     """Say whether a reply calls tools of the caller's."""
     return any(block.get("type") == "tool_use" and not own_kind(block) for block in reply.content)
-
-
-def _breakpoints(part: Any) -> int:
-    """Return how many cache breakpoints a part of a request has."""
-    if isinstance(part, list | tuple):
-        return sum(map(_breakpoints, part))
-    if not isinstance(part, Mapping):
-        return 0
-    return bool(part.get("cache_control")) + _breakpoints(part.get("content"))

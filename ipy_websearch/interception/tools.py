@@ -27,7 +27,7 @@ from ipy_websearch.providers.parsing import host_matches
 from ipy_websearch.results import SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.web_search import DESCRIPTION, UNAVAILABLE, WebSearchInput
+from ipy_websearch.tools.web_search import DESCRIPTION, UNAVAILABLE
 from ipy_websearch.tools.web_search import web_search_tool as routed_search_tool
 from ipy_websearch.usage import Charge
 
@@ -44,9 +44,6 @@ NATIVE_NAMES: dict[Kind, str] = {"search": "web_search", "fetch": "web_fetch"}
 
 MAX_USES = 10
 """Searches that one call may make when nobody says how many: the API's own loop makes as many before it pauses."""
-
-MAX_QUERY_CHARACTERS = 1_000
-"""A longer query is refused as `query_too_long`: no engine takes it, and none would find anything."""
 
 CHARACTERS_PER_TOKEN = 4
 """What `max_content_tokens` counts as a token: a page of 10 kB has about 2,500 (docs, "Web fetch tool", read 2026-11)."""
@@ -185,11 +182,7 @@ def web_tool(tool: Mapping[str, Any], kind: Kind, index: int) -> WebTool:
     except ValidationError as exc:
         first = exc.errors()[0]
         where, given = ".".join(map(str, first["loc"])), shorten(plain(repr(first["input"])), 100)
-        why = (
-            "it is not supported here; leave it out"
-            if first["loc"][0] == "url_sources"
-            else shorten(first["msg"].removeprefix("Value error, "), 200)
-        )
+        why = shorten(first["msg"].removeprefix("Value error, "), 200)
         raise ConfigError(f"{where} of the tool {name} is {given}: {why}") from None
     if made.allowed_domains and made.blocked_domains:
         raise ConfigError(f"the tool {name} has allowed_domains and blocked_domains; give one of the two")
@@ -213,24 +206,15 @@ def search_tool(
     price: tuple[Charge, ...],
     tell: Callable[[str], None],
 ) -> Tool:
-    """Return the search; `defaults` carry the bare domains and the results to ask for, `tell` is told of engines that fail.
-
-    An engine that refuses the key or the plan is not asked again in the same call.
-    """
-    over = ""
+    """Return the search; `defaults` carry the bare domains and the results to ask for, `tell` is told of engines that fail."""
 
     async def found(request: SearchRequest) -> SearchResults:
-        nonlocal over
-        if over:
-            raise ProviderError(over)
         try:
             results = await search(replace(request, count=max(WITH_PATHS, request.count)) if tool.has_paths else request)
         except (ConfigError, ProviderError) as exc:
             tell(f"{str(exc).rstrip('.')}; nothing was searched")
-            if isinstance(exc, ConfigError) or exc.permanent:
-                over = str(exc)
-            if isinstance(exc, ConfigError):
-                raise ProviderError(over) from exc
+            if isinstance(exc, ConfigError):  # of the settings, and not of the model's input
+                raise ProviderError(str(exc)) from exc
             raise
         for attempt in results.attempts:
             if attempt.reason in ("key", "credit", "quota"):
@@ -238,14 +222,7 @@ def search_tool(
         kept = [result for result in results if _permitted(result.url, tool)] if tool.has_paths else results
         return replace(results, results=tuple(kept[: request.count]))
 
-    made = routed_search_tool(found, defaults, price=price)
-
-    async def call(value: WebSearchInput, context: ToolContext) -> ToolOutput:
-        if len(value.query) > MAX_QUERY_CHARACTERS:
-            return failed("query_too_long")
-        return await made.call(value, context)
-
-    return _ours(replace(made, call=call), "search", max_uses)
+    return _ours(routed_search_tool(found, defaults, price=price), "search", max_uses)
 
 
 def fetch_tool(tool: WebTool, reader: PageReader, max_uses: int | None) -> Tool:

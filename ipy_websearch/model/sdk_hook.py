@@ -20,6 +20,7 @@ What this uses of the SDK's inside, and nothing else in the package does (anthro
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import queue
 import weakref
@@ -27,8 +28,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anthropic
@@ -36,7 +35,7 @@ import httpx2
 from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
-from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
 from ipy_websearch.model.stream import (
     Event,
@@ -181,7 +180,6 @@ class Exchange:
         self.first: Any = None
         self.request_id: str | None = None
         self._middleware = middleware
-        self._began = perf_counter()
 
     @property
     def begun(self) -> bool:
@@ -226,10 +224,6 @@ class Exchange:
         """The headers that the caller's key goes up in."""
         return {**getattr(self._middleware.client, "auth_headers", {}), **(self.request.options.headers or {})}
 
-    def learn(self, platform: Platform) -> None:
-        """Remember what the server takes for this model."""
-        self._middleware.learned[self.request.options.json_data.get("model")] = platform
-
     async def _answered(self, body: Mapping[str, Any]) -> Any:
         response = await self._once(body)
         if response.status_code == 401 and self.begun and (cache := getattr(self.first._client, "_token_cache", None)):
@@ -257,11 +251,13 @@ class Exchange:
     def answered(self, **body: Any) -> Any:
         """Return the caller's response, with `content` or `stream` as its body."""
         original, client, streamed = self.first.http_response, self.first._client, self.request.stream
+        if streamed:
+            client = copy.copy(client)
+            client._make_sse_decoder = SSEDecoder  # whatever its platform streams itself (Bedrock: frames)
         kind = b"text/event-stream; charset=utf-8" if streamed else b"application/json"
         headers = [(name, value) for name, value in original.headers.raw if name.lower() not in _OF_THE_BODY]
         raw = httpx2.Response(200, headers=[*headers, (b"content-type", kind)], request=original.request, **body)
-        raw.elapsed = timedelta(seconds=perf_counter() - self._began)
-        return self._response(raw, _TextClient(client) if streamed else client)
+        return self._response(raw, client)
 
     def failed(self, error: ModelError) -> Any:
         """Return the response for a call that failed after its first request: an error that the SDK does not try again."""
@@ -290,19 +286,6 @@ class Exchange:
 async def in_one_piece(content: bytes) -> AsyncIterator[bytes]:
     """Yield a body that is there already."""
     yield content
-
-
-class _TextClient:
-    """An SDK client that reads streams as text, whatever its platform streams itself (Bedrock: frames)."""
-
-    def __init__(self, client: Any) -> None:
-        self._of = client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._of, name)
-
-    def _make_sse_decoder(self) -> SSEDecoder:
-        return SSEDecoder()
 
 
 def with_body(request: Any, body: dict[str, Any]) -> Any:
@@ -406,7 +389,6 @@ class SearchMiddleware(anthropic.Middleware):
     ) -> None:
         self.client = client
         self.retries = retries
-        self.learned: dict[object, Platform] = {}
         self._interceptor = interceptor
         self._platform = platform
         self._known = known
@@ -443,7 +425,8 @@ class SearchMiddleware(anthropic.Middleware):
         """Return the caller's response: its stream as soon as that begins, or the whole message."""
         request, events = exchange.request, call.events(exchange)
         if _path(request) == COUNT:
-            return await exchange.side.send(with_body(request, _count_body(call)))
+            counted = call.request(final=False)  # what the model would be sent, but for what a count does not take
+            return await exchange.side.send(with_body(request, {n: v for n, v in counted.items() if n != "max_tokens"}))
         whole = Reply()
         try:
             async for arrived in events:
@@ -467,10 +450,9 @@ class SearchMiddleware(anthropic.Middleware):
         body = request.options.json_data
         if request.method.lower() != "post" or not isinstance(body, dict) or _path(request) not in (MESSAGES, COUNT):
             return None
-        platform = self.learned.get(body.get("model"), self._platform)
-        call = self._interceptor.begin(body, platform, forced=forced)
+        call = self._interceptor.begin(body, self._platform, forced=forced)
         if call is not None and body.get("thread"):
-            raise _thread_refusal(request)
+            raise ConfigError("a conversation that the server keeps (thread) cannot be searched for; send the whole history")
         return call
 
     def _offers_native(self, request: Any) -> bool:
@@ -512,29 +494,5 @@ def platform_of(client: Any) -> tuple[Platform, bool]:
     return replace(platform_at(str(client.base_url)), assumed=True), False
 
 
-def _thread_refusal(request: Any) -> anthropic.BadRequestError:
-    """Return the API's own refusal of a conversation that the server is to keep (`thread`).
-
-    The server would keep the calls of our tools, and the caller's next turn could not go on from them. The SDK's tool runner
-    understands it and goes on with whole histories (anthropic 2.11 `lib/threads/_thread_state.py`, read 2026-11).
-    """
-    message = "a conversation kept by the server (thread) cannot be searched for here; send the whole history instead"
-    details = {"error_code": "thread_unsupported_request", "unsupported": ["web_search"]}
-    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message, "details": details}}
-    response = httpx2.Response(400, json=body, request=httpx2.Request("POST", "http://localhost" + _path(request)))
-    return anthropic.BadRequestError(message, response=response, body=body)
-
-
 def _path(request: Any) -> str:
     return str(request.url).partition("?")[0]
-
-
-def _count_body(call: InterceptedCall) -> dict[str, Any]:
-    """Return what the model would be sent, without what a count of tokens does not take.
-
-    Raises:
-        ReplayError: a cassette is replayed.
-    """
-    if call.recording is not None and call.recording.replayed_from:
-        raise ReplayError("token counts are not on cassettes; `%websearch stop` ends the replay")
-    return {name: value for name, value in call.request(final=False).items() if name not in ("max_tokens", "stream")}
