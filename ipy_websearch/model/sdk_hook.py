@@ -35,7 +35,7 @@ import httpx2
 from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
-from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
 from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
 from ipy_websearch.model.stream import (
     Event,
@@ -425,8 +425,7 @@ class SearchMiddleware(anthropic.Middleware):
         """Return the caller's response: its stream as soon as that begins, or the whole message."""
         request, events = exchange.request, call.events(exchange)
         if _path(request) == COUNT:
-            counted = call.request(final=False)  # what the model would be sent, but for what a count does not take
-            return await exchange.side.send(with_body(request, {n: v for n, v in counted.items() if n != "max_tokens"}))
+            return await exchange.side.send(with_body(request, _counted(call)))
         whole = Reply()
         try:
             async for arrived in events:
@@ -496,3 +495,14 @@ def platform_of(client: Any) -> tuple[Platform, bool]:
 
 def _path(request: Any) -> str:
     return str(request.url).partition("?")[0]
+
+
+def _counted(call: InterceptedCall) -> dict[str, Any]:
+    """Return what the model would be sent, without what a count of tokens does not take.
+
+    Raises:
+        ReplayError: a cassette is replayed.
+    """
+    if (recording := call.session.recording) and recording.replayed_from:
+        raise ReplayError("token counts are not on cassettes; `%websearch stop` ends the replay")
+    return {name: value for name, value in call.request(final=False).items() if name != "max_tokens"}
