@@ -46,7 +46,7 @@ from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.usage import Charge
 
 APPLICATION_ID = 0x69777369  # "iwsi"
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """To be raised with every change of the tables or of `_index_form`: an index of another version is made anew."""
 
 BATCH = 500
@@ -72,9 +72,10 @@ _SCHEMA = (
     """CREATE TABLE documents (
         id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, title TEXT NOT NULL, body TEXT NOT NULL, date TEXT NOT NULL,
         changed INTEGER NOT NULL, size INTEGER NOT NULL)""",
-    "CREATE VIRTUAL TABLE words USING fts5(title, body, content='', tokenize='porter unicode61 remove_diacritics 2')",
+    "CREATE VIRTUAL TABLE words USING fts5(title, body, tokenize='porter unicode61 remove_diacritics 2')",
+    "CREATE TRIGGER gone AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END",
 )
-_BELOW = "substr(url, 1, length(:folder) + 1) = :folder || '/'"
+_BELOW = "substr(url, 1, length(?1) + 1) = ?1 || '/'"
 _SITE = "instr(lower(replace(url, '%20', '-')), ?) > 0"
 _ARTICLE = re.compile(r"^# +(.+)\n+id: *(\S+) *\n(?:date: *(\S+) *\n)?", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.DOTALL)
@@ -116,7 +117,6 @@ class LocalProvider(Engine):
     def __init__(self, context: ProviderContext) -> None:
         super().__init__(context)
         self.index = LocalIndex(context.data_dir / "index.sqlite")
-        self._told = 0
 
     async def search(self, request: SearchRequest) -> SearchResults:
         """Return the best documents, each with the passage that fits best and up to four further ones.
@@ -131,43 +131,65 @@ class LocalProvider(Engine):
         slips = await asyncio.to_thread(self.index.misspelt, request.query)
         said = tuple(f"searched for “{name}”: no document has “{word}”" for word, name in slips.items())
         meant = replace(request, query=with_words(request.query, slips))
-        hits = await asyncio.to_thread(self.index.search, meant)
-        warnings, self._told = self.index.warnings[self._told :], len(self.index.warnings)
         results = []
-        for document, score in hits:
+        for document, score in await asyncio.to_thread(self.index.search, meant):
             description, further = best_passages(document.body, meant.query)
             day = parsing.moment(document.date)
             results.append(SearchResult(document.title, document.url, description, day, further, round(score, 6)))
+        warnings, self.index.warnings[:] = tuple(self.index.warnings), []
         return SearchResults(
             tuple(results), request.query, self.name, charges=self.price, notices=(*said, *notices, *warnings), body=None
         )
 
 
 class LocalIndex:
-    """The index in the file `path` (None: in memory). `corpus` is the folder of articles, by default the package's own."""
+    """The index in the file `path`. `corpus` is the folder of articles, by default the package's own."""
 
-    def __init__(self, path: Path | None, *, corpus: Traversable | None = None) -> None:
+    def __init__(self, path: Path, *, corpus: Traversable | None = None) -> None:
         self._corpus = corpus
-        self._list = path.with_suffix(".folders") if path else None
-        self._folders: list[Path] = []
+        self._list = path.with_suffix(".folders")
         self._to_restore: list[Path] = []
         self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
         self.warnings = self._database.warnings
-        """One line for each thing that went wrong with the file; the index works all the same."""
+        """One line for each thing that went wrong with the file, until it was said; the index works all the same."""
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._database.close()
 
     def search(self, request: SearchRequest) -> list[tuple[Document, float]]:
-        """Return the best documents with their scores (higher is better), best first; a query may be a whole question.
+        """Return the best documents with their scores (higher is better): those with all the words of the query, which may be a
+        whole question, then those with enough of them.
 
         Raises:
             ProviderError: this Python's SQLite cannot search text.
         """
+        terms, count = query_terms(request.query), request.count
+        quoted = [_quoted(term) for term in terms]
         narrowed, values = _condition(request)
-        terms = query_terms(request.query)
-        return self._use(lambda c: _find(c, terms, request.count, narrowed, values)) if terms else []
+        matching = f"SELECT rowid, -bm25(words, 8.0, 1.0) FROM words WHERE words MATCH ? {narrowed} LIMIT {COMMON}"
+        neighbours = " OR ".join(_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS]))
+
+        def ranked(parts: Sequence[str], joined: str, most: int) -> list[tuple[int, float]]:
+            expression = joined.join(parts)
+            found = self._rows(matching, expression, *values) if parts else []
+            if len(found) == COMMON:  # a word that stands everywhere: those that have it in the title go first
+                found = self._rows(matching, f"{{title}} : ({expression})", *values) + found
+            best = dict(sorted(dict(found).items(), key=lambda row: -row[1])[: max(CANDIDATES, most)])
+            for at in self._holding(neighbours, best):
+                best[at] *= TOGETHER
+            return sorted(best.items(), key=lambda row: -row[1])[:most]
+
+        found = ranked(quoted, " AND ", count)
+        if len(found) < count and len(terms) > 1:
+            most = max(CANDIDATES, 2 * count)
+            some = ranked([term for term in quoted if self._is_rare(term)], " OR ", most) or ranked(quoted, " OR ", most)
+            covered = self._coverage(terms, [at for at, _ in some])
+            enough = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE]
+            complete = {at for at, _ in found}
+            found = sorted(enough, key=lambda row: (covered[row[0]] < NAMED, row[0] not in complete))[:count]
+        select = "SELECT url, title, body, date FROM documents WHERE id = ?"
+        return [(Document(*self._rows(select, at)[0]), score) for at, score in found]
 
     def misspelt(self, query: str) -> dict[str, str]:
         """Return the words of a query that stand in no document, each with the one word of a title that it is a slip of.
@@ -175,19 +197,20 @@ class LocalIndex:
         Raises:
             ProviderError: this Python's SQLite cannot search text.
         """
-        return self._use(lambda c: _misspelt(c, query))
+        known = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
+        terms = [term for term in query_terms(query) if len(term) >= SHORTEST_MISSPELT]
+        unknown = [term for term in terms if not self._rows(known, _quoted(term))]
+        alike = "SELECT title FROM documents WHERE ' ' || title LIKE ?"
+        return slips_of(unknown, query, [title for word in unknown for (title,) in self._rows(alike, f"% {word[0]}%")])
 
     def document(self, url: str) -> tuple[str, str, datetime | None] | None:
         """Return (title, Markdown, date) of a whole document, None when the index has none of that address.
 
         The Markdown begins with a heading; the date is midnight UTC of the document's day, None when it has none.
         """
-        select = "SELECT title, body, date FROM documents WHERE url = ?"
-        row = self._use(lambda c: c.execute(select, (url.split("#", 1)[0],)).fetchone())
-        if row is None:
-            return None
-        title, body, day = row
-        return title, body if body.startswith(("# ", "## ")) else f"# {title}\n\n{body}", parsing.moment(day)
+        for title, body, day in self._rows("SELECT title, body, date FROM documents WHERE url = ?", url.split("#", 1)[0]):
+            return title, body if body.startswith(("# ", "## ")) else f"# {title}\n\n{body}", parsing.moment(day)
+        return None
 
     def add_folder(self, folder: Path) -> IndexReport:
         """Index the readable files of a folder, or bring it up to date; return what changed.
@@ -203,25 +226,24 @@ class LocalIndex:
         if not os.path.isdir(folder):
             shown = str(folder)[:200]
             raise ConfigError(f"{shown!r} is not a folder; give one that holds Markdown, text, HTML, PDF or notebook files")
-        known, listed = self._known(folder), self._listed()
+        listed, unseen = self._listed(), self._known(folder)
         if not any(folder.is_relative_to(path) for path in listed):
             self._keep([*(path for path in listed if not path.is_relative_to(folder)), folder])
-        report, rows, seen = IndexReport(), list[tuple[Any, ...]](), set[str]()
+        report, rows = IndexReport(), list[tuple[Any, ...]]()
         for path in _files(folder):
             try:
-                stamp, before = _readable(path, folder), known.get(path.as_uri())
+                stamp, before = _readable(path, folder), unseen.get(path.as_uri())
                 if stamp != before:
                     rows.append((*_read_file(path), *stamp))
                     report.added, report.updated = report.added + (not before), report.updated + bool(before)
-                seen.add(path.as_uri())
+                unseen.pop(path.as_uri(), None)
             except Exception as exc:  # whatever is in one file, the others are read
                 report.skipped.append((path, getattr(exc, "strerror", None) or str(exc) or type(exc).__name__))
             if len(rows) == BATCH:
-                self._use(lambda c: _put(c, rows), write=True)
+                self._put(rows)
                 rows.clear()
-        gone = known.keys() - seen
-        self._use(lambda c: _put(c, rows, gone), write=True)
-        report.removed = len(gone)
+        self._put(rows, unseen)
+        report.removed = len(unseen)
         return report
 
     def remove_folder(self, folder: Path) -> int:
@@ -230,26 +252,24 @@ class LocalIndex:
         Raises:
             ConfigError: the folder was not added; the message names those that were.
         """
-        folder = _resolved(folder)
-        listed = self._listed()
+        folder, listed = _resolved(folder), self._listed()
         if folder not in listed:
             names = ", ".join(map(str, listed)) or "none"
             raise ConfigError(f"{str(folder)!r} was not added to the local index; its folders: {names}")
-        urls = list(self._known(folder))
-        self._use(lambda c: _put(c, (), urls), write=True)
+        known = self._known(folder)
+        self._put([], known)
         self._keep([path for path in listed if path != folder])
-        return len(urls)
+        return len(known)
 
     def folders(self) -> list[tuple[Path, int]]:
         """Return (folder, number of documents) for every folder that was added."""
-
         return [(path, len(self._known(path))) for path in self._listed()]
 
     def coverage(self) -> dict[str, int]:
         """Return how many embedded articles there are of each subject, most first: countries, elements, …"""
         subject = "substr(url, 10, instr(substr(url, 10), '/') - 1)"  # behind "corpus://"
         query = f"SELECT {subject}, count(*) FROM documents WHERE url LIKE 'corpus://%' GROUP BY 1 ORDER BY 2 DESC, 1"
-        return self._use(lambda c: dict(c.execute(query).fetchall()))
+        return dict(self._rows(query))
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables where they are missing or of another version, and bring the articles up to date."""
@@ -262,27 +282,55 @@ class LocalIndex:
             self._to_restore = [path for path in self._listed() if path.is_dir()]
         stamp, documents = read_corpus(self._corpus or files("ipy_websearch.corpus"))
         if connection.execute("SELECT stamp FROM corpus").fetchone() != (stamp,):
-            old = connection.execute("SELECT url FROM documents WHERE url LIKE 'corpus://%'").fetchall()
+            connection.execute("DELETE FROM documents WHERE url LIKE 'corpus://%'")
             connection.execute("DELETE FROM corpus")
             connection.execute("INSERT INTO corpus VALUES (?)", (stamp,))
-            _put(connection, ((*document, 0, 0) for document in documents), [url for (url,) in old])
+            _store(connection, [(*document, 0, 0) for document in documents])
+
+    def _is_rare(self, term: str) -> bool:
+        some = f"SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {COMMON})"
+        return bool(self._rows(some, term)[0][0] < COMMON)
+
+    def _coverage(self, terms: Sequence[str], numbers: Sequence[int]) -> dict[int, float]:
+        """Return the share of the words that each document holds; one in the title is enough for 1, the whole title for
+        `NAMED`."""
+        held = dict.fromkeys(numbers, 0.0)
+        for term in terms:
+            for at in self._holding(_quoted(term), numbers):
+                held[at] += 1 / len(terms)
+        wanted = set(map(stem, terms))
+        for at, title in self._rows(f"SELECT id, title FROM documents WHERE id IN ({','.join(map(str, numbers))})"):
+            words = set(stems(_with_symbols(re.sub(r" \(.*\)$", "", title))))
+            held[at] += (not wanted.isdisjoint(words)) + (NAMED if words <= wanted else 0)
+        return held
+
+    def _holding(self, expression: str, numbers: Iterable[int]) -> list[int]:
+        """Return those of the documents in which something stands; nowhere does "" stand."""
+        listed = ",".join(map(str, numbers))
+        query = f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({listed})"
+        return [at for (at,) in self._rows(query, expression)] if expression else []
 
     def _known(self, folder: Path) -> dict[str, tuple[int, int]]:
         """Return the (time, size) of every document below a folder, by address."""
-        select = f"SELECT url, changed, size FROM documents WHERE {_BELOW}"
-        rows = self._use(lambda c: c.execute(select, {"folder": folder.as_uri()}).fetchall())
+        rows = self._rows(f"SELECT url, changed, size FROM documents WHERE {_BELOW}", folder.as_uri())
         return {url: (changed, size) for url, changed, size in rows}
 
     def _listed(self) -> list[Path]:
         """Return the folders from which the index can be made again; other kernels write the list too."""
-        if self._list and self._list.is_file() and not (self._database.in_memory and self._folders):
-            self._folders = [Path(name) for name in self._list.read_text("utf-8", "surrogateescape").splitlines()]
-        return self._folders
+        if not self._list.is_file():
+            return []
+        return [Path(name) for name in self._list.read_text("utf-8", "surrogateescape").splitlines()]
 
     def _keep(self, folders: list[Path]) -> None:
-        self._folders = sorted(folders)
-        if self._list and not self._database.in_memory:
-            self._list.write_text("".join(f"{path}\n" for path in self._folders), "utf-8", "surrogateescape")
+        if not self._database.in_memory:
+            self._list.write_text("".join(f"{path}\n" for path in sorted(folders)), "utf-8", "surrogateescape")
+
+    def _put(self, rows: Sequence[Sequence[Any]], gone: Iterable[str] = ()) -> None:
+        """Store documents, each with the time and size of its file, and drop those that are gone, in one transaction."""
+        self._use(lambda c: _store(c, rows, gone), write=True)
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        return self._use(lambda c: c.execute(query, values).fetchall())
 
     def _use(self, work: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T:
         """Do `work` on the database (`write`: in one transaction), its errors translated; an index that was begun anew gets its
@@ -304,23 +352,13 @@ class LocalIndex:
 # --- the tables -------------------------------------------------------------------------------------------------------
 
 
-def _put(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], gone: Iterable[str] = ()) -> None:
+def _store(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]], gone: Iterable[str] = ()) -> None:
     """Store documents, each with the time and size of its file, in place of those of the same address; drop `gone`."""
-    _drop(connection, gone)
+    connection.executemany("DELETE FROM documents WHERE url = ?", [(url,) for url in (*gone, *(row[0] for row in rows))])
     insert = "INSERT INTO documents (url, title, body, date, changed, size) VALUES (?, ?, ?, ?, ?, ?)"
     for row in rows:
-        _drop(connection, row[:1])
         at = connection.execute(insert, row).lastrowid
         connection.execute("INSERT INTO words (rowid, title, body) VALUES (?, ?, ?)", (at, *map(_index_form, row[1:3])))
-
-
-def _drop(connection: sqlite3.Connection, urls: Iterable[str]) -> None:
-    """Take documents out of the index. The full-text table keeps no text, so it needs the very words that were put in."""
-    for url in urls:
-        for at, title, body in connection.execute("SELECT id, title, body FROM documents WHERE url = ?", (url,)).fetchall():
-            words = (at, _index_form(title), _index_form(body))
-            connection.execute("INSERT INTO words (words, rowid, title, body) VALUES ('delete', ?, ?, ?)", words)
-            connection.execute("DELETE FROM documents WHERE id = ?", (at,))
 
 
 def _condition(request: SearchRequest) -> tuple[str, list[str]]:
@@ -334,73 +372,6 @@ def _condition(request: SearchRequest) -> tuple[str, list[str]]:
             parts.append(f"{sense}({' OR '.join([_SITE] * len(names))})")
             values += [f"/{name}/" for name in names]
     return f"AND rowid IN (SELECT id FROM documents WHERE {' AND '.join(parts)})" if parts else "", values
-
-
-def _find(
-    connection: sqlite3.Connection, terms: Sequence[str], count: int, narrowed: str, values: Sequence[str]
-) -> list[tuple[Document, float]]:
-    """Return the best documents with their scores: those with all the words, else with enough of them, else with words that
-    begin alike."""
-    quoted = [_quoted(term) for term in terms]
-    neighbours = " OR ".join(_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS]))
-    matching = f"SELECT rowid, -bm25(words, 8.0, 1.0) FROM words WHERE words MATCH ? {narrowed} LIMIT {COMMON}"
-
-    def ranked(parts: Sequence[str], joined: str, most: int) -> list[tuple[int, float]]:
-        expression = joined.join(parts)
-        found = connection.execute(matching, (expression, *values)).fetchall() if parts else []
-        if len(found) == COMMON:  # a word that stands everywhere: those that have it in the title go first
-            found = connection.execute(matching, (f"{{title}} : ({expression})", *values)).fetchall() + found
-        best = dict(sorted(dict(found).items(), key=lambda row: -row[1])[: max(CANDIDATES, most)])
-        for at in _holding(connection, neighbours, best) if neighbours else ():
-            best[at] *= TOGETHER
-        return sorted(best.items(), key=lambda row: -row[1])[:most]
-
-    def is_rare(term: str) -> bool:
-        some = f"SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {COMMON})"
-        return bool(connection.execute(some, (term,)).fetchone()[0] < COMMON)
-
-    found = ranked(quoted, " AND ", count)
-    if len(found) < count and len(terms) > 1:
-        most = max(CANDIDATES, 2 * count)
-        some = ranked([term for term in quoted if is_rare(term)], " OR ", most) or ranked(quoted, " OR ", most)
-        covered = _coverage(connection, terms, [at for at, _ in some])
-        enough = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE]
-        complete = {at for at, _ in found}
-        found = sorted(enough, key=lambda row: (covered[row[0]] < NAMED, row[0] not in complete))[:count]
-    elif not found:
-        found = ranked([f"{term}*" for term in quoted if len(term) > 4], " OR ", count)
-    select = "SELECT url, title, body, date FROM documents WHERE id = ?"
-    return [(Document(*connection.execute(select, (at,)).fetchone()), score) for at, score in found]
-
-
-def _misspelt(connection: sqlite3.Connection, query: str) -> dict[str, str]:
-    """Return the words of a query that stand in no document and are slips of a word of a title, each with that word."""
-    known = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
-    terms = [term for term in query_terms(query) if len(term) >= SHORTEST_MISSPELT]
-    unknown = [term for term in terms if connection.execute(known, (_quoted(term),)).fetchone() is None]
-    titles = (title for (title,) in connection.execute("SELECT title FROM documents"))
-    return slips_of(unknown, query, titles)
-
-
-def _coverage(connection: sqlite3.Connection, terms: Sequence[str], numbers: Sequence[int]) -> dict[int, float]:
-    """Return the share of the words that each document holds; one in the title is enough for 1, the whole title for `NAMED`."""
-    held = dict.fromkeys(numbers, 0.0)
-    listed = ",".join(map(str, numbers))
-    for term in terms:
-        for at in _holding(connection, _quoted(term), numbers):
-            held[at] += 1 / len(terms)
-    wanted = set(map(stem, terms))
-    for at, title in connection.execute(f"SELECT id, title FROM documents WHERE id IN ({listed})"):
-        words = set(stems(_with_symbols(re.sub(r" \(.*\)$", "", title))))
-        held[at] += (not wanted.isdisjoint(words)) + (NAMED if words <= wanted else 0)
-    return held
-
-
-def _holding(connection: sqlite3.Connection, expression: str, numbers: Iterable[int]) -> list[int]:
-    """Return those of the documents in which something stands."""
-    listed = ",".join(map(str, numbers))
-    found = connection.execute(f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({listed})", (expression,))
-    return [at for (at,) in found]
 
 
 # --- queries and passages ---------------------------------------------------------------------------------------------
@@ -459,10 +430,6 @@ def _as_text(piece: Piece) -> str:
 # --- reading documents ------------------------------------------------------------------------------------------------
 
 
-class _UnreadableError(Exception):
-    """A file cannot be read as a document; the text is the reason. Never leaves this module."""
-
-
 def read_corpus(folder: Traversable) -> tuple[str, list[Document]]:
     """Return (stamp, documents) of the articles in the `*.md` files of `folder`; the stamp changes when any file does."""
     digest, documents = hashlib.sha256(), list[Document]()
@@ -495,14 +462,14 @@ def _files(folder: Path) -> Iterator[Path]:
 def _readable(path: Path, folder: Path) -> tuple[int, int]:
     """Return the (time in microseconds, size) of a file that can be a document; raise with the reason for any other."""
     if path.suffix.lower() not in SUFFIXES:
-        raise _UnreadableError(f"not a kind of file that is read ({path.suffix})")
+        raise FetchError(f"not a kind of file that is read ({path.suffix})")
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-        raise _UnreadableError("a link that leads out of the folder")
+        raise FetchError("a link that leads out of the folder")
     status, most = path.stat(), MAX_PDF_BYTES if path.suffix.lower() == ".pdf" else MAX_FILE_BYTES
     if not path.is_file():
-        raise _UnreadableError("not a regular file")
+        raise FetchError("not a regular file")
     if status.st_size > most:
-        raise _UnreadableError(f"{status.st_size:,} bytes; files up to {most:,} are read")
+        raise FetchError(f"{status.st_size:,} bytes; files up to {most:,} are read")
     return status.st_mtime_ns // 1_000, status.st_size
 
 
@@ -510,7 +477,10 @@ def _read_file(path: Path) -> Document:
     """Return a file as a document; its date is the one it states, else that of its last change."""
     data, suffix = path.read_bytes(), path.suffix.lower()
     if suffix in PAGE_TYPES:
-        title, stated, body = _read_page(data, path, PAGE_TYPES[suffix])
+        from ipy_websearch.extract.page import extract
+
+        page = extract(data, url=path.as_uri(), content_type=PAGE_TYPES[suffix])
+        title, stated, body = page.title, page.published_date and page.published_date.date().isoformat(), page.markdown
     elif suffix == ".ipynb":
         title, stated, body = _read_text(_notebook_text(_decoded(data)))
     elif suffix == ".py":
@@ -518,16 +488,15 @@ def _read_file(path: Path) -> Document:
     else:
         title, stated, body = _read_text(_decoded(data))
     if not body.strip():
-        raise _UnreadableError("there is no text in it")
+        raise FetchError("there is no text in it")
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-    title = plain(title) or plain(path.stem) or "untitled"
-    return Document(path.as_uri(), title, body.strip(), stated or changed)
+    return Document(path.as_uri(), plain(title) or plain(path.stem) or "untitled", body.strip(), stated or changed)
 
 
 def _decoded(data: bytes) -> str:
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     if encoding == "utf-8-sig" and b"\0" in data:
-        raise _UnreadableError("it is binary")
+        raise FetchError("it is binary")
     try:
         return visible(data.decode(encoding))
     except UnicodeDecodeError:
@@ -548,20 +517,7 @@ def _read_text(text: str) -> tuple[str, str, str]:
 def _notebook_text(text: str) -> str:
     """Return what people wrote into a notebook: its Markdown and its code; outputs are left out."""
     try:
-        cells = [(cell.get("cell_type"), cell.get("source")) for cell in json.loads(text).get("cells", ())]
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        raise _UnreadableError("it is not a notebook that can be read") from None
-    lines = [(kind, source if isinstance(source, list) else [source]) for kind, source in cells]
-    texts = [(kind, "".join(line for line in source if isinstance(line, str))) for kind, source in lines]
+        texts = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise FetchError("it is not a notebook that can be read") from None
     return visible("\n\n".join(f"```\n{part}\n```" if kind == "code" else part for kind, part in texts if part.strip()))
-
-
-def _read_page(data: bytes, path: Path, content_type: str) -> tuple[str, str, str]:
-    """Return (title, date, Markdown) of an HTML page or a PDF file."""
-    from ipy_websearch.extract.page import extract
-
-    try:
-        page = extract(data, url=path.as_uri(), content_type=content_type)
-    except FetchError as exc:
-        raise _UnreadableError(str(exc)) from exc
-    return page.title, page.published_date.date().isoformat() if page.published_date else "", page.markdown

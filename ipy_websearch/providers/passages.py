@@ -12,8 +12,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
-from os.path import commonprefix
 
 PAGE_TOKENS, ALL_TOKENS = 1_500, 4_000
 """The most tokens of one page, and of all pages of a search."""
@@ -88,30 +88,19 @@ def slips_of(unknown: Iterable[str], query: str, titles: Iterable[str]) -> dict[
     >>> slips_of(["portgual", "radius"], "radius of Portgual", ["Portugal", "Radium"])
     {'portgual': 'Portugal'}
     """
-    wrong = {word: bare for word in unknown if len(bare := _bare(word)) >= SHORTEST_MISSPELT and bare.isalpha()}
-    said = set(stems(query))
-    near: dict[str, set[str]] = {word: set() for word in wrong}
-    for title in titles if wrong else ():
-        names = (match[0] for match in words_in(title.partition(" (")[0]))
-        lacking = [name for name in names if stem(name) not in said]
-        for word in wrong if len(lacking) == 1 else ():
-            if _is_slip(wrong[word], lacking[0].casefold()):
-                near[word].add(lacking[0])
-    return {word: found.pop() for word, found in near.items() if len(found) == 1}
-
-
-def _bare(word: str) -> str:
-    return word.casefold().replace("’", "'").removesuffix("'s")
-
-
-def _is_slip(word: str, name: str) -> bool:
-    if word[0] != name[0] or abs(len(word) - len(name)) > 1:
-        return False
-    begin = len(commonprefix([word, name]))
-    end = len(commonprefix([word[begin:][::-1], name[begin:][::-1]]))
-    ours, theirs = word[begin : len(word) - end], name[begin : len(name) - end]
-    is_swapped = len(ours) == 2 and ours == theirs[::-1]
-    return is_swapped or (max(len(ours), len(theirs)) == 1 and word[-1] == name[-1])
+    said, names = set(stems(query)), dict[str, str]()
+    for title in titles:
+        lacking = [match[0] for match in words_in(title.partition(" (")[0]) if stem(match[0]) not in said]
+        if len(lacking) == 1:
+            names[lacking[0].casefold()] = lacking[0]
+    slips = {}
+    for word in unknown:
+        bare = word.casefold().replace("’", "'").removesuffix("'s")
+        alike = [name for name in names if (name[0], name[-1]) == (bare[0], bare[-1]) and abs(len(name) - len(bare)) < 2]
+        near = get_close_matches(bare, alike, 2, 1 - 1.5 / len(bare))
+        if len(near) == 1 and len(bare) >= SHORTEST_MISSPELT and bare.isalpha():
+            slips[word] = names[near[0]]
+    return slips
 
 
 def with_words(text: str, words: Mapping[str, str]) -> str:
@@ -259,16 +248,20 @@ def _scores(wanted: Sequence[str], titles: Sequence[str], pieces: Sequence[tuple
     above = [set(stems(" ".join(piece.headings))) for _, piece in pieces]
     named = [set(stems(title)) for title in titles]
     weights = word_weights(wanted, [text.keys() | words for text, words in zip(texts, above, strict=True)])
-    own = []
-    for (page, _), words, score in zip(pieces, above, bm25(wanted, texts), strict=True):
-        heading = sum(weight for word, weight in weights.items() if word in words)
-        title = sum(weight for word, weight in weights.items() if word in named[page])
-        own.append(score + _ABOVE * heading + (_TITLE * title if score else 0.0))
+
+    def weight(words: Collection[str]) -> float:
+        return sum(weight for word, weight in weights.items() if word in words)
+
+    own = [
+        score + _ABOVE * weight(words) + (_TITLE * weight(named[page]) if score else 0.0)
+        for (page, _), words, score in zip(pieces, above, bm25(wanted, texts), strict=True)
+    ]
+    pages = [None, *(page for page, _ in pieces), None]
     found = []
-    for at, (page, _) in enumerate(pieces):
-        near = [own[other] for other in (at - 1, at + 1) if 0 <= other < len(own) and pieces[other][0] == page]
-        is_first = at == 0 or pieces[at - 1][0] != page
-        found.append(own[at] + _LENT * max(near, default=0.0) + (_FIRST if is_first else 0.0))
+    for at, score in enumerate(own):
+        before, after = (pages[other] == pages[at + 1] for other in (at, at + 2))
+        near = max(own[at - 1] if before else 0.0, own[at + 1] if after else 0.0)
+        found.append(score + _LENT * near + (0.0 if before else _FIRST))
     return found
 
 
