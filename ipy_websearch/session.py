@@ -32,7 +32,7 @@ from ipy_websearch.money.ledger import Ledger, Status, cost_frame, curve
 from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
-from ipy_websearch.providers.goggles import resolve
+from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Page, Panels, SearchResults
 from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_dir

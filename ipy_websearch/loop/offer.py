@@ -58,7 +58,7 @@ def system_prompt(tools: Collection[str], own: str | None = None, **how: object)
     `how` may say that the question comes with results (`reading`), how many pages `web_search` reads (`read_pages`), that a
     table is wanted (`table`), and that the model is to write the numbers of results (`marked`).
     """
-    from ipy_websearch.providers.goggles import catalogue
+    from ipy_websearch.providers.brave import catalogue
 
     today, own = date.today().isoformat(), (own or "").strip()
     return _template().render(today=today, tools=tools, own=own, catalogue=catalogue, table_tool=TABLE_TOOL, **how)

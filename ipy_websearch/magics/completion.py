@@ -83,7 +83,7 @@ class Completion:
         """Return the values that an argument may have, as far as they are known."""
         from ipy_websearch.model.platforms import ALIASES
         from ipy_websearch.providers.base import provider_infos
-        from ipy_websearch.providers.goggles import catalogue
+        from ipy_websearch.providers.brave import catalogue
         from ipy_websearch.settings import settings_in_force
         from ipy_websearch.tools.base import TOOL_SETS
 
@@ -113,7 +113,7 @@ class Completion:
 def _after_websearch(before: list[str]) -> Iterable[str]:
     """Return what may stand behind the words `before` on a line of `%websearch`."""
     from ipy_websearch.keys import KEYS
-    from ipy_websearch.providers.goggles import catalogue
+    from ipy_websearch.providers.brave import catalogue
 
     if not before:
         return COMMANDS

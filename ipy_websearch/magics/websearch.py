@@ -210,7 +210,7 @@ class WebSearchMagics(WebMagics):
         return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 
     def _goggles(self, session: Any, names: list[str], flags: list[str]) -> str:
-        from ipy_websearch.providers.goggles import DISCOVER, catalogue, named
+        from ipy_websearch.providers.brave import DISCOVER, catalogue, named
 
         if names:
             goggle = named(" ".join(names))

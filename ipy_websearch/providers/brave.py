@@ -8,16 +8,20 @@ billed, LLM Context like a search; no source says that the call for the rich res
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from ipy_websearch.errors import LONG_WAIT_S, ProviderError
+from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError
 from ipy_websearch.http.client import HttpResponse, Reason, retry_after
-from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, SearchRequest
+from ipy_websearch.providers import base
 from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import visible
 from ipy_websearch.usage import Charge
 
@@ -38,7 +42,7 @@ _LANGUAGES = frozenset(
 _SPELLINGS = {"ja": "jp", "no": "nb", "pt": "pt-pt", "zh": "zh-hans", "zh-tw": "zh-hant", "zh-hk": "zh-hant"}
 
 
-class BraveProvider(Engine):
+class BraveProvider(base.Engine):
     """Asks Brave's web search and its LLM Context."""
 
     name = "brave"
@@ -49,7 +53,7 @@ class BraveProvider(Engine):
     options = ("result_filter", "spellcheck", "ui_lang", "units", "operators")
     price = (Charge("brave", "search"),)
 
-    async def search(self, request: SearchRequest) -> SearchResults:
+    async def search(self, request: base.SearchRequest) -> SearchResults:
         """Return the web results of one search; rich data is in `extra["rich"]` when Brave has some.
 
         Raises:
@@ -59,13 +63,13 @@ class BraveProvider(Engine):
         query, count, notices = self.fitted(request)
         params = {**self.parameters(request, query, count, notices), **_ALWAYS, **self.chosen}
         raw = await self._send("/res/v1/web/search", params, headers=_place_headers(request))
-        if altered := parsing.text(parsing.at(raw, "query", "altered"), 200):
+        if altered := base.text(base.at(raw, "query", "altered"), 200):
             notices.append(f"brave searched for {altered!r}")
         rich = await self._rich(raw, notices)
         whole = {**raw, "rich_results": rich} if rich else raw
         return self.answer(request, map(self.result, self.found(raw)), whole, notices, extra={"rich": rich})
 
-    async def llm_context(self, request: SearchRequest, *, tokens: int = 8_192, mode: str = "balanced") -> SearchResults:
+    async def llm_context(self, request: base.SearchRequest, *, tokens: int = 8_192, mode: str = "balanced") -> SearchResults:
         """Return pages with the passages that fit the query, uncut: the first as description, the rest as extra snippets.
 
         `request.count` pages are considered (Brave's own default is 20, the most 50); the passages have about `tokens` tokens
@@ -82,7 +86,7 @@ class BraveProvider(Engine):
         cut = [notice for notice in notices if "the query was cut" in notice]  # this endpoint gives up to 50 results
         return self.answer(request, _context_results(raw), raw, cut, charges=(Charge("brave", "context"),))
 
-    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the parameters that every search takes; `goggles` is a list, the others are single values."""
         country, language = request.country_code, _language(request)
         if country and country not in _COUNTRIES:
@@ -90,25 +94,20 @@ class BraveProvider(Engine):
             country = "ALL"
         if request.language_code and not language:
             notices.append(f"brave knows no language {request.language!r}; ignored")
-        goggles: list[str] = []
-        if request.goggles or request.allowed_domains or request.blocked_domains:
-            from ipy_websearch.providers.goggles import goggle_parameters
-
-            goggles = goggle_parameters(request)
-        return parsing.present(
+        return base.present(
             q=query,
             count=count,
             freshness=request.freshness,
             country=country or request.country.upper(),
             search_lang=language,
             safesearch=request.safe_search,
-            goggles=goggles,
+            goggles=goggle_parameters(request),
         )
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return one of `web.results`; the date is `page_age` (`age` is words for people and may differ by days)."""
-        published = parsing.moment(item.get("page_age"))
-        return parsing.hit(item.get("title"), item.get("url"), item.get("description"), published, item.get("extra_snippets"))
+        published = base.moment(item.get("page_age"))
+        return base.hit(item.get("title"), item.get("url"), item.get("description"), published, item.get("extra_snippets"))
 
     async def _send(self, path: str, params: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """Return the answer of an endpoint: by GET, or by POST when inline goggles are too long for a request line."""
@@ -119,7 +118,7 @@ class BraveProvider(Engine):
 
     async def _rich(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any] | None:
         """Return the rich result that an answer points to, None when there is none, or (with a notice) it cannot be had."""
-        key = parsing.at(raw, "rich", "hint", "callback_key")
+        key = base.at(raw, "rich", "hint", "callback_key")
         if not key or not isinstance(key, str):
             return None
         try:
@@ -133,26 +132,26 @@ class BraveProvider(Engine):
         """Return why Brave refused: a refused key (401 or 422, told by its code), which rate limit, which parameter."""
         error: dict[str, Any] = {}
         with suppress(ValueError):
-            error = parsing.mapping(parsing.mapping(response.json()).get("error"))
-        code = parsing.text(error.get("code"), 80)
+            error = base.mapping(base.mapping(response.json()).get("error"))
+        code = base.text(error.get("code"), 80)
         if code == "SUBSCRIPTION_TOKEN_INVALID":
             return self.refused_key(code)
         if response.status == 429:
             said, wait, kind = _rate_limit(error, response.headers)
             return Reason(f"{said}; {self.remedy(429, wait)}", wait, kind)
         words, wait, reason = super().refusal(response)
-        faults = parsing.objects(parsing.at(error, "meta", "errors"))  # pydantic's: loc, msg, type
-        named = [(*parsing.items(fault.get("loc"))[-1:], parsing.text(fault.get("msg"), 120)) for fault in faults]
+        faults = base.objects(base.at(error, "meta", "errors"))  # pydantic's: loc, msg, type
+        named = [(*base.items(fault.get("loc"))[-1:], base.text(fault.get("msg"), 120)) for fault in faults]
         return Reason("; ".join([words, *(": ".join(map(str, parts)) for parts in named)]), wait, reason)
 
 
-def _language(request: SearchRequest) -> str:
+def _language(request: base.SearchRequest) -> str:
     """Return the language, with its region where Brave tells regions apart; "" for none, or one that Brave does not know."""
     codes = (request.language.lower(), request.language_code)
     return next((code for code in (_SPELLINGS.get(code, code) for code in codes) if code in _LANGUAGES), "")
 
 
-def _place_headers(request: SearchRequest) -> dict[str, str]:
+def _place_headers(request: base.SearchRequest) -> dict[str, str]:
     """Return the headers for a place; header values are ASCII, so "São Paulo" is sent as "Sao Paulo"."""
     place = request.place
     if not place:
@@ -171,18 +170,15 @@ def _place_headers(request: SearchRequest) -> dict[str, str]:
 
 def _context_results(raw: Mapping[str, Any]) -> Iterator[SearchResult]:
     """Yield the pages of an LLM Context answer: the first passage as the description, all others as extra snippets."""
-    sources = parsing.mapping(raw.get("sources"))
-    grounding = parsing.mapping(raw.get("grounding"))
-    listed = [grounding.get("generic"), [grounding.get("poi")], grounding.get("map")]
-    for page in (page for pages in listed for page in parsing.objects(pages)):
-        passages = [passage for passage in map(_passage, parsing.items(page.get("snippets"))) if passage]
-        if not (url := parsing.address(page.get("url"))):
-            continue
-        source = parsing.mapping(sources.get(str(page["url"])))
-        title = parsing.text(page.get("title") or source.get("title") or page.get("name"), 500)
-        # `age` is null or [long form, ISO date, "N days ago"], sometimes shorter.
-        published = parsing.moment(*parsing.items(source.get("age")))
-        yield SearchResult(title, url, passages[0] if passages else "", published, tuple(passages[1:]))
+    listed = [base.at(raw, "grounding", "generic"), [base.at(raw, "grounding", "poi")], base.at(raw, "grounding", "map")]
+    for page in (page for pages in listed for page in base.objects(pages)):
+        passages = [passage for passage in map(_passage, base.items(page.get("snippets"))) if passage]
+        if url := base.address(page.get("url")):
+            source = base.mapping(base.at(raw, "sources", str(page["url"])))
+            title = base.text(page.get("title") or source.get("title") or page.get("name"), 500)
+            # `age` is null or [long form, ISO date, "N days ago"], sometimes shorter.
+            published = base.moment(*base.items(source.get("age")))
+            yield SearchResult(title, url, "".join(passages[:1]), published, tuple(passages[1:]))
 
 
 def _passage(snippet: Any) -> str:
@@ -197,21 +193,114 @@ def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
     `X-RateLimit-Reset` and `-Remaining` list the windows in the order of `X-RateLimit-Policy`: second, then month. A limit of 0
     means that the plan has none.
     """
-    meta = parsing.mapping(error.get("meta"))
     resets, left, limits = (_numbers(headers.get(f"x-ratelimit-{name}", "")) for name in ("reset", "remaining", "limit"))
     wait = retry_after(headers) or 0.0
-    quota, used = parsing.number(meta.get("quota_limit")), parsing.number(meta.get("quota_current"))
+    quota, used = (base.number(base.at(error, "meta", name)) for name in ("quota_limit", "quota_current"))
     if (quota and used is not None and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
         shown = f" ({quota:,.0f} requests)" if quota else ""
         return Reason(f"the plan's limit per month{shown} is used up", max([wait, *resets[1:2]]) or None, "quota")
     wait = max([wait, *resets[:1]]) or 1.0
     if wait > LONG_WAIT_S:
         return Reason("the plan's limit is used up", wait, "quota")
-    limit = parsing.number(meta.get("rate_limit"))
-    shown = f" ({limit:.0f})" if limit else ""
-    return Reason(f"the limit per second{shown} was passed", wait, "rate")
+    limit = base.number(base.at(error, "meta", "rate_limit"))
+    return Reason(f"the limit per second{f' ({limit:.0f})' if limit else ''} was passed", wait, "rate")
 
 
 def _numbers(header: str) -> list[float]:
-    parts = (part.strip() for part in header.split(","))
-    return [float(part) for part in parts if part.replace(".", "", 1).isdecimal()]
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", header)]
+
+
+# --- goggles ------------------------------------------------------------------------------------------------------------
+#
+# Brave's rules for re-ranking, as addresses, inline text, or names of our catalogue. `resolve` is the one place that turns
+# the words of people and models into the form Brave takes, and names a mistake by its line: Brave ignores or refuses a faulty
+# inline goggle without saying where the fault is. The form of a rule is `[pattern][$option,option]`; limits: 100,000 rules
+# and 2 MB (not checked), 500 characters a rule, two `*` and two `^` in a pattern, strengths 1 to 10
+# (github.com/brave/goggles-quickstart, getting-started.md, read 2026-11). Precedence: `$discard` with a pattern or site, then
+# boosts, then downranks; a bare `$discard` drops what no other rule matched.
+
+DISCOVER = "https://search.brave.com/goggles/discover"
+"""Where Brave lists the goggles that people have made public (github.com/brave/goggles-quickstart, README, read 2026-11)."""
+
+_NAME = re.compile(r"[^\W_]+(?:[ _-][^\W_]+)*")
+OPTIONS = ("boost", "downrank", "discard", "site", "inurl", "intitle", "indescription", "incontent")
+FORM = "pattern$option,option with boost=1…10, downrank=1…10 or discard, site=example.com, inurl, …"
+MAX_RULE = 500
+
+_ADDRESS = re.compile(r"https?://\S+")
+_OPTION = r"(?:(?:boost|downrank)(?:=(?:[1-9]|10))?|discard|site=[^\s$,]+|inurl|intitle|indescription|incontent)"
+_RULE = re.compile(rf"(?![=,])[^\s$]*(?:\${_OPTION}(?:,{_OPTION})*)?")
+
+
+def goggle_parameters(request: base.SearchRequest) -> list[str]:
+    """Return the values of the repeatable `goggles` parameter for a request: addresses as they are, and everything inline (the
+    request's own rules and those its domain lists amount to) as one text."""
+    addresses = [goggle for goggle in request.goggles if _ADDRESS.fullmatch(goggle)]
+    rules = [goggle for goggle in request.goggles if goggle not in addresses]
+    if request.allowed_domains:
+        rules += ["$discard", *(f"$boost,site={domain}" for domain in request.allowed_domains)]
+    rules += [f"$discard,site={domain}" for domain in request.blocked_domains]
+    return [*addresses, "\n".join(rules)] if rules else addresses
+
+
+@dataclass(frozen=True, slots=True)
+class Goggle:
+    """One goggle of the catalogue.
+
+    `url` is the address of a hosted one ("": it is inline), `rules` the text of an inline one. `known` says that a hosted
+    one is named by Brave or its author as submitted; inline ones need no submission.
+    """
+
+    name: str
+    title: str
+    about: str
+    url: str = ""
+    rules: str = ""
+    known: bool = False
+
+    @property
+    def value(self) -> str:
+        """What is sent: the address, or the rules."""
+        return self.url or self.rules
+
+
+@cache
+def catalogue() -> dict[str, Goggle]:
+    """Return every goggle by name, ours first."""
+    import tomllib
+
+    text = files("ipy_websearch.providers").joinpath("goggles.toml").read_text(encoding="utf-8")
+    entries = (Goggle(**{**entry, "rules": entry.get("rules", "").strip()}) for entry in tomllib.loads(text)["goggle"])
+    return {goggle.name: goggle for goggle in entries}
+
+
+def resolve(goggle: str) -> str:
+    """Return the address or the inline rules that `goggle` means: a name of the catalogue, an address, or rules.
+
+    Raises:
+        ConfigError: there is no goggle of that name, or a rule is faulty; the message names its line.
+    """
+    text = goggle.strip()
+    if _NAME.fullmatch(text):
+        return named(text).value
+    for number, rule in enumerate(map(str.strip, [] if _ADDRESS.fullmatch(text) else text.splitlines()), 1):
+        if rule and not rule.startswith("!") and (len(rule) > MAX_RULE or not _RULE.fullmatch(rule)):
+            hint = "; was `$boost` swallowed by a shell?" if rule.startswith(("=", ",")) else ""
+            raise ConfigError(f"goggle, line {number}, {rule[:60]!r} is no rule{hint}; write {FORM}")
+    return text
+
+
+def named(name: str) -> Goggle:
+    """Return the goggle of that name, in any case.
+
+    Raises:
+        ConfigError: there is none; the message says which was meant, and which there are.
+    """
+    known = catalogue()
+    wanted = re.sub(r"[ _]", "-", name.strip().casefold())
+    if wanted in known:
+        return known[wanted]
+    raise ConfigError(
+        f"there is no goggle {name!r}{did_you_mean(wanted, known)}; there are {', '.join(known)}; "
+        "otherwise give an address or rules such as '$boost=3,site=docs.python.org'"
+    )

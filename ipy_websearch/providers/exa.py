@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, SearchRequest
+from ipy_websearch.providers import base
 from ipy_websearch.results import SearchResult
 from ipy_websearch.usage import Charge
 
 INCLUDED_RESULTS, RESULTS_PER_PRICE = 10, 7
 
 
-class ExaProvider(Engine):
+class ExaProvider(base.Engine):
     """Asks Exa's search."""
 
     name = "exa"
@@ -36,15 +35,15 @@ class ExaProvider(Engine):
         more = -(-max(count - INCLUDED_RESULTS, 0) // RESULTS_PER_PRICE)
         return (Charge("exa", "search", Decimal(1 + more)),)
 
-    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the body of one search."""
-        days = parsing.date_range(request.freshness)
+        days = base.date_range(request.freshness)
         is_range = "to" in (request.freshness or "")
-        return parsing.present(
+        return base.present(
             query=query,
             type="auto",
             numResults=count,
-            contents={"highlights": True, "text": {"maxCharacters": parsing.DESCRIPTION_WIDTH}},
+            contents={"highlights": True, "text": {"maxCharacters": base.DESCRIPTION_WIDTH}},
             includeDomains=list(request.allowed_domains),
             excludeDomains=list(request.blocked_domains),
             startPublishedDate=days and f"{days[0]}T00:00:00.000Z",
@@ -55,11 +54,11 @@ class ExaProvider(Engine):
 
     def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
         """Return the cost that the answer reports."""
-        return {"charges": (Charge("exa", "search", usd=parsing.amount(parsing.at(raw, "costDollars", "total"))),)}
+        return {"charges": (Charge("exa", "search", usd=base.amount(base.at(raw, "costDollars", "total"))),)}
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return one result: the passages that fit (highlights) where there are some, else the beginning of the text."""
-        passages = parsing.snippets(item.get("highlights"), most=parsing.MAX_SNIPPETS + 1)
+        passages = base.snippets(item.get("highlights"), most=base.MAX_SNIPPETS + 1)
         words = passages[0] if passages else item.get("text") or item.get("summary")
-        published = parsing.moment(item.get("publishedDate"))
-        return parsing.hit(item.get("title"), item.get("url"), words, published, passages[1:], item.get("score"))
+        published = base.moment(item.get("publishedDate"))
+        return base.hit(item.get("title"), item.get("url"), words, published, passages[1:], item.get("score"))

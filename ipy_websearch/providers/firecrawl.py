@@ -13,8 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, SearchRequest
+from ipy_websearch.providers import base
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.usage import Charge
 
@@ -24,7 +23,7 @@ _PERIODS = {"pd": "qdr:d", "pw": "qdr:w", "pm": "qdr:m", "py": "qdr:y"}
 _SCRAPE = {"formats": ["markdown", "links"], "onlyMainContent": True}
 
 
-class FirecrawlProvider(Engine):
+class FirecrawlProvider(base.Engine):
     """Asks Firecrawl. As a search engine it gives snippets only; `search_pages` gives pages along with them."""
 
     name = "firecrawl"
@@ -42,7 +41,7 @@ class FirecrawlProvider(Engine):
         """Return the answer of an endpoint, which has a time limit of its own."""
         return await super().ask({**given, "timeout": _SERVER_TIMEOUT_MS}, path, **options)
 
-    async def search_pages(self, request: SearchRequest, **options: Any) -> tuple[SearchResults, list[dict[str, Any]]]:
+    async def search_pages(self, request: base.SearchRequest, **options: Any) -> tuple[SearchResults, list[dict[str, Any]]]:
         """Return the results of one search, and the items they were made of, which hold the pages that could be read.
 
         `request.count` results of each of `sources`; other `options` are Firecrawl's (`categories`, `tbs` instead of
@@ -58,12 +57,12 @@ class FirecrawlProvider(Engine):
         most = count * len(options.get("sources", ["web"]))
         return self.answer(request, map(self.result, items), raw, notices, charges=charges, most=most), items
 
-    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the body of one search."""
-        period, days = parsing.period_or_days(request.freshness, _PERIODS)
+        period, days = base.period_or_days(request.freshness, _PERIODS)
         near = [place for place in (request.place.city, request.place.region) if place]
-        country = parsing.country_name(request.country_code).title()
-        return {"query": query, "limit": count, "sources": ["web"], "highlights": False} | parsing.present(
+        country = base.country_name(request.country_code).title()
+        return {"query": query, "limit": count, "sources": ["web"], "highlights": False} | base.present(
             tbs=days and f"cdr:1,cd_min:{days[0]:%m/%d/%Y},cd_max:{days[1]:%m/%d/%Y}" or period,
             includeDomains=list(request.allowed_domains),
             excludeDomains=list(request.blocked_domains),
@@ -83,27 +82,27 @@ class FirecrawlProvider(Engine):
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return one result. `date` of news is "3 months ago", which is no date; a page that was read may have its own."""
         title, words = one(item.get("title")), item.get("description") or item.get("snippet")
-        return parsing.hit(title, item.get("url"), words, published(parsing.mapping(item.get("metadata")), item))
+        return base.hit(title, item.get("url"), words, published(base.mapping(item.get("metadata")), item))
 
     def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
         """Return the credits that the answer reports, and note its warning."""
-        if warning := parsing.text(raw.get("warning"), 200):
+        if warning := base.text(raw.get("warning"), 200):
             notices.append(f"firecrawl: {warning}")
         return {"charges": used(raw, 2)}
 
 
 def used(raw: Mapping[str, Any], otherwise: int, kind: Literal["search", "fetch", "map"] = "search") -> tuple[Charge, ...]:
     """Return the charge for the credits that an answer, or the metadata of its page, reports."""
-    nodes = (parsing.at(raw, "data", "metadata", "creditsUsed"), raw.get("creditsUsed"), otherwise)
-    units = next(units for units in map(parsing.amount, nodes) if units is not None)
+    nodes = (base.at(raw, "data", "metadata", "creditsUsed"), raw.get("creditsUsed"), otherwise)
+    units = next(units for units in map(base.amount, nodes) if units is not None)
     return (Charge("firecrawl", kind, units, "credit"),)
 
 
 def published(*nodes: Mapping[str, Any]) -> datetime | None:
     """Return the date of publication that stands in one of these objects."""
-    return parsing.moment(*(node.get(name) for node in nodes for name in ("publishedTime", "article:published_time", "date")))
+    return base.moment(*(node.get(name) for node in nodes for name in ("publishedTime", "article:published_time", "date")))
 
 
 def one(value: Any) -> str:
     """Return a text that may come as a string or as a list of strings (several tags of one name in a page)."""
-    return parsing.text(value[0] if isinstance(value, list) and value else value, 500)
+    return base.text(value[0] if isinstance(value, list) and value else value, 500)

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ipy_websearch.http.client import HttpResponse, Reason
-from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, SearchRequest, with_site_operators
+from ipy_websearch.providers import base
 from ipy_websearch.results import SearchResult
 from ipy_websearch.usage import Charge
 
 _PERIODS = {"pd": "d1", "pw": "w1", "pm": "m1", "py": "y1"}
 
 
-class GoogleProvider(Engine):
+class GoogleProvider(base.Engine):
     """Asks a programmable search engine of Google's."""
 
     name = "google"
@@ -31,15 +30,15 @@ class GoogleProvider(Engine):
     options = ("cr", "exactTerms", "excludeTerms", "fileType", "filter", "hl", "orTerms", "rights", "sort")
     price = (Charge("google", "search"),)
 
-    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the parameters of one search, the keys among them."""
         sites = request.allowed_domains or request.blocked_domains
         single = sites[0] if len(sites) == 1 else None
-        period, days = parsing.period_or_days(request.freshness, _PERIODS)
+        period, days = base.period_or_days(request.freshness, _PERIODS)
         key, engine = map(self.context.keys.require, self.info.keys)
         country = request.country_code.lower()
-        return parsing.present(
-            q=query if single else with_site_operators(query, request),
+        return base.present(
+            q=query if single else base.with_site_operators(query, request),
             num=count,
             siteSearch=single,
             siteSearchFilter=single and ("i" if request.allowed_domains else "e"),
@@ -55,14 +54,14 @@ class GoogleProvider(Engine):
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return one item; its date is the page's own `article:published_time`, else the day its snippet begins with."""
-        tags = parsing.objects(parsing.at(item, "pagemap", "metatags"))
+        tags = base.objects(base.at(item, "pagemap", "metatags"))
         snippet = item.get("snippet")
-        published = parsing.moment(*(tag.get("article:published_time") for tag in tags), snippet)
-        return parsing.hit(item.get("title"), item.get("link"), snippet, published)
+        published = base.moment(*(tag.get("article:published_time") for tag in tags), snippet)
+        return base.hit(item.get("title"), item.get("link"), snippet, published)
 
     def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
         """Note the spelling that Google suggests."""
-        if corrected := parsing.text(parsing.at(raw, "spelling", "correctedQuery"), 200):
+        if corrected := base.text(base.at(raw, "spelling", "correctedQuery"), 200):
             notices.append(f"google suggests {corrected!r}")
         return {}
 
@@ -78,7 +77,7 @@ class GoogleProvider(Engine):
         return Reason(words, wait, reason)
 
 
-def _language(request: SearchRequest) -> str:
+def _language(request: base.SearchRequest) -> str:
     """Return the `lr` value of a language: lang_de, and for Chinese one of its two scripts."""
     if request.language_code == "zh":
         return "lang_zh-TW" if request.language.lower().endswith(("-tw", "-hk", "-hant")) else "lang_zh-CN"

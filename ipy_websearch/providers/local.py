@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError
-from ipy_websearch.providers import parsing
+from ipy_websearch.providers import base
 from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
 from ipy_websearch.providers.passages import (
     SENTENCE_END,
@@ -134,7 +134,7 @@ class LocalProvider(Engine):
         results = []
         for document, score in await asyncio.to_thread(self.index.search, meant):
             description, further = best_passages(document.body, meant.query)
-            day = parsing.moment(document.date)
+            day = base.moment(document.date)
             results.append(SearchResult(document.title, document.url, description, day, further, round(score, 6)))
         warnings, self.index.warnings[:] = tuple(self.index.warnings), []
         return SearchResults(
@@ -209,7 +209,7 @@ class LocalIndex:
         The Markdown begins with a heading; the date is midnight UTC of the document's day, None when it has none.
         """
         for title, body, day in self._rows("SELECT title, body, date FROM documents WHERE url = ?", url.split("#", 1)[0]):
-            return title, body if body.startswith(("# ", "## ")) else f"# {title}\n\n{body}", parsing.moment(day)
+            return title, body if body.startswith(("# ", "## ")) else f"# {title}\n\n{body}", base.moment(day)
         return None
 
     def add_folder(self, folder: Path) -> IndexReport:
@@ -364,7 +364,7 @@ def _store(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]], gone: 
 def _condition(request: SearchRequest) -> tuple[str, list[str]]:
     """Return the SQL that keeps a search to the request's days and sites, and its values."""
     parts, values = [], []
-    if days := parsing.date_range(request.freshness):
+    if days := base.date_range(request.freshness):
         parts.append("date BETWEEN ? AND ?")
         values += [day.isoformat() for day in days]
     for names, sense in ((request.allowed_domains, ""), (request.blocked_domains, "NOT ")):
@@ -511,7 +511,7 @@ def _read_text(text: str) -> tuple[str, str, str]:
     prose = "".join(text.split("```")[::2])  # a comment in code is no heading
     heading = re.search(r"^#{1,3} +(.+?) *#*$", prose, re.MULTILINE)
     stated = fields.get("date", "")[:10]
-    return fields.get("title") or (heading[1] if heading else ""), stated if parsing.moment(stated) else "", text
+    return fields.get("title") or (heading[1] if heading else ""), stated if base.moment(stated) else "", text
 
 
 def _notebook_text(text: str) -> str:

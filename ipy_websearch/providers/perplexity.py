@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, SearchRequest
+from ipy_websearch.providers import base
 from ipy_websearch.results import SearchResult
 from ipy_websearch.usage import Charge
 
 MAX_DOMAINS = 20
 
 
-class PerplexityProvider(Engine):
+class PerplexityProvider(base.Engine):
     """Asks Perplexity's search."""
 
     name = "perplexity"
@@ -30,15 +29,15 @@ class PerplexityProvider(Engine):
     )
     price = (Charge("perplexity", "search"),)
 
-    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the body of one search."""
         domains = [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]
         if len(domains) > MAX_DOMAINS:
             notices.append(
                 f"perplexity filters by {MAX_DOMAINS} domains, not {len(domains)}; results of others are left out here"
             )
-        period, days = parsing.period_or_days(request.freshness)
-        return parsing.present(
+        period, days = base.period_or_days(request.freshness)
+        return base.present(
             query=query,
             max_results=count,
             search_domain_filter=domains[:MAX_DOMAINS],
@@ -58,4 +57,4 @@ class PerplexityProvider(Engine):
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return an item as a result."""
-        return parsing.hit(item.get("title"), item.get("url"), item.get("snippet"), parsing.moment(item.get("date")))
+        return base.hit(item.get("title"), item.get("url"), item.get("snippet"), base.moment(item.get("date")))

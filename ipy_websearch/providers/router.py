@@ -19,6 +19,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -120,7 +121,7 @@ class SearchRouter:
         self._search_tools = search_tools
         self._targets: dict[tuple[str, ProviderInfo, str], Target] = {}
         self._outages: dict[int, tuple[float, Attempt]] = {}
-        self._flights: SingleFlight[SearchResults] = SingleFlight()
+        self._flights: SingleFlight[SearchResults | ProviderError] = SingleFlight()
 
     async def search(self, request: SearchRequest, *, provider: str | None = None, fresh: bool = False) -> SearchResults:
         """Return the results of one search: `run(plan(…))`, with the errors of both."""
@@ -166,10 +167,11 @@ class SearchRouter:
                 attempts.append(self._outage(target.info) or Attempt(target.name, str(exc), exc.status, exc.reason))
                 charges += exc.charges
                 continue
-            if results or not attempts:
-                notices = (stood_in(attempt, results.provider) for attempt in attempts)
-                results = replace(results, attempts=tuple(attempts), notices=(*notices, *results.notices))
-                return also_charged(results, charges) if attempts else results
+            if not attempts:
+                return results
+            if results:
+                said = (*(stood_in(attempt, results.provider) for attempt in attempts), *results.notices)
+                return also_charged(replace(results, attempts=tuple(attempts), notices=said), charges)
             attempts.append(Attempt(target.name, f"{target.name} found nothing"))
             charges += results.charges
         raise _all_failed(attempts, charges)
@@ -190,8 +192,7 @@ class SearchRouter:
         Raises:
             MissingKeyError, ConfigError: as for `plan`.
         """
-        if target := self._first(provider):
-            target.info.address(self._context.keys)
+        self._first(provider)
 
     def first(self) -> str:
         """Return the name of the engine that a search of the chain goes to first, "" when none can be used."""
@@ -287,27 +288,23 @@ class SearchRouter:
     # --- asking -----------------------------------------------------------------------------------------------------
 
     async def _share(self, target: Target, request: SearchRequest) -> SearchResults:
-        """Return one engine's answer, shared with whoever asks the same meanwhile; one of them pays."""
+        """Return one engine's answer, shared with whoever asks the same meanwhile; one of them pays, for a lost answer too."""
         key = self._key(target, request)
-        try:
-            results, paid = await self._flights.share(key, lambda: self._send(target, request, key))
-        except ProviderError as exc:
-            if not exc.charges:
-                raise
-            # One error goes to all who waited for it, and the first to see it bears the cost.
-            own = ProviderError(str(exc), provider=exc.provider, status=exc.status, lost=True, reason=exc.reason)
-            own.charges, exc.charges = exc.charges, ()
-            raise own from exc.__cause__
+        results, paid = await self._flights.share(key, lambda: self._send(target, request, key))
+        if isinstance(results, ProviderError):
+            own = copy(results)
+            own.charges = results.charges if paid else ()
+            raise own from results.__cause__
         return results if paid else _as_cached(results)
 
-    async def _send(self, target: Target, request: SearchRequest, key: str) -> SearchResults:
+    async def _send(self, target: Target, request: SearchRequest, key: str) -> SearchResults | ProviderError:
         try:
             results = await target.engine.search(request)
         except ProviderError as exc:
             self._remember(target, exc)
             if exc.lost:
                 exc.charges = lost(target.price(request.count))
-            raise
+            return exc
         except WebSearchError:
             raise
         except Exception as exc:  # whatever an engine raises, the chain goes on

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ipy_websearch.http.client import HttpResponse, Reason
-from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, SearchRequest, with_site_operators
+from ipy_websearch.providers import base
 from ipy_websearch.results import SearchResult
 from ipy_websearch.text import shorten
 from ipy_websearch.usage import Charge
@@ -20,7 +19,7 @@ from ipy_websearch.usage import Charge
 _SAFETY = {"off": "0", "moderate": "1", "strict": "2"}
 
 
-class SearxngProvider(Engine):
+class SearxngProvider(base.Engine):
     """Asks a SearXNG server."""
 
     name = "searxng"
@@ -30,16 +29,16 @@ class SearxngProvider(Engine):
     options = ("categories", "engines", "pageno")
     price = (Charge("searxng", "search"),)  # free by the price table; a prices.toml of the user's may say what a server costs
 
-    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the parameters of one search."""
         language, country = request.language, request.country_code
         if country and not language:
             notices.append("searxng takes a country only together with a language; ignored")
-        period, days = parsing.period_or_days(request.freshness)
+        period, days = base.period_or_days(request.freshness)
         if days:
             notices.append("searxng knows the past day, week, month and year, but no range of dates; ignored")
-        return parsing.present(
-            q=with_site_operators(query, request),
+        return base.present(
+            q=base.with_site_operators(query, request),
             format="json",
             language=f"{language}-{country}" if language and country and "-" not in language else language,
             time_range=period,
@@ -48,10 +47,10 @@ class SearxngProvider(Engine):
 
     def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
         """Return the instant answers: objects since 2025, strings before."""
-        listed = [entry.get("answer") if isinstance(entry, dict) else entry for entry in parsing.items(raw.get("answers"))]
-        answers = [answer for answer in map(parsing.text, listed) if answer]
-        silent = shorten(", ".join(map(_silent_engine, parsing.items(raw.get("unresponsive_engines"))[:20])), 200)
-        if silent and not answers and not parsing.items(raw.get("results")):
+        listed = [entry.get("answer") if isinstance(entry, dict) else entry for entry in base.items(raw.get("answers"))]
+        answers = [answer for answer in map(base.text, listed) if answer]
+        silent = shorten(", ".join(map(_silent_engine, base.items(raw.get("unresponsive_engines"))[:20])), 200)
+        if silent and not answers and not base.items(raw.get("results")):
             raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         if silent:
             notices.append(f"these engines of searxng did not answer: {silent}")
@@ -59,8 +58,8 @@ class SearxngProvider(Engine):
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return an item as a result."""
-        published = parsing.moment(item.get("publishedDate"), item.get("pubdate"))
-        return parsing.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))
+        published = base.moment(item.get("publishedDate"), item.get("pubdate"))
+        return base.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))
 
     def refusal(self, response: HttpResponse) -> Reason:
         """Return why the server refused; out of the box it serves HTML only, and says no more than 403."""
@@ -71,6 +70,6 @@ class SearxngProvider(Engine):
 
 def _silent_engine(entry: Any) -> str:
     """Return "google (CAPTCHA)" for ["google", "CAPTCHA"]."""
-    parts = [parsing.text(part, 60) for part in (entry if isinstance(entry, list) else [entry])]
+    parts = [base.text(part, 60) for part in (entry if isinstance(entry, list) else [entry])]
     name, *why = [part for part in parts if part] or ["one without a name"]
     return f"{name} ({why[0]})" if why else name

@@ -12,15 +12,14 @@ from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.http.client import HttpResponse, Reason
-from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, SearchRequest
+from ipy_websearch.providers import base
 from ipy_websearch.results import SearchResult
 from ipy_websearch.usage import Charge
 
 MAX_ALLOWED, MAX_BLOCKED = 300, 150
 
 
-class TavilyProvider(Engine):
+class TavilyProvider(base.Engine):
     """Asks Tavily's search."""
 
     name = "tavily"
@@ -35,13 +34,13 @@ class TavilyProvider(Engine):
         """Return the credits of a search of the chosen depth."""
         return (Charge("tavily", units=Decimal(2 if self.chosen.get("search_depth") == "advanced" else 1), unit="credit"),)
 
-    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the body of one search."""
-        country = parsing.country_name(request.country_code)
+        country = base.country_name(request.country_code)
         if request.country_code and not country:
             notices.append(f"tavily knows no country {request.country!r}; ignored")
-        period, days = parsing.period_or_days(request.freshness)
-        return parsing.present(
+        period, days = base.period_or_days(request.freshness)
+        return base.present(
             query=query,
             max_results=count,
             search_depth="basic",
@@ -56,14 +55,14 @@ class TavilyProvider(Engine):
 
     def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
         """Return the credits that the answer reports, and Tavily's own answer where one was asked for."""
-        used = parsing.amount(parsing.at(raw, "usage", "credits"))
+        used = base.amount(base.at(raw, "usage", "credits"))
         charges = self.price_for(1) if used is None else (Charge("tavily", units=used, unit="credit"),)
-        return {"charges": charges, "extra": {"answer": parsing.text(raw.get("answer"))}}
+        return {"charges": charges, "extra": {"answer": base.text(raw.get("answer"))}}
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return one result; its date is RFC 1123 text, for news only."""
-        published = parsing.moment(item.get("published_date"))
-        return parsing.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))
+        published = base.moment(item.get("published_date"))
+        return base.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))
 
     def refusal(self, response: HttpResponse) -> Reason:
         """Return why Tavily refused; 432 and 433 are its own: the plan, or what pays as it goes, is used up."""

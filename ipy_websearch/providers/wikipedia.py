@@ -17,14 +17,22 @@ from typing import Any
 from urllib.parse import quote
 
 from ipy_websearch.errors import ProviderError
-from ipy_websearch.providers import parsing
-from ipy_websearch.providers.base import Engine, SearchRequest
+from ipy_websearch.providers import base
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.text import visible
 from ipy_websearch.usage import Charge
 
 CONNECT_TIMEOUT_S = 3.0
 MAX_EXTRACTS = 20
+
+# The languages of two letters that have an edition (pywikibot, families/wikipedia_family.py, read 2026-11).
+EDITIONS = frozenset(
+    "ab af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo es et "
+    "eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi hr ht hu hy ia id ie ig ik io is it iu ja jv ka kg ki kk kl km kn "
+    "ko ks ku kv kw ky la lb lg li ln lo lt lv mg mi mk ml mn mr ms mt my na ne nl nn no nv ny oc om or os pa pi pl ps pt "
+    "qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty "
+    "ug uk ur uz ve vi vo wa wo xh yi yo za zh zu".split()
+)
 
 _ASKS = re.compile(
     r"(?:am|are|can|could|did|do|does|give|had|has|have|how|is|please|should|show|tell|was|were|what|when|where|which|who|whom|"
@@ -40,7 +48,7 @@ _OPERATOR = re.compile(r'"|\b(?:OR|AND|NOT)\b|\b[a-z]+:\S|(?:^|\s)-\w')
 _PUNCTUATION = re.compile(r"[^\w\s'’&+#./-]|[./-](?=\s|$)|(?<=\s)['’](?=\s)")
 
 
-class WikipediaProvider(Engine):
+class WikipediaProvider(base.Engine):
     """Asks the search of one language's Wikipedia."""
 
     name = "wikipedia"
@@ -51,7 +59,7 @@ class WikipediaProvider(Engine):
     ignores = ("goggles", "place", "freshness", "country", "safe_search")
     price = (Charge("wikipedia", "search", usd=Decimal(0)),)
 
-    async def search(self, request: SearchRequest) -> SearchResults:
+    async def search(self, request: base.SearchRequest) -> SearchResults:
         """Return articles: the description is what matched, the extra snippets are the article's introduction.
 
         `published_date` is always None: Wikipedia knows the last edit only.
@@ -59,10 +67,13 @@ class WikipediaProvider(Engine):
         Raises:
             ProviderError: Wikipedia refused, failed or could not be reached.
         """
-        language = request.language_code or "en"
-        words = parsing.clip_query(search_words(request.query, language), self.max_chars)
         _, _, notices = self.fitted(request)
-        if request.allowed_domains and not parsing.host_matches(_page_address(language, "X"), request.allowed_domains):
+        language = {"": "en", "nb": "no"}.get(request.language_code, request.language_code)
+        if language not in EDITIONS:
+            notices.append(f"wikipedia has no edition in {request.language!r}; the English one was searched")
+            language = "en"
+        words = base.clip_query(search_words(request.query, language), self.max_chars)
+        if request.allowed_domains and not base.host_matches(_page_address(language, "X"), request.allowed_domains):
             notices.append(f"wikipedia has no pages of {', '.join(request.allowed_domains)}")
             return self.answer(request, (), None, notices, charges=())
         raw = await self._find(words, request.count, language)
@@ -72,9 +83,7 @@ class WikipediaProvider(Engine):
             if found := self.found(raw):
                 notices.append(f"no article has all of the words {words!r}; these have some of them")
         pages = await self._introductions([str(item.get("pageid")) for item in found], language, notices)
-        # Another MediaWiki says what its addresses are.
-        elsewhere = "{lang}" not in self.info.address(self.context.keys)
-        results = [_result(item, pages.get(str(item.get("pageid")), {}), language, elsewhere) for item in found]
+        results = [_result(item, pages.get(str(item.get("pageid")), {}), language) for item in found]
         return self.answer(request, results, raw, notices)
 
     async def _find(self, words: str, count: int, language: str) -> dict[str, Any]:
@@ -90,7 +99,7 @@ class WikipediaProvider(Engine):
         except ProviderError as exc:
             notices.append(f"the articles' introductions could not be had: {exc}")
             return {}
-        return {str(page.get("pageid")): page for page in parsing.objects(parsing.at(raw, "query", "pages"))}
+        return {str(page.get("pageid")): page for page in base.objects(base.at(raw, "query", "pages"))}
 
     async def _get(self, params: Mapping[str, Any], language: str) -> dict[str, Any]:
         params = {"action": "query", "format": "json", "formatversion": 2, **params}
@@ -138,12 +147,9 @@ def _page_address(language: str, title: str) -> str:
     return f"https://{language}.wikipedia.org/wiki/{quote(title.replace(' ', '_'))}"
 
 
-def _result(item: Mapping[str, Any], page: Mapping[str, Any], language: str, elsewhere: bool) -> SearchResult | None:
-    """Return one article; its address is Wikipedia's, or the one that another MediaWiki (`elsewhere`) reports."""
-    title = parsing.text(item.get("title"), 500)
-    if not title:
-        return None
-    extract = page.get("extract")
+def _result(item: Mapping[str, Any], page: Mapping[str, Any], language: str) -> SearchResult | None:
+    """Return one article; its address is the one that the page reports, which may be another MediaWiki's."""
+    title, extract = base.text(item.get("title"), 500), page.get("extract")
     paragraphs = visible(extract).split("\n") if isinstance(extract, str) else []
-    url = (elsewhere and parsing.address(page.get("fullurl"))) or _page_address(language, title)
-    return parsing.hit(title, url, item.get("snippet") or next(iter(paragraphs), ""), extra_snippets=paragraphs)
+    url = base.address(page.get("fullurl")) or (title and _page_address(language, title))
+    return base.hit(title, url, item.get("snippet") or next(iter(paragraphs), ""), extra_snippets=paragraphs)

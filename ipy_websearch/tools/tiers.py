@@ -27,10 +27,10 @@ from pydantic.json_schema import SkipJsonSchema
 from ipy_websearch.errors import FetchError, WebSearchError
 from ipy_websearch.extract.formats import fenced
 from ipy_websearch.http.address import allow_from_environment, check_url, shown
-from ipy_websearch.providers import parsing
+from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SafeSearch, SearchRequest
+from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.firecrawl import FirecrawlProvider, one, published, used
-from ipy_websearch.providers.goggles import resolve
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Page, SearchResults
 from ipy_websearch.text import plain, plural, shorten, visible
@@ -335,9 +335,9 @@ def _page(data: Mapping[str, Any], asked: str = "") -> Page:
     The content is everything that came as text: the Markdown of the main content, then other formats under headings. `note`
     says what is wrong with the page ("" when nothing is); such a page was billed like any other.
     """
-    metadata = parsing.mapping(data.get("metadata"))
-    addresses = map(parsing.address, (metadata.get("url"), metadata.get("sourceURL"), data.get("url"), asked))
-    status = parsing.number(metadata.get("statusCode")) or 0
+    metadata = base.mapping(data.get("metadata"))
+    addresses = map(base.address, (metadata.get("url"), metadata.get("sourceURL"), data.get("url"), asked))
+    status = base.number(metadata.get("statusCode")) or 0
     text = "\n\n".join(f"## {title}\n\n{text}" if title else text for title, text in _texts(data)).strip()
     lines = text.count("\n") + 1
     return Page(
@@ -349,7 +349,7 @@ def _page(data: Mapping[str, Any], asked: str = "") -> Page:
         total_lines=lines,
         published_date=published(metadata),
         note=one(metadata.get("error")) or (f"the page's server answered {status:.0f}" if status >= 400 else ""),
-        links=tuple(dict.fromkeys(filter(None, map(parsing.address, parsing.items(data.get("links")))))),
+        links=tuple(dict.fromkeys(filter(None, map(base.address, base.items(data.get("links")))))),
     )
 
 
@@ -357,7 +357,7 @@ def _panel(page: Page, data: Mapping[str, Any]) -> str:
     """Return a page for its panel: its text, its links, and what is known about it."""
     import yaml
 
-    metadata = parsing.mapping(data.get("metadata"))
+    metadata = base.mapping(data.get("metadata"))
     about = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True) if metadata else ""
     links = "## Links\n\n" + "\n".join(f"- {link}" for link in page.links) if page.links else ""
     return "\n\n".join(filter(None, [page.content, links, f"## Metadata\n\n{fenced(about, 'yaml')}" if about else ""]))
@@ -369,7 +369,7 @@ def _texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         text = data.get(name)
         if isinstance(text, str) and text:
             yield heading, fenced(visible(text), "html") if "tml" in name else visible(text)
-    if images := [image for image in map(parsing.address, parsing.items(data.get("images"))) if image]:
+    if images := [image for image in map(base.address, base.items(data.get("images"))) if image]:
         yield "Images", "\n".join(f"- {image}" for image in images)
 
 
@@ -397,7 +397,7 @@ def _page_output(data: Mapping[str, Any], asked: str) -> ToolOutput:
 
 def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -> ToolOutput:
     """Return the output of a search with its pages; a result whose page could not be read gives its snippet."""
-    pages = {parsing.address(item.get("url")): (_page(item), item) for item in items if item.get("markdown")}
+    pages = {base.address(item.get("url")): (_page(item), item) for item in items if item.get("markdown")}
     read = {url: page for url, (page, _) in pages.items() if not page.note}
     room = MODEL_CHARACTERS // max(1, len(read))
     passages, panel = [], []
@@ -426,9 +426,9 @@ def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -
 
 def _map_output(raw: Mapping[str, Any], asked: str, limit: int) -> ToolOutput:
     """Return the output of a map: every address is a line, in blocks of 25. Servers of version 1 give plain addresses."""
-    items = [item if isinstance(item, dict) else {"url": item} for item in parsing.items(raw.get("links"))]
+    items = [item if isinstance(item, dict) else {"url": item} for item in base.items(raw.get("links"))]
     found = {
-        link.url: link for item in items if (link := parsing.hit(item.get("title"), item.get("url"), item.get("description")))
+        link.url: link for item in items if (link := base.hit(item.get("title"), item.get("url"), item.get("description")))
     }
     links, site = list(found.values())[:limit], place(asked)
     lines = [

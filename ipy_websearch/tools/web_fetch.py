@@ -24,8 +24,7 @@ from pydantic import BaseModel, Field
 from ipy_websearch.errors import ConfigError, FetchError, WebSearchError
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.http.address import canonical_url, shown
-from ipy_websearch.providers.base import clean_domain
-from ipy_websearch.providers.parsing import host_matches
+from ipy_websearch.providers.base import clean_domain, host_matches
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Page
 from ipy_websearch.text import plural

@@ -25,8 +25,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
 from ipy_websearch.http.address import TO_OPEN, shown
-from ipy_websearch.providers.base import SearchRequest, clean_domain
-from ipy_websearch.providers.parsing import host_matches
+from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches
 from ipy_websearch.providers.passages import best_passages, tokens_of
 from ipy_websearch.results import Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, plural, shorten, visible

@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError, ProviderError, RateLimitedError
-from ipy_websearch.providers import parsing
+from ipy_websearch.providers import base
 from ipy_websearch.providers.base import Place, SearchRequest, create
-from ipy_websearch.providers.brave import BraveProvider
-from ipy_websearch.providers.goggles import catalogue, resolve
+from ipy_websearch.providers.brave import BraveProvider, catalogue, resolve
 from ipy_websearch.providers.wikipedia import search_words
 from ipy_websearch.results import SearchResults
 from ipy_websearch.usage import Charge
@@ -484,7 +483,7 @@ def test_at_most_three_requests_are_under_way_at_once(served: Served) -> None:
 )
 def test_dates_become_aware_utc(value: str, moment: datetime) -> None:
     """With any offset or none; the first of several values that is a date counts."""
-    found = parsing.moment(None, "yesterday", value, "2001-01-01")
+    found = base.moment(None, "yesterday", value, "2001-01-01")
     assert found == moment and found is not None and found.tzinfo is UTC
 
 
@@ -499,14 +498,14 @@ def test_dates_become_aware_utc(value: str, moment: datetime) -> None:
 )
 def test_what_is_no_date_is_none(value: Any) -> None:
     """Words, other orders, days that do not exist, null dates, and other types."""
-    assert parsing.moment(value) is None
+    assert base.moment(value) is None
 
 
 def test_a_domain_takes_in_its_subdomains_and_nothing_that_ends_alike() -> None:
     """The host counts, not the text of the address."""
-    assert parsing.host_matches("https://docs.a.com./x", ["a.com"]) and parsing.host_matches("https://A.com:8080/", ["a.com"])
+    assert base.host_matches("https://docs.a.com./x", ["a.com"]) and base.host_matches("https://A.com:8080/", ["a.com"])
     for url in ("https://nota.com/", "https://b.org/a.com", "https://a.com@b.org/", "https://a.com.b.org/", "http://[", ""):
-        assert not parsing.host_matches(url, ["a.com"]), url
+        assert not base.host_matches(url, ["a.com"]), url
 
 
 def test_a_goggle_of_the_catalogue_is_found_however_its_name_is_written() -> None:
@@ -535,7 +534,6 @@ def test_addresses_and_good_rules_stay_as_they_are(goggle: str) -> None:
     [
         ("acadmic", "no goggle 'acadmic'; did you mean 'academic'.*there are tech, academic, news"),
         ("$boost=3,site=a.example\n\n$boost=11,site=b.example", r"line 3, .*boost=11.*is no rule.*boost=1…10"),
-        ("! mine\n$boots=3,site=b.com", "line 2, .*did you mean 'boost'"),
         ("$site=", "is no rule"),
         ("=3,site=docs.python.org", "swallowed by a shell"),
         ("two words$boost", "is no rule"),
@@ -555,3 +553,11 @@ def test_a_search_takes_goggles_by_name_address_and_rule(brave_api: Any, shell: 
     assert address == resolve("no-crap") and "goggles_id" not in brave_api.requests[0].params
     assert rules.splitlines() == [*resolve("academic").splitlines(), "$discard,site=x.example"]
     assert isinstance(shell.run("%search --goggle techh sleep").error, ConfigError) and len(brave_api.requests) == 1
+
+
+def test_a_language_without_a_wikipedia_is_searched_in_english(served: Callable[[str], Service]) -> None:
+    """A host that does not exist would read as a Wikipedia out of reach, and as one for the next minute too."""
+    server = served("wikipedia")
+    server.answer(NO_HITS["wikipedia"])
+    assert search("wikipedia", language="gb").notices == ("wikipedia has no edition in 'gb'; the English one was searched",)
+    assert len(server.requests) > 0
