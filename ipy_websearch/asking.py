@@ -14,8 +14,7 @@ from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.events import Event, Finished, Money, Notice
 from ipy_websearch.loop.ask import AnswerLoop, Job
 from ipy_websearch.loop.offer import offered, parse_columns, system_prompt
-from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.platforms import context_window, model_id, thinking_fields, unknown_note
+from ipy_websearch.model.client import ModelClient, context_window, model_id, thinking_fields, unknown_note
 from ipy_websearch.model.requests import Message, estimate_tokens, prompt_tokens, server_searches, trimmed
 from ipy_websearch.money.budget import Booking, Estimate, estimate
 from ipy_websearch.money.prices import add_money, is_at_hand, model_cost, own_prices

@@ -13,7 +13,7 @@ import pytest
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.events import Event
-from ipy_websearch.model.platforms import forces_tools
+from ipy_websearch.model.client import forces_tools
 from tests.fakes.replies import (
     Manner,
     broken_stream,

@@ -47,8 +47,7 @@ from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError, ReplayError
 from ipy_websearch.http.client import HttpClient, HttpResponse, Params, call_address
 from ipy_websearch.keys import KEYS, Keys
-from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.platforms import PLATFORMS, Platform
+from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform
 from ipy_websearch.money.budget import UNRECORDED
 from ipy_websearch.providers.base import provider_infos
 from ipy_websearch.results import SearchResults

@@ -11,7 +11,7 @@ from typing import Any
 
 from ipy_websearch.frames import WebFrame, frame_of
 from ipy_websearch.loop.ask import AnswerLoop
-from ipy_websearch.model.platforms import context_window
+from ipy_websearch.model.client import context_window
 from ipy_websearch.model.requests import prompt_tokens, text_tokens
 from ipy_websearch.money.budget import COMMON_SHARE
 

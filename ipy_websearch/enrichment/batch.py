@@ -202,9 +202,9 @@ class BatchRun:
             if may_pass(exc):
                 raise
             raise EnrichmentError(f"whether a batch has arrived that got no answer cannot be found out: {exc}") from exc
-        alike = [state for state in recent if state.requests == len(batch.rows) and state.id not in known]
+        alike = [state for state in recent if batches.size(state) == len(batch.rows) and state.id not in known]
         if alike:
-            batch.id = min(alike, key=lambda state: abs(state.created - batch.sent)).id
+            batch.id = min(alike, key=lambda state: abs(state.created_at - batch.sent)).id
             write_down(self._store, batch)
         return bool(alike)
 
@@ -318,10 +318,9 @@ class BatchRun:
 
         A row that has to go on stays on the list until its next batch is written down.
         """
-        state = await batches.look_up(self._client, batch.id)
-        if not state.ended:
+        if (await batches.look_up(self._client, batch.id)).processing_status != "ended":
             return False
-        found = {key: result async for key, result in batches.results(self._client, state)}
+        found = {key: result async for key, result in batches.results(self._client, batch.id)}
         results = {key: found.get(key, {}) for key in batch.rows if key in self._rows}
         held, booked = self._held(batch), self._booked_since(batch.sent)
         share = held.usd / len(batch.rows)

@@ -17,7 +17,7 @@ from typing import Any
 from ipy_websearch.citations import quote_has
 from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_FOUND, Cell, Column, fill
 from ipy_websearch.loop.offer import SCHEMAS
-from ipy_websearch.model.platforms import Platform, forces_tools
+from ipy_websearch.model.client import Platform, forces_tools
 from ipy_websearch.model.requests import CACHE_CONTROL
 from ipy_websearch.text import fold, plain, shorten, visible
 

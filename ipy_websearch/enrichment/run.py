@@ -39,7 +39,7 @@ from ipy_websearch.enrichment.row import Row, RowConfig, Searches
 from ipy_websearch.enrichment.store import Stored, cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
-from ipy_websearch.model.platforms import model_id
+from ipy_websearch.model.client import model_id
 from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, model_cost, own_prices

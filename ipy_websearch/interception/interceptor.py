@@ -28,7 +28,7 @@ from ipy_websearch.interception.tools import (
     without_paths,
 )
 from ipy_websearch.loop.core import CallRunner, Meter
-from ipy_websearch.model.platforms import PLATFORMS, Platform, settled
+from ipy_websearch.model.client import PLATFORMS, Platform, settled
 from ipy_websearch.model.requests import caches_for_an_hour, server_searches, tool_result
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import own_prices

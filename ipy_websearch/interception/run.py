@@ -19,7 +19,7 @@ from ipy_websearch.interception.native import EventWriter, Sources, blocks_of, g
 from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Then
 from ipy_websearch.loop.offer import FINAL_NUDGE
-from ipy_websearch.model.platforms import Platform, forces_tools
+from ipy_websearch.model.client import Platform, forces_tools
 from ipy_websearch.model.requests import (
     CACHE_CONTROL,
     THINKING,

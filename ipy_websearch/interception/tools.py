@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from ipy_websearch import background
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError, ProviderError
-from ipy_websearch.model.platforms import Platform
+from ipy_websearch.model.client import Platform
 from ipy_websearch.providers.base import Place, SearchRequest, clean_domain, host_matches
 from ipy_websearch.results import SearchResults
 from ipy_websearch.text import plain, shorten

@@ -43,8 +43,7 @@ from ipy_websearch.loop.offer import (
     table_tool,
     with_source,
 )
-from ipy_websearch.model.client import ModelClient
-from ipy_websearch.model.platforms import Platform, forces_tools
+from ipy_websearch.model.client import ModelClient, Platform, forces_tools
 from ipy_websearch.model.requests import (
     READ_CHARACTERS,
     Message,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.keys import Keys
 from ipy_websearch.loop.core import Call
-from ipy_websearch.model.platforms import Platform, cites
+from ipy_websearch.model.client import Platform, cites
 from ipy_websearch.model.requests import SEARCH_RESULT_TOKENS, native_tokens, server_searches, server_tools, without_native
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS

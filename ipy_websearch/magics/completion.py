@@ -81,7 +81,7 @@ class Completion:
 
     def _value(self, action: Any, typed: str) -> Found:
         """Return the values that an argument may have, as far as they are known."""
-        from ipy_websearch.model.platforms import ALIASES
+        from ipy_websearch.model.client import ALIASES
         from ipy_websearch.providers.base import provider_infos
         from ipy_websearch.providers.brave import catalogue
         from ipy_websearch.settings import settings_in_force

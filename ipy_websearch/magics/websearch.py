@@ -196,7 +196,7 @@ class WebSearchMagics(WebMagics):
 
     def _prices(self, session: Any, names: list[str], flags: list[str]) -> Any:
         from ipy_websearch.frames import WebFrame
-        from ipy_websearch.model.platforms import model_id
+        from ipy_websearch.model.client import model_id
         from ipy_websearch.money.prices import price_table, tariff
 
         kinds, rows = ("input", "output", "cache_read", "cache_write_5m"), list[tuple[Any, ...]]()
@@ -324,7 +324,7 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
 def _answers(session: Any) -> str:
     """Return who answers questions."""
     from ipy_websearch.errors import ConfigError
-    from ipy_websearch.model.platforms import model_id
+    from ipy_websearch.model.client import model_id
     from ipy_websearch.settings import OFFLINE_MODEL
 
     name = model_id(session.settings.model)

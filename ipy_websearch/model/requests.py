@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.platforms import Platform, context_window, thinking_fields
+from ipy_websearch.model.client import Platform, context_window, thinking_fields
 from ipy_websearch.options import as_tuple
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.text import shorten

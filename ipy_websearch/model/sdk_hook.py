@@ -36,7 +36,7 @@ from anthropic._streaming import SSEDecoder
 
 from ipy_websearch import background
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ReplayError
-from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, Platform, platform_at
+from ipy_websearch.model.client import ANTHROPIC, PLATFORMS, Platform, platform_at
 from ipy_websearch.model.stream import (
     Event,
     Reply,

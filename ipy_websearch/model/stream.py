@@ -22,7 +22,6 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
-from ipy_websearch.model.platforms import did_you_mean
 from ipy_websearch.text import duration, plain, shorten, sound
 from ipy_websearch.usage import Usage
 
@@ -478,8 +477,6 @@ def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
     if alike not in _EXPLAINED:
         return f"the Anthropic API refused the request ({status} {kind}: {detail})".replace(" :", ":")
     what, advice = _EXPLAINED[alike]
-    if status == 404:
-        advice += did_you_mean(detail.removeprefix("model: "))
     if (status == 429 or status >= 500) and wait_s is not None and wait_s >= 5:
         advice = f"the server asks to be left alone for {duration(wait_s)}"
     return f"{what} ({status}: {detail}); {advice}"

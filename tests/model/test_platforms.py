@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.platforms import ANTHROPIC, PLATFORMS, platform_at
+from ipy_websearch.model.client import ANTHROPIC, PLATFORMS, platform_at
 from ipy_websearch.model.requests import build_request, tool_result
 from ipy_websearch.tools.base import Passage, ToolOutput
 from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds, aws_error
