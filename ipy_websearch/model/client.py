@@ -384,7 +384,9 @@ class ModelClient:
         if self.platform.name in CLOUDS:
             sent = {"body": dict(body)}
         post: Any = client.post
-        response: httpx2.Response = await post(MESSAGES, cast_to=httpx2.Response, stream=bool(body.get("stream")), **sent)
+        response: httpx2.Response = await post(
+            MESSAGES, cast_to=httpx2.Response, options={"timeout": client.timeout}, stream=bool(body.get("stream")), **sent
+        )
         return response
 
 

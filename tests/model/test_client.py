@@ -72,7 +72,7 @@ def test_a_request_arrives_as_the_sdk_would_send_it(messages_api: Any) -> None:
     async def both(client: ModelClient) -> None:
         await events(client)
         with client.opened() as sdk:
-            async for _ in await sdk.messages.create(**BODY, stream=True, timeout=600.0):
+            async for _ in await sdk.messages.create(**BODY, stream=True, timeout=sdk.timeout):
                 pass
 
     messages_api.behave(lambda body: [text("Hello.")])
