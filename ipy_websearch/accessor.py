@@ -80,9 +80,10 @@ class WebAccessor:
         from ipy_websearch.enrichment.lookup import Lookup
         from ipy_websearch.options import checked
 
-        given = {name: checked(name, value) for name, value in options.items()}
-        find = partial(api.session().search, **{"count": 1, **given})
-        start: Any = partial(Lookup, template=query, search=find, concurrency=checked("concurrency", concurrency) or 16)
+        given = {
+            name: checked(name, value) for name, value in {**options, "concurrency": concurrency}.items() if value is not None
+        }
+        start: Any = partial(Lookup, api.session(), query, **given)
         work: Any = look_up_on_dask(start, self._frame, query) if is_dask(self._frame) else start(self._frame)
         if api.drive(work, checked("progress", progress)):
             print("Interrupted: what was found by then is returned.")

@@ -176,7 +176,7 @@ class AskRun:
         try:
             await self.loop.client.prepare()
             answer = await self.loop.answer(take)
-            self._book_the_rest()
+            self._book_the_rest()  # a ledger that is full says so in the answer
             news = self.booking.ledger.news()
             for line in news:
                 emit(Notice(line))
@@ -272,7 +272,6 @@ class AskRun:
     def _interrupted(self) -> None:
         """Book what a cut-off request has used and keep the answer so far, with `limit` "interrupted"."""
         if self.answer is None:
-            self._book_the_rest()
             self._keep(self.loop.partial("interrupted"))
 
     def _book_the_rest(self) -> None:
@@ -280,7 +279,8 @@ class AskRun:
         self.booking.close(self.loop.loop.cut_off())
 
     def _keep(self, answer: Answer) -> Answer:
-        """Take the answer into the conversation, with its cost and its steps."""
+        """Take the answer into the conversation, with its steps and all that was spent on it."""
+        self._book_the_rest()
         facts = {"cost_usd": self.booking.cost_usd, "replayed_from": self.booking.replayed_from}
         spent = self._count_cost()
         self.answer = replace(answer, trace=tuple(self.booking.steps), session_cost_usd=spent, **facts)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -33,7 +33,7 @@ from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.brave import resolve
-from ipy_websearch.providers.router import SearchRouter, provider_to_ask
+from ipy_websearch.providers.router import SearchPlan, SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Page, Panels, SearchResults
 from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 TICK_S = 0.2
 """Seconds between two looks at the progress of an enrichment."""
+
+Run = Callable[[SearchPlan], Awaitable[SearchResults]]
 
 CONTACT = "a Jupyter extension; contact: the user of this notebook"
 
@@ -233,6 +235,12 @@ class Session:
     @background.on_the_loop
     async def search(self, query: str, *, provider: str | None = None, fresh: bool = False, **options: Any) -> SearchResults:
         """Search the web; see `ipy_websearch.search` for the options and errors."""
+        return await self.searched(query, self.router.run, provider=provider, fresh=fresh, **options)
+
+    async def searched(
+        self, query: str, run: Run, *, provider: str | None = None, fresh: bool = False, **options: Any
+    ) -> SearchResults:
+        """Return the results of a search that `run` makes, the router's or one that waits for its turn; it is booked."""
         request = self.search_request(query, **options)
         engine, said = self.provider_to_ask(provider)
         own_prices()  # a mistake in the user's price file shows here, before anything is spent
@@ -247,7 +255,7 @@ class Session:
         charges = expected
         status: Status = "interrupted"
         try:
-            results = await self.router.run(plan)
+            results = await run(plan)
             charges, status = results.charges, "ok"
         except WebSearchError as exc:
             charges, status = getattr(exc, "charges", ()), "error"

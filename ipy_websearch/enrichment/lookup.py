@@ -1,23 +1,27 @@
-"""`df.web.search("{company} CEO")`: one search for each distinct row, its best result as columns. No model is asked."""
+"""`df.web.search("{company} CEO")`: one search for each distinct row, its best result as columns. No model is asked.
+
+A 429 is waited out for all rows together. What no row will get past, such as a refused key, ends the run.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.enrichment.columns import NOTED, fields_in, fill, inputs_of, names_of
 from ipy_websearch.enrichment.frames import joined
 from ipy_websearch.enrichment.report import Progress
-from ipy_websearch.errors import ConfigError, WebSearchError
-from ipy_websearch.results import SearchResults
+from ipy_websearch.enrichment.row import Searches
+from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ipy_websearch.session import Session
+
 COLUMNS = ("search_title", "search_url", "search_description", "search_provider", "search_error")
-Search = Callable[[str], Awaitable[SearchResults]]
 
 
 def query_fields(template: str, names: Sequence[str], noted: Any = ()) -> tuple[str, ...]:
@@ -36,16 +40,23 @@ def query_fields(template: str, names: Sequence[str], noted: Any = ()) -> tuple[
 
 
 class Lookup:
-    """The searches of one frame; `run` it once, then `frame()` gives the rows as far as they are, also after `stop()`."""
+    """The searches of one frame; `run` it once, then `frame()` gives the rows as far as they are, also after `stop()`.
 
-    def __init__(self, frame: pd.DataFrame, template: str, search: Search, concurrency: int) -> None:
+    `options` are those of `ipy_websearch.search`.
+    """
+
+    def __init__(self, session: Session, template: str, frame: pd.DataFrame, *, concurrency: int = 16, **options: Any) -> None:
         fields = query_fields(template, names_of(frame), frame.attrs.get(NOTED))
         rows = inputs_of(frame, fields)
         self._queries = [None if None in row else fill(template, dict(zip(fields, row, strict=True))) for row in rows]
         self._found: dict[str, tuple[str | None, ...]] = {}
         self._frame = frame
-        self._search = search
+        self._session = session
+        self._options = {"count": 1, **options}
         self._concurrency = concurrency
+        self._left = "interrupted"
+        engine, _ = session.provider_to_ask(options.get("provider"))
+        self._searches = Searches(session.router, engine, concurrency, ())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Future[Any] | None = None
         self._distinct = list(dict.fromkeys(query for query in self._queries if query is not None))
@@ -70,7 +81,7 @@ class Lookup:
         from ipy_websearch.frames import WebFrame
 
         missing: tuple[str | None, ...] = (None, None, None, None, "a value that the query needs is missing")
-        left: tuple[str | None, ...] = (None, None, None, None, "interrupted")
+        left: tuple[str | None, ...] = (None, None, None, None, self._left)
         rows = [missing if query is None else self._found.get(query, left) for query in self._queries]
         data = {name: pd.array([row[n] for row in rows], dtype="string") for n, name in enumerate(COLUMNS)}
         return WebFrame(joined(self._frame, pd.DataFrame(data, index=self._frame.index)))
@@ -78,8 +89,11 @@ class Lookup:
     async def _search_for(self, query: str, places: asyncio.Semaphore) -> None:
         try:
             async with places:
-                results = await self._search(query)
+                results = await self._session.searched(query, self._searches.run, **self._options)
         except WebSearchError as exc:
+            if isinstance(exc, ProviderError) and exc.permanent:
+                self._left = f"not searched: {exc}"
+                self.stop()
             self._found[query] = (None, None, None, None, str(exc))
             self.progress.failed += 1
             return

@@ -41,7 +41,7 @@ from ipy_websearch.model.requests import READ_CHARACTERS, assistant_message, pla
 from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_spent, is_transient
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.router import SearchRouter, stood_in
+from ipy_websearch.providers.router import SearchPlan, SearchRouter, stood_in
 from ipy_websearch.results import Panels, SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
@@ -79,7 +79,10 @@ class Searches:
         Raises:
             ProviderError: as `SearchRouter.run`.
         """
-        plan = self._router.plan(request, self._provider, fresh=fresh)
+        return await self.run(self._router.plan(request, self._provider, fresh=fresh))
+
+    async def run(self, plan: SearchPlan) -> SearchResults:
+        """Return the results of a planned search; see `search` for the errors."""
         if plan.cached is not None or plan.provider in ("", "local"):
             return await self._router.run(plan)
         try:

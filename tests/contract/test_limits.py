@@ -130,7 +130,9 @@ def test_an_error_inside_the_stream_brings_the_partial_answer_along(messages_api
     messages_api.reply("one two three four five six", error_event(5))
     with pytest.raises(web.WebSearchError, match="Overloaded") as caught:
         web.ask("Who?")
-    assert caught.value.partial.text.startswith("one")
+    partial = caught.value.partial
+    assert partial.text.startswith("one") and partial.cost_usd > 0
+    assert float(partial.cost_usd) == pytest.approx(web.cost().usd.sum())
 
 
 @pytest.mark.parametrize("leave", ["cancel", "break"])

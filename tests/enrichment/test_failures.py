@@ -67,6 +67,19 @@ MODES = {
 """How an engine fails, what is said of it, and the most requests that a hundred rows may cost it."""
 
 
+def test_df_web_search_waits_out_a_429(brave_api: Any) -> None:
+    limited = iter([Answer(body=brave_api.error_body(429), status=429, headers={"Retry-After": "1"})] * 3)
+    brave_api.behave(lambda values: next(limited, Answer([hit("https://example.org/a", "A", "About A.")])))
+    out = many(50).web.search("{company}", provider="brave", concurrency=8, progress=False)
+    assert out.search_title.notna().all() and out.search_error.isna().all() and len(brave_api.requests) <= 60
+
+
+def test_df_web_search_stops_at_a_refused_key(brave_api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(brave_api, "refused key", monkeypatch)
+    out = many(50).web.search("{company}", provider="brave", concurrency=8, progress=False)
+    assert out.search_error.str.contains("%websearch key brave").all() and len(brave_api.requests) <= 20
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_dead_engine_ends_the_run_and_after_its_repair_every_row_is_asked(
     messages_api: Any, brave_api: Any, monkeypatch: pytest.MonkeyPatch, mode: str
