@@ -8,13 +8,11 @@ from __future__ import annotations
 import inspect
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from numbers import Real
 from typing import Any, ParamSpec, TypeVar
 
 from ipy_websearch.errors import ConfigError
@@ -27,8 +25,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 EFFORTS = ("low", "medium", "high")  # how much a model is to think and write; what that means is the model's affair
-_SPAN = re.compile(r"(\d{1,5}(?:\.\d+)?)\s*([mhdw])", re.IGNORECASE)
-_HOURS = {"m": 1 / 60, "h": 1, "d": 24, "w": 168}
 
 
 @dataclass(frozen=True)
@@ -107,17 +103,6 @@ def _check(options: Any) -> None:
         object.__setattr__(options, field.name, field.default if unset else checked(field.name, value))
 
 
-def checked(name: str, value: Any) -> Any:
-    """Return an argument in the package's own form: a list as a tuple, money as a Decimal, numbers as Python's.
-
-    Raises:
-        ConfigError: it is not what an argument of that name may be.
-    """
-    if name not in _FORMS or (value is None and name not in _NEEDED):
-        return value
-    return _FORMS[name](name, value)
-
-
 def options_of(kind: Callable[..., T], *subject: Any, **given: Any) -> T:
     """Return the options that were given.
 
@@ -142,105 +127,106 @@ def with_signature_of(kind: Callable[P, Any]) -> Callable[[Callable[..., R]], Ca
     return sign
 
 
-def text(name: str, value: object) -> str:
-    """Return a text as it is; refuse anything else."""
+# --- what an argument may be --------------------------------------------------------------------------------------------
+
+
+def checked(name: str, value: Any) -> Any:
+    """Return an argument in the package's own form: a list as a tuple, money as a Decimal, numbers as Python's.
+
+    Raises:
+        ConfigError: it is not what an argument of that name may be.
+    """
+    if name not in _FORMS or (value is None and name not in _NEEDED):
+        return value
+    return _FORMS[name](name, value)
+
+
+def _in_form(read: Callable[[Any], T], wanted: str, name: str, value: Any) -> T:
+    """Return what `read` makes of a value; what it cannot take must be `wanted`."""
+    try:
+        return read(value)
+    except (TypeError, ValueError, ArithmeticError):
+        shown = shorten(visible(repr(value)).replace("\n", " "), 80)
+        raise ConfigError(f"{name} is {shown}; it must be {wanted}") from None
+
+
+def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise _wrong(name, value, "text")
+        raise TypeError
     return value
 
 
-def as_tuple(name: str, value: Any) -> tuple[str, ...]:
-    """Return one string, or several, as a tuple; refuse anything else."""
-    parts = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
-    if not all(isinstance(part, str) for part in parts):
-        raise _wrong(name, value, "one text or a list of texts")
-    return parts
+def _texts(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(map(_text, value))
 
 
-def whole(name: str, value: int) -> int:
-    """Return a whole number as Python's own; refuse anything else."""
-    with suppress(TypeError):
-        if not isinstance(value, bool):
-            return operator.index(value)
-    raise _wrong(name, value, "a whole number, such as 5")
+def _whole(value: Any, least: int | None = None) -> int:
+    number = operator.index(value)
+    if isinstance(value, bool) or (least is not None and number < least):
+        raise ValueError
+    return number
 
 
-def flag(name: str, value: object) -> bool:
-    """Return True or False as Python's own (0, 1 and numpy's count as such); refuse anything else."""
-    with suppress(TypeError):  # a list, a frame
-        if value in {True, False}:
-            return bool(value)
-    raise _wrong(name, value, "True or False")
+def _flag(value: Any) -> bool:
+    """Return True or False as Python's own; 0, 1 and numpy's count as such."""
+    if value not in {True, False}:
+        raise ValueError
+    return bool(value)
 
 
-def at_least(least: int, name: str, value: int | None, default: int = 0) -> int:
-    """Return the value, or the default when it is None; refuse one below `least`."""
-    chosen = default if value is None else whole(name, value)
-    if chosen < least:
-        raise ConfigError(f"{name} is {chosen}; it must be {least} or more")
-    return chosen
-
-
-def _one_of(words: Sequence[str], name: str, value: Any) -> Any:
-    if value not in words:
-        raise _wrong(name, value, f"one of {', '.join(words)}")
+def _positive(value: Any) -> Any:
+    if isinstance(value, bool | str) or not float(value) > 0:
+        raise ValueError
     return value
 
 
-def _positive(name: str, value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal) or not float(value) > 0:
-        raise _wrong(name, value, "a number above 0, such as 120")
-    return value
+def _one_of(words: Sequence[str]) -> Form:
+    return partial(_in_form, lambda value: words[words.index(value)], f"one of {', '.join(words)}")
 
 
-def money(name: str, value: Decimal | float | str | None) -> Decimal | None:
-    """Return an amount of US dollars as an exact decimal, None for None."""
-    if value is None:
-        return None
-    with suppress(ArithmeticError):
-        amount = Decimal(str(value).removeprefix("$"))
-        if amount.is_finite() and amount >= 0:
-            return amount
-    raise _wrong(name, value, "an amount of US dollars such as 0.05")
+def _usd(value: Any) -> Decimal | None:
+    amount = None if value is None else Decimal(str(value).removeprefix("$"))
+    if amount is not None and not (amount.is_finite() and amount >= 0):
+        raise ValueError
+    return amount
 
 
-def moment(name: str, value: object, now: datetime) -> datetime:
-    """Return the moment (UTC) that is meant by "7d", "24h", "2026-11-01", "2026-11-01 14:30", a date, a moment or a span."""
-    meant = _read(value.strip()) if isinstance(value, str) else value
-    match meant:
-        case timedelta():
-            return now - meant
-        case datetime():
-            return meant if meant.tzinfo else meant.replace(tzinfo=UTC)
-        case date():
-            return datetime(meant.year, meant.month, meant.day, tzinfo=UTC)
-    raise _wrong(name, value, "a span such as '7d', '24h', '30m' or a date such as '2026-11-01'")
+_SPAN = re.compile(r"(\d{1,5}(?:\.\d+)?)\s*([mhdw])", re.IGNORECASE)
+_HOURS = {"m": 1 / 60, "h": 1, "d": 24, "w": 168}
 
 
-def _read(written: str) -> timedelta | datetime | None:
-    if span := _SPAN.fullmatch(written):
-        return timedelta(hours=float(span[1]) * _HOURS[span[2].lower()])
-    with suppress(ValueError):
-        return datetime.fromisoformat(written)
-    return None
+def _moment(value: Any) -> datetime:
+    if isinstance(value, str) and (span := _SPAN.fullmatch(value.strip())):
+        value = timedelta(hours=float(span[1]) * _HOURS[span[2].lower()])
+    if isinstance(value, timedelta):
+        return datetime.now(UTC) - value
+    if isinstance(value, date):
+        value = value.isoformat()
+    meant = datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
+    return meant if meant.tzinfo else meant.replace(tzinfo=UTC)
 
 
-def _wrong(name: str, value: object, wanted: str) -> ConfigError:
-    return ConfigError(f"{name} is {shorten(visible(repr(value)).replace(chr(10), ' '), 80)}; it must be {wanted}")
-
+Form = Callable[[str, Any], Any]
+as_text: Form = partial(_in_form, _text, "text")
+as_tuple: Form = partial(_in_form, _texts, "one text or a list of texts")
+money: Form = partial(_in_form, _usd, "an amount of US dollars such as 0.05")
+moment: Form = partial(_in_form, _moment, "a span such as '7d', '24h', '30m' or a date such as '2026-11-01'")
+_whole_number: Form = partial(_in_form, _whole, "a whole number, such as 5")
+_0_or_more: Form = partial(_in_form, partial(_whole, least=0), "a whole number, 0 or more")
+_1_or_more: Form = partial(_in_form, partial(_whole, least=1), "a whole number, 1 or more")
 
 # What an argument may be, by its name, at every door.
 _NEEDED = ("question", "query", "url")
 _TEXTS = "model provider system search_tool_name freshness country language safe_search".split()
-_FORMS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys((*_NEEDED, *_TEXTS), text),
+_FORMS: dict[str, Form] = {
+    **dict.fromkeys((*_NEEDED, *_TEXTS), as_text),
     **dict.fromkeys(("allowed_domains", "blocked_domains", "goggles"), as_tuple),
-    **dict.fromkeys(("count", "offset", "limit"), whole),
-    **dict.fromkeys(("max_searches", "max_fetches", "read_pages"), partial(at_least, 0)),
-    **dict.fromkeys(("max_steps", "concurrency", "sample"), partial(at_least, 1)),
-    **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), flag),
+    **dict.fromkeys(("count", "offset", "limit"), _whole_number),
+    **dict.fromkeys(("max_searches", "max_fetches", "read_pages"), _0_or_more),
+    **dict.fromkeys(("max_steps", "concurrency", "sample", "max_uses"), _1_or_more),
+    **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), partial(_in_form, _flag, "True or False")),
     "budget_usd": money,
-    "timeout_s": _positive,
-    "check": partial(_one_of, CHECKS),
-    "effort": partial(_one_of, EFFORTS),
+    "timeout_s": partial(_in_form, _positive, "a number above 0, such as 120"),
+    "check": _one_of(CHECKS),
+    "effort": _one_of(EFFORTS),
 }

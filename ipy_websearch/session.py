@@ -414,7 +414,7 @@ class Session:
     def _scope(self, everything: bool, since: str | date | timedelta | None) -> dict[str, Any]:
         """Return session and moment for a report: of this session what came after the last reset of its count; of all sessions
         what came since a moment before this one began."""
-        later = None if since is None else moment("since", since, datetime.now(UTC))
+        later = None if since is None else moment("since", since)
         if everything or (later and later <= self.started):
             return {"session": None, "since": later}
         moments = [at for at in (later, self._counted_from) if at is not None]

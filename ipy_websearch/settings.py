@@ -1,4 +1,4 @@
-"""Settings, base addresses, and the folders where the package keeps things.
+"""Settings, and the folders where the package keeps things.
 
 Settings are traits of one Configurable, `WebSearch`. Their values come, later ones winning, from: the defaults,
 `[tool.ipy_websearch]` in pyproject.toml (`PROJECT_SETTINGS` only), the environment (`IPY_WEBSEARCH_MODEL=…`),
@@ -9,7 +9,7 @@ repository, so nothing in it may choose where questions and keys are sent: model
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -128,24 +128,15 @@ def load_settings(start: Path, *, parent: Any = None, warn: Callable[[str], None
     Raises:
         ConfigError: a file or variable holds an unknown or forbidden setting, or a wrong value; nothing else is raised.
     """
-
-    def leave_out(problem: ConfigError) -> None:
-        if warn is None:
-            raise problem
-        warn(f"{problem} (left out)")
-
     try:
         settings = WebSearch(parent=parent)
     except Exception as exc:  # traitlets raises more than its TraitError
         raise ConfigError(f"ipython_config.py: {_line(exc)}") from exc
-    configured = settings.config.get("WebSearch", {})
-    variables = _environment_settings()
-    for name, value in _project_settings(start, leave_out).items():
-        if name not in configured and name not in variables:
-            try:
-                _assign(settings, name, value, "[tool.ipy_websearch] in pyproject.toml")
-            except ConfigError as exc:
-                leave_out(exc)
+    configured, variables = settings.config.get("WebSearch", {}), _environment_settings()
+    for problem in _take_project_settings(settings, start, {*configured, *variables}):
+        if warn is None:
+            raise problem
+        warn(f"{problem} (left out)")
     for name, text in variables.items():
         if name not in configured:
             _assign(settings, name, text, f"environment variable {_PREFIX}{name.upper()}")
@@ -185,11 +176,31 @@ def _environment_settings() -> dict[str, str]:
     return {name.lower(): text for name, text in given.items() if name.lower() in known}
 
 
-def _project_settings(start: Path, leave_out: Callable[[ConfigError], None]) -> dict[str, Any]:
-    """Return what the nearest pyproject.toml may set; its mistakes go to `leave_out`."""
-    path = next((path for folder in (start, *start.parents) if (path := folder / "pyproject.toml").is_file()), None)
+def _take_project_settings(settings: WebSearch, start: Path, set_elsewhere: Collection[str]) -> Iterator[ConfigError]:
+    """Take what the nearest pyproject.toml may set, and yield its mistakes."""
+    path = next((path for folder in (start, *start.parents) if (path := folder / "pyproject.toml").is_file()), start)
     try:
-        data = path.read_bytes() if path else b""
+        table = _project_table(path)
+    except ConfigError as exc:
+        yield exc
+        return
+    for name, value in table.items():
+        try:
+            if name not in PROJECT_SETTINGS:
+                instead = f"; use %config WebSearch.{name} instead" if name in settings.traits(config=True) else ""
+                guess, allowed = did_you_mean(name, PROJECT_SETTINGS), ", ".join(PROJECT_SETTINGS)
+                wrong = f"may not set {name!r}{guess} (allowed there: {allowed}){instead}"
+                raise ConfigError(f"[tool.ipy_websearch] in {path} {wrong}")
+            if name not in set_elsewhere:
+                _assign(settings, name, value, "[tool.ipy_websearch] in pyproject.toml")
+        except ConfigError as exc:
+            yield exc
+
+
+def _project_table(path: Path) -> dict[str, Any]:
+    """Return the table [tool.ipy_websearch] of a pyproject.toml, {} when it has none or cannot be opened."""
+    try:
+        data = path.read_bytes()
     except OSError:
         return {}
     bare = data.translate(None, b"\0 \t\"'")  # UTF-16 has zero bytes
@@ -199,18 +210,9 @@ def _project_settings(start: Path, leave_out: Callable[[ConfigError], None]) -> 
 
     try:
         tool = tomllib.loads(data.decode("utf-8-sig")).get("tool")
-    except (ValueError, RecursionError) as exc:
-        leave_out(ConfigError(f"{path} cannot be read as TOML in UTF-8: {_line(exc)}"))
-        return {}
-    table = tool.get("ipy_websearch", {}) if isinstance(tool, dict) else {}
-    if not isinstance(table, dict):
-        leave_out(ConfigError(f"ipy_websearch in {path} must be a table: [tool.ipy_websearch]"))
-        return {}
-    for name in (name for name in table if name not in PROJECT_SETTINGS):
-        instead = f"; use %config WebSearch.{name} instead" if name in WebSearch.class_trait_names(config=True) else ""
-        wrong = f"may not set {name!r}{did_you_mean(name, PROJECT_SETTINGS)} (allowed there: {', '.join(PROJECT_SETTINGS)})"
-        leave_out(ConfigError(f"[tool.ipy_websearch] in {path} {wrong}{instead}"))
-    return {name: value for name, value in table.items() if name in PROJECT_SETTINGS}
+        return dict(tool.get("ipy_websearch", {})) if isinstance(tool, dict) else {}
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise ConfigError(f"[tool.ipy_websearch] in {path} cannot be read as TOML in UTF-8: {_line(exc)}") from exc
 
 
 def _line(exc: BaseException) -> str:

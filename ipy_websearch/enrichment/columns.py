@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.loop.offer import TYPES, column_type
-from ipy_websearch.options import at_least
+from ipy_websearch.options import checked
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import visible
 
@@ -282,7 +282,7 @@ def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None, s
     """
     names = names_of(frame)
     wanted = parse_columns(columns, names)
-    sample = None if sample is None else at_least(1, "sample", sample, 1)
+    sample = checked("sample", sample)
     check_names(wanted, names, frame.attrs.get(NOTED), sources)
     fields = tuple(dict.fromkeys(field for column in wanted for field in column.fields))
     rows = inputs_of(frame, fields)

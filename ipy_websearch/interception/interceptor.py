@@ -32,7 +32,7 @@ from ipy_websearch.model.client import PLATFORMS, Platform, settled
 from ipy_websearch.model.requests import caches_for_an_hour, server_searches, tool_result
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import own_prices
-from ipy_websearch.options import at_least, checked
+from ipy_websearch.options import checked
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Panels
 from ipy_websearch.session import Session
@@ -116,7 +116,7 @@ class WebSearchInterceptor:
         checked("provider", provider)
         checked("search_tool_name", search_tool_name)
         self._session = session
-        self._max_uses = None if max_uses is None else at_least(1, "max_uses", max_uses, 1)
+        self._max_uses = checked("max_uses", max_uses)
         self._enabled = None if enabled_platforms is None else _platform_names(enabled_platforms)
         self._named = bool(provider or search_tool_name)
         self._told: set[str] = set()

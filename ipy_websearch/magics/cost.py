@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -58,7 +57,7 @@ class CostMagics(WebMagics):
         if (reset or budgets) and not (options or plot or rows or call.output):
             return None
         if "since" in options:
-            options["since"] = moment("--since", options["since"], datetime.now(UTC))
+            options["since"] = moment("--since", options["since"])
         if not rows:
             options.setdefault("by", "question")
         frame = session.cost(**options)

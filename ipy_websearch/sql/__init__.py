@@ -75,7 +75,7 @@ def register(
         ConfigError: an option is wrong, duckdb or pyarrow is missing, or the database has other functions of these names.
     """
     from ipy_websearch.errors import ConfigError
-    from ipy_websearch.options import at_least, money
+    from ipy_websearch.options import checked
 
     if on_error not in ("null", "raise"):
         raise ConfigError(f"on_error is {on_error!r}; it must be 'null' or 'raise'")
@@ -89,7 +89,7 @@ def register(
         raise ConfigError('the SQL functions need duckdb and pyarrow: pip install "ipy_websearch[sql]"') from exc
     from ipy_websearch.sql.functions import SqlOptions, listen_for_interrupts
 
-    most, budget = at_least(1, "concurrency", concurrency, 16), money("budget_usd", budget_usd)
+    most, budget = checked("concurrency", concurrency) or 16, checked("budget_usd", budget_usd)
     options = SqlOptions(uuid.uuid4().hex[:12], model, provider, most, budget, bool(resume), on_error)
     functions = _known(con, prefix) or _create(con, prefix, options)
     functions.options = options

@@ -146,8 +146,8 @@ def test_what_a_project_may_not_set_is_left_out_with_a_line_and_the_extension_lo
     lines = ran.stderr.strip().splitlines()
     assert ran.ok and len(lines) == 3 and ran.stdout == "" and all(line.startswith("ipy_websearch: ") for line in lines)
     assert "may not set 'model'" in lines[0] and "use %config WebSearch.model instead (left out)" in lines[0]
-    assert "may not set 'base_url'" in lines[1] and "%config" not in lines[1]
-    assert "0 is not a value for count" in lines[2]
+    assert "0 is not a value for count" in lines[1]
+    assert "may not set 'base_url'" in lines[2] and "%config" not in lines[2]
     values = [bare_shell.run(f"%config WebSearch.{name}").value for name in ("model", "max_rows", "count")]
     assert values == ["claude-sonnet-5-5", 7, 5]
 

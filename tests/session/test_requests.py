@@ -167,7 +167,7 @@ WRONG = [
     ("enrich(df, {'a': 'Who leads {c}?'}, concurrency='4')", "concurrency is '4'; it must be a whole number"),
     ("enrich(df, {'a': 'Who leads {c}?'}, sample='4')", "sample is '4'; it must be a whole number"),
     ("ask('why', max_serches=3)", "there is no option 'max_serches'; did you mean 'max_searches'?"),
-    ("ask('why', max_steps=0)", "max_steps is 0; it must be 1 or more"),
+    ("ask('why', max_steps=0)", "max_steps is 0; it must be a whole number, 1 or more"),
     ("ask('why', effort='most')", "effort is 'most'; it must be one of low, medium, high"),
     ("ask('  ')", "there is no question"),
     ("await Session().ask('why', serch=3)", "there is no option 'serch'"),
