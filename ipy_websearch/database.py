@@ -169,16 +169,12 @@ class Database:
 
     def _is_damaged(self, exc: Exception) -> bool:
         """Return whether the file, not a statement of ours, is at fault: a text cannot be read, a constraint inside FTS5 failed
-        (those of ours are named), SQLite's own check finds something, or a table or column that a new file has is missing."""
+        (those of ours are named), or SQLite's own check finds something."""
         if "decode" in str(exc) or str(exc) == "constraint failed":
             return True
-        with closing(sqlite3.connect(":memory:")) as new:
-            self._prepare(new)
-            wanted = _columns(new)
-        self.close()  # so that the caller's file is prepared after this one
         try:
             with closing(sqlite3.connect(str(self.path), timeout=self._busy_timeout_s)) as file:
-                return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",) or not wanted <= _columns(file)
+                return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
         except (sqlite3.Error, UnicodeDecodeError) as found:
             return getattr(found, "sqlite_errorcode", 0) & 0xFF not in _LOCKED
 
@@ -210,11 +206,6 @@ class Database:
         self.warnings.append(f"the {self._purpose} {self.path} {event}")
 
 
-def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    select = "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
-    return set(connection.execute(select))
-
-
 def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:
     """Close a connection when no thread is using it any more: closing it under one crashes the process."""
     with lock:
@@ -229,16 +220,20 @@ CREATE TABLE IF NOT EXISTS entry (
     kind TEXT NOT NULL, key TEXT NOT NULL, created REAL NOT NULL, size INTEGER NOT NULL, value TEXT NOT NULL,
     PRIMARY KEY (kind, key)
 )"""
-_CACHE_BUSY_S = 0.25
-"""Seconds to wait for another process that writes; then the search is made again instead."""
+# At most so many bytes of values are kept, the newest.
+_PRUNE = """
+DELETE FROM entry WHERE rowid IN (
+    SELECT id FROM (SELECT rowid AS id, SUM(size) OVER (ORDER BY created DESC, rowid DESC) AS total FROM entry) WHERE total > ?
+)"""
+_CACHE_BUSY_S = 0.25  # seconds to wait for another process that writes; then the search is made again instead
 
 
 class Cache:
     """Searches and pages kept for a while, so that the same one is not paid for twice: JSON values by kind and key.
 
     Invariant: the cache never makes a call fail. A locked file or a full disk is a miss. `path` is the file, opened at first
-    use (None: memory only); `warnings` has a line for each thing that happened to it. `max_bytes` bounds the values together,
-    and the oldest go first; `clock` gives seconds since 1970.
+    use (None: memory only); `warnings` has a line for each thing that happened to it. What is beyond `max_bytes` when it is
+    opened goes, the oldest first; `clock` gives seconds since 1970.
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time, max_bytes: int = 64_000_000) -> None:
@@ -248,7 +243,6 @@ class Cache:
         self.warnings = self._database.warnings
         self._clock = clock
         self._max_bytes = max_bytes
-        self._bytes = 0
 
     def get(self, kind: str, key: str, ttl_s: float) -> tuple[Any, float] | None:
         """Return (value, age in seconds) of an entry younger than `ttl_s`, None when there is none."""
@@ -274,16 +268,8 @@ class Cache:
         size = len(text) + len(key)
         if size * 4 > self._max_bytes:
             return
-        row = (kind, key, self._clock(), size, text)
-
-        def insert(db: sqlite3.Connection) -> None:
-            db.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?)", row)
-            self._bytes += size
-            if self._bytes > self._max_bytes:
-                _drop_oldest(db, int(self._max_bytes * 0.8))
-                self._bytes = _total(db)
-
-        self._quietly(self._database.write, insert)
+        insert, row = "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?)", (kind, key, self._clock(), size, text)
+        self._quietly(self._database.write, lambda db: db.execute(insert, row))
 
     def clear(self, kind: str | None = None) -> int:
         """Remove the entries of one kind, or all; return how many. The file is shrunk, so nothing stays in it."""
@@ -293,7 +279,6 @@ class Cache:
             with suppress(sqlite3.OperationalError):  # another process is reading: the space is reused instead
                 db.execute("VACUUM")
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._bytes = _total(db)
             return count
 
         return self._quietly(self._database.read, delete) or 0
@@ -315,7 +300,7 @@ class Cache:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         db.execute(_CACHE_TABLE)
-        self._bytes = _total(db)
+        db.execute(_PRUNE, (self._max_bytes,))
 
     def _quietly(
         self, use: Callable[[Callable[[sqlite3.Connection], T]], T], work: Callable[[sqlite3.Connection], T]
@@ -325,13 +310,3 @@ class Cache:
             return use(work)
         except (sqlite3.Error, OSError, UnicodeError):
             return None
-
-
-def _total(db: sqlite3.Connection) -> int:
-    return int(db.execute("SELECT COALESCE(SUM(size), 0) FROM entry").fetchone()[0])
-
-
-def _drop_oldest(db: sqlite3.Connection, keep_bytes: int) -> None:
-    """Delete the oldest entries until `keep_bytes` or less are left."""
-    newest_first = "SELECT rowid AS id, SUM(size) OVER (ORDER BY created DESC, rowid DESC) AS total FROM entry"
-    db.execute(f"DELETE FROM entry WHERE rowid IN (SELECT id FROM ({newest_first}) WHERE total > ?)", (keep_bytes,))

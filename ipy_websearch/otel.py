@@ -31,33 +31,38 @@ def trace_of(answer: Answer, *, session: str, platform: str, contents: bool = Fa
     common = {"gen_ai.provider.name": provider, "gen_ai.conversation.id": session}
     first = min((step.started for step in answer.trace if step.started is not None), default=datetime.now(UTC))
     trace_id = _digest(32, session, first.isoformat(), answer.question)
-    root = _digest(16, trace_id, "0")
+    root, at, end = _digest(16, trace_id, "0"), first, first
     spans = []
-    ends = [first]
     for step in answer.trace:
-        start = step.started or ends[-1]
-        ends.append(start + timedelta(milliseconds=step.milliseconds))
-        facts = common | (_request(step, contents) if step.kind == "model" else _call(step, contents))
-        name = f"chat {step.name}" if step.kind == "model" else f"execute_tool {step.name}"
-        span = _span(trace_id, _digest(16, trace_id, str(step.n)), name, start, ends[-1], facts)
+        start = step.started or at
+        at = start + timedelta(milliseconds=step.milliseconds)
+        end = max(end, at)
+        kind, name = (CLIENT, f"chat {step.name}") if step.kind == "model" else (INTERNAL, f"execute_tool {step.name}")
         status = {"code": FAILED, "message": step.detail} if step.is_error else {}
-        kind = CLIENT if step.kind == "model" else INTERNAL
-        spans.append(span | {"parentSpanId": root, "kind": kind, "status": status})
-    facts = common | _question(answer, contents)
-    whole = _span(trace_id, root, "invoke_agent ipy_websearch", first, max(ends), facts) | {"kind": INTERNAL, "status": {}}
+        ids = {"traceId": trace_id, "spanId": _digest(16, trace_id, str(step.n)), "parentSpanId": root, "status": status}
+        spans.append(_span(name, kind, start, at, common | _facts(step, contents)) | ids)
+    ids = {"traceId": trace_id, "spanId": root, "status": {}}
+    whole = _span("invoke_agent ipy_websearch", INTERNAL, first, end, common | _question(answer, contents)) | ids
     number = version("ipy_websearch")
     scope = {"name": "ipy_websearch", "version": number, "attributes": _attributes({"semantic_conventions": CONVENTIONS})}
     resource = {"attributes": _attributes({"service.name": "ipy_websearch", "service.version": number})}
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": [whole, *spans]}]}]}
 
 
-def _span(trace_id: str, span_id: str, name: str, start: datetime, end: datetime, facts: Mapping[str, Any]) -> dict[str, Any]:
-    times = {"startTimeUnixNano": _nanoseconds(start), "endTimeUnixNano": _nanoseconds(end)}
-    return {"traceId": trace_id, "spanId": span_id, "name": name, **times, "attributes": _attributes(facts)}
+def _span(name: str, kind: int, start: datetime, end: datetime, facts: Mapping[str, Any]) -> dict[str, Any]:
+    nanoseconds = (str(int(moment.timestamp() * 1_000_000) * 1_000) for moment in (start, end))
+    times = zip(("startTimeUnixNano", "endTimeUnixNano"), nanoseconds, strict=True)
+    return {"name": name, "kind": kind, **dict(times), "attributes": _attributes(facts)}
 
 
 def _question(answer: Answer, contents: bool) -> dict[str, Any]:
-    facts = {
+    """Return what is to be said of the whole answer."""
+    said = {"role": "assistant", "parts": _parts(answer.text), "finish_reason": answer.stop_reason or "error"}
+    texts = {
+        "gen_ai.input.messages": [{"role": "user", "parts": _parts(answer.question)}],
+        "gen_ai.output.messages": [said],
+    }
+    return {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "ipy_websearch",
         "gen_ai.request.model": answer.model,
@@ -67,35 +72,30 @@ def _question(answer: Answer, contents: bool) -> dict[str, Any]:
         "ipy_websearch.sources": len({citation.n for citation in answer.citations}),
         "ipy_websearch.limit": answer.limit,
         "ipy_websearch.cost_usd": None if answer.cost_usd is None else float(answer.cost_usd),
+    } | _as_json(texts, contents)
+
+
+def _facts(step: Step, contents: bool) -> dict[str, Any]:
+    """Return what is to be said of a model request or a tool call."""
+    cost = {"ipy_websearch.cost_usd": None if step.cost_usd is None else float(step.cost_usd)}
+    if step.kind == "tool":
+        result = step.response if isinstance(step.response, Mapping) else {"content": step.response}
+        texts = {"gen_ai.tool.call.arguments": step.request, "gen_ai.tool.call.result": result.get("content")}
+        facts = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": step.name,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": result.get("tool_use_id"),
+            "error.type": (step.log.get("error_type") or "tool_error") if step.is_error else None,
+        }
+        return cost | facts | _as_json(texts, contents)
+    request, usage = step.request if isinstance(step.request, Mapping) else {}, step.usage
+    texts = {
+        "gen_ai.system_instructions": _parts(request.get("system") or ()),
+        "gen_ai.input.messages": [{"role": m["role"], "parts": _parts(m["content"])} for m in request.get("messages", ())],
+        "gen_ai.output.messages": [{"role": "assistant", "parts": _parts(step.response or ()), "finish_reason": step.detail}],
     }
-    if contents:
-        said = {"role": "assistant", "parts": _parts(answer.text), "finish_reason": answer.stop_reason or "error"}
-        facts["gen_ai.input.messages"] = _json([{"role": "user", "parts": _parts(answer.question)}])
-        facts["gen_ai.output.messages"] = _json([said])
-    return facts
-
-
-def _call(step: Step, contents: bool) -> dict[str, Any]:
-    result = step.response if isinstance(step.response, Mapping) else {"content": step.response}
     facts = {
-        "ipy_websearch.cost_usd": None if step.cost_usd is None else float(step.cost_usd),
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": step.name,
-        "gen_ai.tool.type": "function",
-        "gen_ai.tool.call.id": result.get("tool_use_id"),
-        "error.type": (step.log.get("error_type") or "tool_error") if step.is_error else None,
-    }
-    if contents:
-        facts["gen_ai.tool.call.arguments"] = _json(step.request)
-        facts["gen_ai.tool.call.result"] = _json(result.get("content"))
-    return facts
-
-
-def _request(step: Step, contents: bool) -> dict[str, Any]:
-    request = step.request if isinstance(step.request, Mapping) else {}
-    usage = step.usage
-    facts = {
-        "ipy_websearch.cost_usd": None if step.cost_usd is None else float(step.cost_usd),
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": request.get("model", step.name),
         "gen_ai.request.max_tokens": request.get("max_tokens"),
@@ -107,13 +107,7 @@ def _request(step: Step, contents: bool) -> dict[str, Any]:
         "gen_ai.usage.cache_write.input_tokens": usage.cache_write_5m_tokens + usage.cache_write_1h_tokens,
         "error.type": "broken_off" if step.is_error else None,
     }
-    if contents:
-        read = [{"role": message["role"], "parts": _parts(message["content"])} for message in request.get("messages", ())]
-        written = {"role": "assistant", "parts": _parts(step.response or ()), "finish_reason": step.detail}
-        facts["gen_ai.system_instructions"] = _json(_parts(request.get("system") or ()))
-        facts["gen_ai.input.messages"] = _json(read)
-        facts["gen_ai.output.messages"] = _json([written])
-    return facts
+    return cost | facts | _as_json(texts, contents)
 
 
 def _parts(content: Any) -> list[Any]:
@@ -122,7 +116,10 @@ def _parts(content: Any) -> list[Any]:
     return [{"type": "text", "content": block["text"]} if block.get("type") == "text" else dict(block) for block in blocks]
 
 
-# --- the encoding -----------------------------------------------------------------------------------------------------------
+def _as_json(texts: Mapping[str, Any], contents: bool) -> dict[str, str]:
+    wanted = texts if contents else {}
+    return {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in wanted.items()}
+
 
 _KINDS = {bool: "boolValue", int: "intValue", float: "doubleValue", str: "stringValue"}
 
@@ -135,14 +132,6 @@ def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, list):
         return {"arrayValue": {"values": [_value(item) for item in value]}}
     return {_KINDS[type(value)]: str(value) if type(value) is int else value}
-
-
-def _nanoseconds(moment: datetime) -> str:
-    return str(int(moment.timestamp() * 1_000_000) * 1_000)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _digest(digits: int, *parts: str) -> str:
