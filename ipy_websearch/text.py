@@ -19,12 +19,13 @@ _SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\u2028\u2029]+")
 # Soft hyphen, Mongolian separators, zero-width and bidirectional marks, invisible operators, interlinear marks, the
 # Hangul fillers, variation selectors and the tag block: a reader cannot see them, but a model would read them.
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e"
     "\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_NON_JOINER, _JOINER = "\u200c", "\u200d"
-_CURSIVE = ("ARABIC ", "SYRIAC ")
-_VIRAMA = 9  # the combining class of the signs that bind consonants in the scripts of India and around
+# U+200C and U+200D join or part emoji and the letters of Arabic, Syriac, India and its neighbours. Anywhere else they have no
+# effect, and may be there to hide something.
+_JOINED = "[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\ufe0f\u2190-\u2bff\U0001f000-\U0001faff]"
+_USELESS_JOINER = re.compile(f"[\u200c\u200d](?:(?!{_JOINED})|(?<!{_JOINED}[\u200c\u200d]))")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _ANSI = re.compile(r"(?:\x1b|\u241b)\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]", re.DOTALL)
 
@@ -35,37 +36,9 @@ def visible(text: str) -> str:
     Line feeds and tabs stay; carriage returns become line feeds. Emoji variation (U+FE0F) stays, so that ❤️ survives, and so
     do the joiners inside 👩‍👧 and in words of scripts that are written with them.
     """
-    if text.isprintable() and "\u241b" not in text:  # so there are no control characters; of the invisible ones, some
-        return text if text.isascii() else _INVISIBLE.sub("", text)
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    joins = _NON_JOINER in text or _JOINER in text
-    return _CONTROL.sub("", _INVISIBLE.sub(_kept if joins else "", _ANSI.sub("", text)))
-
-
-def _kept(found: re.Match[str]) -> str:
-    """Return a joiner that changes how its neighbours look, "" for other invisible characters.
-
-    That is so between two emoji, between letters of a cursive script (U+200C, common in Persian), and beside the virama between
-    two letters. Anywhere else it has no effect, and may be there to hide something.
-    """
-    at, text = found.start(), found.string
-    before, after = text[at - 1 : at].replace("\ufe0f", text[max(at - 2, 0) : at - 1]), text[at + 1 : at + 2]
-    if found[0] not in (_NON_JOINER, _JOINER) or not before or not after:
-        return ""
-    if _is_emoji(before) and _is_emoji(after):
-        return found[0] if found[0] == _JOINER else ""
-    script = unicodedata.name(before, "").split(" ")[0] + " "
-    if unicodedata.category(before)[0] not in "LM" or unicodedata.category(after)[0] not in "LM":
-        return ""
-    alike = unicodedata.name(after, "").startswith(script)
-    bound = _VIRAMA in (unicodedata.combining(before), unicodedata.combining(after))
-    return found[0] if alike and (bound or (found[0] == _NON_JOINER and script in _CURSIVE)) else ""
-
-
-def _is_emoji(character: str) -> bool:
-    """Return whether a character is an emoji; those too new for Python's tables are recognised by their block."""
-    symbol = character >= "\u2190" and unicodedata.category(character) == "So"
-    return symbol or character == "\u2194" or "\U0001f000" <= character <= "\U0001faff"
+    if not text.isprintable() or "\u241b" in text:  # printable characters are no controls; some of the invisible ones are
+        text = _CONTROL.sub("", _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    return text if text.isascii() else _USELESS_JOINER.sub("", _INVISIBLE.sub("", text))
 
 
 def plain(value: Any) -> str:
