@@ -105,11 +105,9 @@ class Keys:
             ConfigError: the first value found is not a key, or a file cannot be read; the message says where.
         """
         spec = self.spec(name)
-        for place, value in self._values(spec):
-            if _stripped(value):
-                files = {".env": self.env_file, "file": self._file(spec)}
-                return _clean(value, spec, f" ({files.get(place, place)})"), place
-        return None
+        value, place = self._written(spec)
+        where = {".env": self.env_file, "file": self._file(spec)}.get(place, place)
+        return (_clean(value, spec, f" ({where})"), place) if value else None
 
     def get(self, name: str) -> str | None:
         """Return the key, or None when it is nowhere. Raises: see `find`."""
@@ -129,8 +127,7 @@ class Keys:
             MissingKeyError: it is nowhere; the message names every way to set it.
             ConfigError: it is malformed, or a file cannot be read.
         """
-        key = self.get(name)
-        if key is None:
+        if (key := self.get(name)) is None:
             raise self.missing(name)
         return key
 
@@ -185,19 +182,22 @@ class Keys:
         removed = ["session"] if self._session.pop(spec.variable, None) is not None else []
         path = self._file(spec)
         try:
-            if path.exists():
-                path.unlink()
-                removed.append(str(path))
+            path.unlink()
+            return [*removed, str(path)]
+        except FileNotFoundError:
+            return removed
         except OSError as exc:
             raise ConfigError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
-        return removed
 
     def secrets(self) -> list[str]:
         """Return every text to keep out of outputs, longest first: all keys that can be found, and malformed values as
         written and as they may be shown. Texts under 4 characters are left out. Files are read once a second at most."""
         state = (*self._session.values(), *map(self.environ.get, KEYS), int(time.monotonic()))
         if self._secrets[0] != state:
-            values = [*self._session.values(), *(self._first_value(spec) for spec in KEYS.values())]
+            values = list(self._session.values())
+            for spec in KEYS.values():
+                with suppress(ConfigError):
+                    values.append(self._written(spec)[0])
             forms = {form for value in values for form in _forms(value) if len(form) >= SHORTEST_SECRET}
             self._secrets = (state, sorted(forms, key=len, reverse=True))
         return self._secrets[1]
@@ -211,23 +211,19 @@ class Keys:
         if self._keyring:
             yield "keyring", _from_keyring(spec.variable, int(time.monotonic()))
 
-    def _first_value(self, spec: KeySpec) -> str:
-        """Return the value that `find` would use, malformed or not; "" when there is none or it cannot be read."""
-        with suppress(ConfigError):
-            return next((value for _, value in self._values(spec) if _stripped(value)), "")
-        return ""
+    def _written(self, spec: KeySpec) -> tuple[str, str]:
+        """Return the first value, as it is written, and its place; two empty texts when there is none."""
+        return next(((value, place) for place, value in self._values(spec) if _stripped(value)), ("", ""))
 
     def _file(self, spec: KeySpec) -> Path:
         return self.settings_dir / spec.file_name
 
     def _from_env_file(self, spec: KeySpec) -> str:
-        text = _text_of(self.env_file, spec.variable) if self.env_file else ""
-        if not text:
+        if not self.env_file or not (text := _text_of(self.env_file, spec.variable)):
             return ""
         from dotenv.parser import parse_stream  # `dotenv_values` logs every line that is none, at each look
 
-        lines = {line.key: line.value for line in parse_stream(io.StringIO(text))}
-        return lines.get(spec.variable) or ""
+        return {line.key: line.value for line in parse_stream(io.StringIO(text))}.get(spec.variable) or ""
 
 
 def _clean(value: str, spec: KeySpec, where: str = "") -> str:
@@ -297,12 +293,10 @@ def base_url(variable: str, default: str, environ: Mapping[str, str] = os.enviro
         ConfigError: the value is not an http or https address, or carries a user name, a query or a fragment.
     """
     value = (environ.get(variable) or default).strip().rstrip("/")
-    try:
+    with suppress(ValueError):
         parts = urlsplit(value)
         usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc and not {*"?#"} & {*value}
         if usable and (parts.port or 0) >= 0:  # reading a port may raise
             return value
-    except ValueError:
-        pass
     shown = re.sub(r"//.*@", "//***@", value)
     raise ConfigError(f"{variable} is {shown!r}; it must be an http:// or https:// address without a user name, ? and #")
