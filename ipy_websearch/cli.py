@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError, WebSearchError
+from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ProviderError, WebSearchError
 from ipy_websearch.settings import load_settings
 from ipy_websearch.tools.schemas import SCHEMAS
 
@@ -75,21 +75,17 @@ class Executable:
 
 def web_search_brave() -> NoReturn:
     """Run `web-search-brave-tool`."""
-    summary = "Searches the web with Brave Search and prints the results."
-    sys.exit(run(Executable("web-search-brave-tool", "web_search_brave", partial(_search, "brave"), summary), sys.argv[1:]))
+    sys.exit(run(BRAVE, sys.argv[1:]))
 
 
 def web_search_google() -> NoReturn:
     """Run `web-search-google-tool`."""
-    summary = "Searches the web with Google Custom Search and prints the results."
-    sys.exit(run(Executable("web-search-google-tool", "web_search_google", partial(_search, "google"), summary), sys.argv[1:]))
+    sys.exit(run(GOOGLE, sys.argv[1:]))
 
 
 def web_fetch() -> NoReturn:
     """Run `web-fetch-tool`."""
-    summary, example = "Fetches a page and prints it as Markdown.", '{"url": "https://example.com"}'
-    output = '{"content": "# Title …", "lines_read": 100}'
-    sys.exit(run(Executable("web-fetch-tool", "web_fetch", _fetch, summary, example, output), sys.argv[1:]))
+    sys.exit(run(FETCH, sys.argv[1:]))
 
 
 def run(executable: Executable, arguments: Sequence[str]) -> int:
@@ -142,41 +138,20 @@ def _write(value: Mapping[str, Any], indent: int | None = None) -> None:
 
 
 def _input(raw: bytes, parameters: JSON) -> JSON:
-    """Return the input if it is a JSON object that fits the schema; nulls count as left out, unknown fields do nothing.
+    """Return the fields of a tool's input that are known and not null; their values are the session's to check.
 
     Raises:
-        ConfigError: it is something else; the message names the field.
+        ConfigError: it is no JSON object, or a field is missing.
     """
     try:
-        given = json.loads(raw.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
+        given = dict(json.loads(raw.decode("utf-8-sig")))
+    except (ValueError, TypeError, RecursionError):
         raise ConfigError("Invalid input: standard input must hold one JSON object") from None
-    if not isinstance(given, dict):
-        raise ConfigError(f"Invalid input: standard input must hold one JSON object, not a {type(given).__name__}")
-    known = parameters["properties"]
-    values = {name: value for name, value in given.items() if name in known and value is not None}
+    values = {name: given[name] for name in parameters["properties"] if given.get(name) is not None}
     for name in parameters["required"]:
         if name not in values:
             raise ConfigError(f"Invalid input: {name} is required")
-    for name, value in values.items():
-        if fault := _fault(value, known[name]):
-            raise ConfigError(f"Invalid input: {name} must be {fault}")
     return values
-
-
-def _fault(value: Any, schema: JSON) -> str:
-    """Return what a value should be when it is not of its schema's form, "" when it is."""
-    match schema["type"]:
-        case "string":
-            least = schema.get("minLength", 1)
-            fits = isinstance(value, str) and len(value.strip()) >= least
-            return "" if fits else f"a string of {least} or more characters"
-        case "array":
-            fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
-            return "" if fits else "an array of strings"
-        case _:
-            fits = isinstance(value, int) and not isinstance(value, bool) and value >= schema["minimum"]
-            return "" if fits else f"an integer of {schema['minimum']} or more"
 
 
 def _session() -> Session:
@@ -187,15 +162,13 @@ def _session() -> Session:
 
 async def _search(provider: str, given: JSON) -> JSON:
     """Return the results of one search in the seed's form, booked like any other; what the input does not say, settings do."""
-    from ipy_websearch.providers.base import SearchRequest, permitted
+    from ipy_websearch.providers.base import permitted
 
     session = _session()
-    allowed, blocked = given.get("allowed_domains", ()), given.get("blocked_domains", ())
-    # A provider takes only one of the two lists.
-    domains = {"allowed_domains": allowed} if allowed else {"blocked_domains": blocked}
-    left = SearchRequest(given["query"], blocked_domains=tuple(blocked))
+    blocked = given.pop("blocked_domains", ()) if given.get("allowed_domains") else ()  # a provider takes only one of the two
+    left = session.search_request(given["query"], blocked_domains=blocked)
     try:
-        found = await session.search(given["query"], provider=provider, fresh=True, **domains)
+        found = await session.search(**given, provider=provider, fresh=True)
     except MissingKeyError:
         raise ConfigError(_authentication(provider, session.keys, "not found")) from None
     except ProviderError as exc:
@@ -233,6 +206,28 @@ async def _fetch(given: JSON) -> JSON:
 
     try:
         page = await _session().fetch(**given, fresh=True)
-    except WebSearchError as exc:
+    except FetchError as exc:
         raise ConfigError(failure_text(exc)) from None
     return {"content": page.content, "lines_read": page.lines_read}
+
+
+BRAVE = Executable(
+    "web-search-brave-tool",
+    "web_search_brave",
+    partial(_search, "brave"),
+    "Searches the web with Brave Search and prints the results.",
+)
+GOOGLE = Executable(
+    "web-search-google-tool",
+    "web_search_google",
+    partial(_search, "google"),
+    "Searches the web with Google Custom Search and prints the results.",
+)
+FETCH = Executable(
+    "web-fetch-tool",
+    "web_fetch",
+    _fetch,
+    "Fetches a page and prints it as Markdown.",
+    '{"url": "https://example.com"}',
+    '{"content": "# Title …", "lines_read": 100}',
+)
