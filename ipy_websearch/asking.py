@@ -176,11 +176,9 @@ class AskRun:
         try:
             await self.loop.client.prepare()
             answer = await self.loop.answer(take)
-            self._book_the_rest()  # a ledger that is full says so in the answer
-            news = self.booking.ledger.news()
-            for line in news:
+            kept = self._keep(answer)
+            for line in kept.notices[len(answer.notices) :]:
                 emit(Notice(line))
-            kept = self._keep(replace(answer, notices=(*answer.notices, *news)))
             emit(Finished(kept))
             return kept
         except ModelError as exc:
@@ -202,12 +200,12 @@ class AskRun:
 
     async def __anext__(self) -> Event:
         self._begin()
-        if not self._left and self._events.empty():
-            try:
+        try:
+            if not self._left and self._events.empty():
                 await background.awaited(self._arrival)
-            except BaseException:
-                self.stop()
-                raise
+        except BaseException:
+            self.stop()
+            raise
         event = None if self._left else self._taken(self._events.get())
         if event is None:
             raise StopAsyncIteration
@@ -279,11 +277,16 @@ class AskRun:
         self.booking.close(self.loop.loop.cut_off())
 
     def _keep(self, answer: Answer) -> Answer:
-        """Take the answer into the conversation, with its steps and all that was spent on it."""
+        """Take the answer into the conversation, with its steps, all that was spent on it, and what the ledger has to say."""
         self._book_the_rest()
-        facts = {"cost_usd": self.booking.cost_usd, "replayed_from": self.booking.replayed_from}
-        spent = self._count_cost()
-        self.answer = replace(answer, trace=tuple(self.booking.steps), session_cost_usd=spent, **facts)  # type: ignore[arg-type]
+        self.answer = replace(
+            answer,
+            cost_usd=self.booking.cost_usd,
+            session_cost_usd=self._count_cost(),
+            replayed_from=self.booking.replayed_from,
+            trace=tuple(self.booking.steps),
+            notices=(*answer.notices, *self.booking.ledger.news()),
+        )
         self._session.answers.append(self.answer)
         del self._session.answers[:-KEPT_ANSWERS]
         return self.answer

@@ -130,14 +130,12 @@ def on_the_loop(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coro
 
 def close_with(owner: object, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Have `close` run on the loop when `owner` is dropped or Python exits."""
-    _closers[:] = [closer for closer in _closers if closer.alive]
     _closers.append(weakref.finalize(owner, _close, close))
     _closers[-1].atexit = False  # `_stop` calls it, while the loop still runs
 
 
 def _close(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     if is_running():
-        _closing[:] = [task for task in _closing if not task.future.done()]
         _closing.append(Task(close))
 
 
