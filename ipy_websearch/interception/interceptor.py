@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping
-from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.interception.history import Unpacked, is_sound, question, web_blocks
 from ipy_websearch.interception.native import blocks_of
-from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, native_addresses
+from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, known_addresses
 from ipy_websearch.interception.tools import (
     MAX_USES,
     WebTool,
@@ -38,7 +37,6 @@ from ipy_websearch.results import Panels
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Tool, ToolContext
-from ipy_websearch.tools.web_fetch import addresses_of
 from ipy_websearch.usage import Limits, Terms
 
 ClientT = TypeVar("ClientT")
@@ -79,8 +77,8 @@ def intercept(
 
     At an address that may be anybody's, the setting `platform` says what the server takes; it is read at each call. Without
     it, results go as blocks that can be cited to models with a name of Anthropic's and as plain text to others (and to Ollama
-    and LM Studio, known by their ports); a server that refuses the blocks gets the same request as text, and nothing is
-    searched again. A server that ignores the native tool instead of refusing it needs `provider` or `enabled_platforms`.
+    and LM Studio, known by their ports). A server that ignores the native tool instead of refusing it needs `provider` or
+    `enabled_platforms`.
 
     >>> import anthropic
     >>> client = intercept(anthropic.Anthropic(api_key="…"), provider="local")
@@ -180,7 +178,8 @@ class WebSearchInterceptor:
             budget.terms, budget.hour_cache = Terms.of(body), caches_for_an_hour(body)
             places = {tool.index for tool in wanted}
             budget.server_searches = server_searches([t for n, t in enumerate(body.get("tools") or ()) if n not in places])
-        most = [0 if tool.index < 0 else self._most_uses(tool) for tool in wanted]
+        bounds = [[uses for uses in (tool.max_uses, self._max_uses) if uses is not None] for tool in wanted]
+        most = [min(uses, default=None) if tool.index >= 0 else 0 for tool, uses in zip(wanted, bounds, strict=True)]
         tools = [
             self._search(tool, uses, budget.bounded) if tool.kind == "search" else fetch_tool(tool, session.reader, uses)
             for tool, uses in zip(wanted, most, strict=True)
@@ -188,13 +187,9 @@ class WebSearchInterceptor:
         rounds = min(max([MAX_ROUNDS, *(uses or 0 for uses in most)]), MOST_ROUNDS)
         limits = Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=TOOLS_TIMEOUT_S)
         fetches = any(tool.kind == "fetch" for tool in wanted)
-        context = ToolContext({url for message in history.messages for url in _addresses(message)} if fetches else set())
+        context = ToolContext({url for message in history.messages for url in known_addresses(message)} if fetches else set())
         runner = CallRunner({tool.name: tool for tool in tools}, context, Panels(), budget, Meter(limits))
         return InterceptedCall(body, wanted, history.messages, history.sources, platform, runner, booking, session, cited)
-
-    def _most_uses(self, tool: WebTool) -> int | None:
-        """Return how often a tool may be used: the smaller of its own bound and the client's, None without any."""
-        return min((uses for uses in (tool.max_uses, self._max_uses) if uses is not None), default=None)
 
     def _search(self, tool: WebTool, uses: int | None, bounded: bool) -> Tool:
         router, settings = self.session.router, self.session.settings
@@ -238,11 +233,8 @@ class WebSearchInterceptor:
 
 def _platform_names(given: Any) -> frozenset[str]:
     """Return platforms by our names; a name may be LiteLLM's, or a member of an enumeration."""
-    if isinstance(given, str | Enum):
-        given = (given,)
-    if not isinstance(given, Iterable):
-        raise ConfigError(f"enabled_platforms is {given!r}; it must be a list of: {', '.join(PLATFORMS)}")
-    said = [str(getattr(value, "value", value)).strip().lower() for value in given]
+    values = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    said = [str(getattr(value, "value", value)).strip().lower() for value in values]
     names = [_ALIASES.get(name, name) for name in said]
     if unknown := [name for name in names if name not in PLATFORMS]:
         raise ConfigError(f"there is no platform {unknown[0]!r}; there are: {', '.join(PLATFORMS)}")
@@ -260,21 +252,10 @@ def _may_cite(body: Mapping[str, Any]) -> bool:
     return all(isinstance(citations, Mapping) and citations.get("enabled") for citations in cited)
 
 
-def _addresses(message: Mapping[str, Any]) -> set[str]:
-    """Return the addresses that a message made known: the user's, those of results, those the platform's own tools found."""
-    if message["role"] != "user":
-        return native_addresses(blocks_of(message))
-    return addresses_of(message)
-
-
 def _least_tokens(body: Mapping[str, Any]) -> int:
-    """Return the tokens that a reply must be able to have: room for all of its thinking, and for an answer.
-
-    The API refuses a `max_tokens` that is not above the thinking's budget (but where the caller's own is not, either).
-    """
-    thinking = body.get("thinking")
-    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) and thinking.get("type") == "enabled" else None
-    wanted = body.get("max_tokens")
+    """Return the tokens that a reply must be able to have: room for all of its thinking, and for an answer."""
+    thinking, wanted = body.get("thinking"), body.get("max_tokens")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
     if not isinstance(budget, int) or not isinstance(wanted, int) or wanted <= budget:
-        return MIN_ANSWER_TOKENS
+        return MIN_ANSWER_TOKENS  # what is wrong with it is for the API to say
     return min(wanted, budget + MIN_ANSWER_TOKENS)

@@ -154,7 +154,10 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
     """
     content = block.get("content")
     if isinstance(content, Mapping):
-        return _given_error(str(content["error_code"])) if content.get("error_code") else _given_page(content)
+        if not (code := str(content.get("error_code") or "")):
+            return _given_page(content)
+        text = _ERRORS.get(code, f"Not done: {plain(code)}.")
+        return ToolOutput(summary=text, text=text, is_error=True, error_code=code)
     hits = blocks_of(block)
     found = [(hit, texts) for hit in hits if isinstance(texts := unpack(hit.get("encrypted_content")), list)]
     if hits and not found:
@@ -163,11 +166,6 @@ def given(block: Mapping[str, Any], call: Mapping[str, Any]) -> ToolOutput:
         Passage(str(hit.get("url")), str(hit.get("title") or ""), tuple(map(str, texts))) for hit, texts in found if texts
     ]
     return ToolOutput(summary="", passages=tuple(passages), text="" if passages else "No results.")
-
-
-def _given_error(code: str) -> ToolOutput:
-    text = _ERRORS.get(code, f"Not done: {plain(code)}.")
-    return ToolOutput(summary=text, text=text, is_error=True, error_code=code)
 
 
 def _given_page(content: Mapping[str, Any]) -> ToolOutput:

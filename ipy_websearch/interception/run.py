@@ -7,10 +7,9 @@ caller's other tools are called for is handed back, and the conversation can be 
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import BudgetExceededError, ModelError
@@ -35,6 +34,7 @@ from ipy_websearch.model.stream import Event, Reply
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.prices import add_money
 from ipy_websearch.tools.base import ToolOutput
+from ipy_websearch.tools.web_fetch import addresses_of
 
 if TYPE_CHECKING:
     from ipy_websearch.model.sdk_hook import Exchange
@@ -47,7 +47,6 @@ MAX_ROUNDS, MOST_ROUNDS = 10, 48
 MAX_BREAKPOINTS = 4
 
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
-_FORM = re.compile(r"search_result|tool_result|\bcontent\b(?![ _-]*(management|filter|polic|moderat))", re.IGNORECASE)
 _lock = threading.RLock()  # calls of several threads and event loops are booked one after the other
 
 
@@ -128,10 +127,6 @@ class InterceptedCall:
             await signals.aclose()
             self.close()
 
-    def message(self, content: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the finished message, with the blocks that its events add up to."""
-        return self.writer.message(content, self.usage)
-
     def close(self) -> None:
         """Book what broke off or was no longer wanted, and give back the money that was held."""
         with _lock:
@@ -147,7 +142,7 @@ class InterceptedCall:
             self.booking.take(event)
 
     async def _sent(self, wire: Exchange, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
-        """Send a request; one that is refused for its form goes up once more in another."""
+        """Send a request; one that is refused for its thinking goes up once more without."""
         send: Callable[[Mapping[str, Any]], AsyncIterator[list[Event]]] = wire.send
         if recording := self.session.recording:
             send = recording.through(send, wire.headers)
@@ -161,26 +156,16 @@ class InterceptedCall:
             except ModelError as exc:
                 if not wire.begun and exc.status != 200 and self.loop:
                     self.loop.retries = 0  # a first request is the SDK's to send again
-                if not self._adapted(exc):
+                if not self._drops_thinking(exc):
                     raise
             body = {**self.request(final=bool(self.loop and self.loop.final)), "max_tokens": body.get("max_tokens")}
 
-    def _adapted(self, error: ModelError) -> bool:
-        """Change what the server may have refused: thinking that came back in another place, results as blocks to cite."""
-        if error.status not in (400, 422) or not self.sources.natives:
+    def _drops_thinking(self, error: ModelError) -> bool:
+        """Leave out thinking that came back in another place, and was refused for that; say whether there was any."""
+        if self._replies or error.status not in (400, 422) or "thinking" not in str(error).lower():
             return False
-        if not self._replies and "thinking" in str(error).lower():
-            left = without_thinking(self.messages)
-            changed, self.messages = left != self.messages, left
-            return changed
-        if not (self.platform.assumed and self.platform.search_results and _FORM.search(str(error))):
-            return False
-        self.platform = replace(self.platform, assumed=False, search_results=False)
-        written = {call_id: self._result(call_id) for call_id in self.sources.natives}
-        for n, message in enumerate(self.messages):
-            content = [written.get(str(block.get("tool_use_id")), block) for block in blocks_of(message)]
-            self.messages[n] = {**message, "content": content or message["content"]}
-        return True
+        before, self.messages = self.messages, without_thinking(self.messages)
+        return bool(self.sources.natives) and before != self.messages
 
     def _under_our_name(self, event: Event) -> Event:
         """Return an event with calls of our tools by our names (models remember others), and no id of a call twice: small
@@ -224,7 +209,7 @@ class InterceptedCall:
             raise ModelError("the model's answer ended too soon", status=200, kind="api_error")
         self._replies += 1
         self.usage = summed(self.usage, reply.usage_fields)
-        self.runner.context.known_urls.update(native_addresses(reply.content))
+        self.runner.context.known_urls |= known_addresses({"role": "assistant", "content": reply.content})
         own = [call for call in Call.of(reply) if call.name in OUR_NAMES.values()]
         if own and reply.stop_reason not in _CUT and not final:
             return own
@@ -341,9 +326,11 @@ def summed(total: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]
     return result
 
 
-def native_addresses(content: Sequence[Any]) -> set[str]:
-    """Return the addresses that a platform's own tools found in one turn."""
-    results = [block.get("content") for block in content if str(block.get("type")).endswith("_tool_result")]
+def known_addresses(message: Mapping[str, Any]) -> set[str]:
+    """Return the addresses that a message made known: the user's, those of results, those the platform's own tools found."""
+    if message["role"] == "user":
+        return addresses_of(message)
+    results = [block.get("content") for block in blocks_of(message) if str(block.get("type")).endswith("_tool_result")]
     hits = [hit for inner in results for hit in (inner if isinstance(inner, list) else [inner])]
     return {hit["url"] for hit in hits if isinstance(hit, Mapping) and isinstance(hit.get("url"), str)}
 

@@ -163,11 +163,6 @@ class WebTool(_Part):
         where = self.user_location
         return Place(*(" ".join(part.split()) for part in (where.city, where.region, where.timezone)))
 
-    @property
-    def has_paths(self) -> bool:
-        """Whether a domain has a path, which the API's search knows and engines do not."""
-        return any("/" in domain for domain in (*self.allowed_domains, *self.blocked_domains))
-
 
 def web_tool(tool: Mapping[str, Any], kind: Kind, index: int) -> WebTool:
     """Return the web tool that a request defines.
@@ -207,9 +202,11 @@ def search_tool(
 ) -> Tool:
     """Return the search; `defaults` carry the bare domains and the results to ask for, `tell` is told of engines that fail."""
 
+    has_paths = any("/" in domain for domain in (*tool.allowed_domains, *tool.blocked_domains))
+
     async def found(request: SearchRequest) -> SearchResults:
         try:
-            results = await search(replace(request, count=max(WITH_PATHS, request.count)) if tool.has_paths else request)
+            results = await search(replace(request, count=max(WITH_PATHS, request.count)) if has_paths else request)
         except (ConfigError, ProviderError) as exc:
             tell(f"{str(exc).rstrip('.')}; nothing was searched")
             if isinstance(exc, ConfigError):  # of the settings, and not of the model's input
@@ -218,7 +215,7 @@ def search_tool(
         for attempt in results.attempts:
             if attempt.reason in ("key", "credit", "quota"):
                 tell(f"{attempt.error}; {results.provider} was asked instead")
-        kept = [result for result in results if _permitted(result.url, tool)] if tool.has_paths else results
+        kept = [result for result in results if not has_paths or _permitted(result.url, tool)]
         return replace(results, results=tuple(kept[: request.count]))
 
     return _ours(routed_search_tool(found, defaults, price=price), "search", max_uses)

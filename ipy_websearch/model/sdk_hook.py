@@ -433,7 +433,7 @@ class SearchMiddleware(anthropic.Middleware):
                     return exchange.answered(stream=StreamBody(call, events, arrived, exchange.side))
                 for event in arrived:
                     whole.apply(event)
-            return exchange.answered(content=json.dumps(call.message(whole.content)).encode())
+            return exchange.answered(content=json.dumps(call.writer.message(whole.content, call.usage)).encode())
         except ModelError as exc:
             if exchange.begun and request.stream:
                 return exchange.answered(content=frame(error_event(exc)))
