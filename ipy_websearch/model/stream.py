@@ -16,6 +16,7 @@ import json
 import random
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -45,7 +46,7 @@ _CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09
     "validationException": "invalid_request_error",
 }
 _ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")  # half a character, or no number: JSON that cannot be sent back
-_FIELDS = (b"event:", b"data:", b"id:", b"retry:", b":")  # what a line of a stream begins with
+_FIELDS = (b"event:", b"data:", b"id:", b"retry:", b":", b"\xef\xbb\xbf")  # what a stream begins with
 _EXCERPT = 400
 
 
@@ -97,25 +98,21 @@ async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]
     Raises:
         ModelError: the body is no stream of the Messages API, or an event is not JSON.
     """
-    start, untyped, typed = b"", False, False
+    start, seen, understood = b"", False, False
     async for frames, whole in _frames(pieces):
         start = start or b"\n\n".join(frames)[:_EXCERPT]
-        events: list[Event] = []
-        problem: Exception | None = None
-        for frame in frames:
-            try:
-                events += _events_in(frame)
-            except (ValueError, RecursionError) as exc:
-                problem = exc if whole else None  # what a stream that broke off ends with is no event
-                break
-        untyped = untyped or bool(events)
-        typed = typed or any(isinstance(event.get("type"), str) for event in events)
+        try:
+            events = [event for frame in frames for event in _events_in(frame)]
+        except (ValueError, RecursionError) as exc:
+            if whole:
+                raise ModelError(f"the model's answer is not JSON ({exc})", status=200, kind="truncated") from exc
+            events = []  # what a stream that broke off ends with is no event
+        seen = seen or bool(events)
+        understood = understood or any(isinstance(event.get("type"), str) for event in events)
         if events:
             yield events
-        if problem is not None:
-            text = f"the model's answer is not JSON ({shorten(str(problem), 80)})"
-            raise ModelError(text, status=200, kind="truncated")
-    if not typed and (untyped or not _may_be_stream(start)):
+    begun = start.lstrip()
+    if not understood and (seen or (begun and not begun.startswith(_FIELDS))):
         raise no_message(start, redact)
 
 
@@ -150,40 +147,22 @@ def _events_in(frame: bytes) -> list[Event]:
     return [event] if isinstance(event, dict) else []
 
 
-def _may_be_stream(start: bytes) -> bool:
-    """Say whether a body without an event may be the beginning of a stream that broke off."""
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return not text or text.startswith(_FIELDS) or any(name.startswith(text) for name in _FIELDS)
-
-
-def parse_body(content: bytes) -> Any:
-    """Return a body as JSON that can be sent back: without half characters and infinite numbers.
-
-    Raises:
-        ValueError: it is no JSON, or nested too deeply.
-    """
-    try:
-        value = json.loads(content.decode("utf-8-sig", "replace"))
-        return sound(value) if _ODD.search(content) else value
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
 def parse_message(content: bytes, redact: Callable[[str], str] = str) -> dict[str, Any]:
-    """Return the message, or the API's error object, that is the whole body of an answer.
+    """Return the message, or the API's error object, that is the whole body of an answer; as JSON that can be sent back:
+    without half characters and infinite numbers.
 
     Raises:
         ModelError: it is neither; of the kind `NO_MESSAGE` when asking again is of no use.
     """
-    try:
-        value = parse_body(content)
-    except ValueError:
-        text, value = content.strip(), None
-        if not text or (text.startswith(b"{") and not text.endswith(b"}")):
-            raise ModelError("the model's answer ended too soon", status=200, kind="truncated") from None
-    if not isinstance(value, dict) or not (isinstance(value.get("content"), list) or value.get("type") == "error"):
-        raise no_message(content, redact)
-    return value
+    value: Any = None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(content.decode("utf-8-sig", "replace"))
+    if isinstance(value, dict) and (isinstance(value.get("content"), list) or value.get("type") == "error"):
+        return dict(sound(value)) if _ODD.search(content) else value
+    text = content.strip()
+    if value is None and (not text or (text.startswith(b"{") and not text.endswith(b"}"))):
+        raise ModelError("the model's answer ended too soon", status=200, kind="truncated")
+    raise no_message(content, redact)
 
 
 def no_message(content: bytes, redact: Callable[[str], str] = str) -> ModelError:
@@ -460,15 +439,14 @@ def connection_error(exc: BaseException, address: str, redact: Callable[[str], s
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that a server asks to be left alone for, None when it does not say."""
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return max(0.0, float(milliseconds) / 1000)
-        value = headers.get("retry-after", "")
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
-            return float(value)
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()) if value else None
-    except (ValueError, TypeError):
-        return None
+    value = headers.get("retry-after", "")
+    if re.fullmatch(r"\d+(\.\d+)?", headers.get("retry-after-ms", "")):
+        return float(headers["retry-after-ms"]) / 1000
+    if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
+        return float(value)
+    with suppress(ValueError, TypeError):
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    return None
 
 
 def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:
