@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PYTHON = [sys.executable, "-m"]
-WORKERS = (os.cpu_count() or 2) + 1  # the tests wait for processes and time limits for a quarter of their time
+WORKERS = (os.cpu_count() or 2) + 2  # the tests wait for processes and time limits for a quarter of their time
 CHECKS = {
     "style": [*PYTHON, "ruff", "check", "."],
     "format": [*PYTHON, "ruff", "format", "--check", "."],

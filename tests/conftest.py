@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,9 +42,9 @@ SECRET = re.compile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let all workers of xdist share the process that forks."""
-    if getattr(config.option, "numprocesses", None):
-        warm.python()
+    """Let workers of xdist be forks of one process that has imported the libraries."""
+    if workers := getattr(config.option, "numprocesses", None):
+        config.option.tx = [f"popen//python={shlex.join(warm.python())}"] * workers
 
 
 @pytest.hookimpl(optionalhook=True)

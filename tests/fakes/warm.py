@@ -1,9 +1,10 @@
 """A Python that has the large libraries imported: `[*python(), "-c", code]` in place of `[sys.executable, "-c", code]`.
 
-The SDK, pandas and IPython take seconds of CPU to import, more than most tests of a process do. There is one process
-that has imported them and forks; the package itself is imported by the fork. The command is a small process that hands
-over its arguments, environment, folder and standard streams, passes signals on and ends as the fork does; when it is killed, so
-is the fork. Tests of the start itself (imports, options of Python) use `sys.executable`. Where it is not Linux, all do.
+The SDK, pandas and IPython take seconds of CPU to import, more than most tests of a process do. There is one process that
+has imported them and forks, the workers of pytest too; the package itself is imported by the fork. The command is a small
+process that hands over its arguments, environment, folder and standard streams, passes signals on and ends as the fork does;
+when it is killed, so is the fork. Tests of the start itself (imports, options of Python) use `sys.executable`. Where it is
+not Linux, all do.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 LIBRARIES = (
     "IPython anthropic pandas pyarrow narwhals aiohttp httpx httpx_aiohttp starlette uvicorn ipykernel.kernelapp "
     "ipykernel.ipkernel ipywidgets anywidget nbformat pydantic jinja2 nh3 markdown_it yaml genai_prices tqdm.auto lxml.html "
-    "dotenv mcp PIL.Image"
+    "dotenv mcp PIL.Image hypothesis trio polars dask.dataframe anyio.from_thread anyio._backends._asyncio pytest xdist"
 ).split()
 
 ADDRESS = "TESTS_WARM_PYTHON"
@@ -165,6 +166,6 @@ def _run(kind: str, what: str, *arguments: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] != "serve":
-        _ask(sys.argv[1], sys.argv[2:])
+        _ask(sys.argv[1], [argument for argument in sys.argv[2:] if argument != "-u"])
     elif (asked := _serve(int(sys.argv[2]))) is not None:
         _run(*asked)
