@@ -3,13 +3,22 @@
 `AnswerView` is what may be seen at a moment, built from the events of a run or from a finished `Answer`; it is pure. What
 qualifies an answer (offline, cut short, interrupted, broken off) stands before it at every level of `feedback`. Level 0
 leaves out calls and the footer, level 2 adds every request and reply and unfolds the footer.
+
+`LiveAnswer` shows it while it is written. A notebook gets one display, updated at most 10 times a second; the last update
+replaces all, so that the saved notebook holds the finished answer alone, and between events a clock keeps the line of seconds
+alive. A terminal cannot update what it has printed (terminal IPython prints every update anew), so text, tool calls, sources
+and costs are written once, in the order in which they come.
 """
 
 from __future__ import annotations
 
+import contextvars
 import json
+import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -17,18 +26,31 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from ipy_websearch import events as ev
-from ipy_websearch.display.render import View
-from ipy_websearch.display.text import cell, cost, iso, one_line, place_of, safe_href, seconds, short_address
+from ipy_websearch.display.render import View, render
+from ipy_websearch.display.text import Terminal, cell, cost, iso, one_line, place_of, prose, safe_href, short_address
 from ipy_websearch.loop.offer import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
 from ipy_websearch.settings import OFFLINE_MODEL
-from ipy_websearch.text import plural, shorten, usd, visible
+from ipy_websearch.text import duration, plural, shorten, usd, visible
 
 MAX_ROWS = 50
 CARDS = 4
 PANELS_CHARACTERS = 16_000
+INTERVAL_S = 0.12
+"""The least time between two updates; with the last one, which never waits, there are at most 10 in any second."""
+_CLOCK_S = 1.0
+_SHARE = 4
+"""An update that was hard to render is followed by so many times its own duration, or a hostile text would take the kernel."""
 _PASSAGE = 600
 _PASSAGES = 5
+_VERBS = {
+    "query": "searching",
+    "url": "reading",
+    "path": "reading research",
+    "firecrawl_map": "mapping",
+    TABLE_TOOL: "writing the table",
+}
+"""What a call does, by the name of the tool, or else of the field that says what it is about."""
 _STOPS = {"end_turn": "wrote the answer", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
 _STOPPED = {
     None: "**The answer broke off**: this is what had arrived.",
@@ -41,17 +63,16 @@ _LIMITS = {"timeout": "the time limit", "budget": "the budget", "max_searches": 
 
 @dataclass(slots=True)
 class Line:
-    """One line between the texts: a tool call (⋯ while it runs, then ✓ or ✗), a notice, or a detail: a request or a reply."""
+    """One line between the texts: a tool call (⋯ while it runs, then ✓ or ✗), a notice, or a detail: a request or a reply.
+
+    `feedback` is the level of detail from which on it is shown. By its `subject` a tool's summary is known to say what the call
+    was about.
+    """
 
     text: str
     glyph: str = "·"
-    is_detail: bool = False
+    feedback: int = 1
     subject: str = ""
-    """The words by which a tool's summary is known to say what the call was about."""
-
-    def shown_at(self, feedback: int) -> bool:
-        """Whether the line belongs to a level of detail."""
-        return feedback > int(self.is_detail)
 
     def __str__(self) -> str:
         return f"{self.glyph} {self.text}"
@@ -79,15 +100,6 @@ class AnswerView:
     _calls: dict[str, Line] = field(default_factory=dict)
     _kept: tuple[int, int] = (0, 0)
 
-    @classmethod
-    def of(cls, shown: AnswerView | Answer) -> AnswerView:
-        """Return the view of a finished answer; a view is returned as it is."""
-        if isinstance(shown, AnswerView):
-            return shown
-        view = cls()
-        view.finish(shown)
-        return view
-
     @property
     def text(self) -> str:
         """The answer's Markdown; an offline answer's without its label, and with what works where nothing was found."""
@@ -95,24 +107,14 @@ class AnswerView:
         return f"{_without_label(text)}\n\n{offline_help(self)}".strip() if self.offline else text.strip()
 
     @property
-    def running(self) -> bool:
-        """Whether more is to come."""
-        return self.state == "running"
-
-    @property
     def offline(self) -> bool:
         """Whether the built-in server answers, and no model."""
         return self.answer.offline if self.answer is not None else self.model == OFFLINE_MODEL
 
-    @property
-    def sources(self) -> dict[int, Citation]:
-        """The first citation of each source, by its number."""
-        return {citation.n: citation for citation in reversed(self.citations)}
-
     def shown(self, feedback: int) -> list[Item]:
         """Return texts and lines in order, as far as a level of detail shows them; `status` names running calls."""
-        texts = ((_without_label(item) if self.offline else item) if isinstance(item, str) else item for item in self.items)
-        return [item for item in texts if isinstance(item, str) or (item.shown_at(feedback) and item.glyph != "⋯")]
+        items = [_without_label(item) if self.offline and isinstance(item, str) else item for item in self.items]
+        return [item for item in items if isinstance(item, str) or (item.feedback <= feedback and item.glyph != "⋯")]
 
     def status(self, spent: Decimal | None = Decimal(0)) -> str:
         """Return the line that lives while the answer is written: seconds, the current call, what was spent so far."""
@@ -125,15 +127,16 @@ class AnswerView:
         parts = (f"⋯ {time.monotonic() - self.began:.0f} s", *(calls or [model]), money, "■ stops")
         return " · ".join(filter(None, parts))
 
-    # --- what happens ------------------------------------------------------------------------------------------------
-
     def apply(self, event: ev.Event) -> list[Item]:
         """Take an event in; return the items that it added or changed (for a text, the piece alone)."""
         match event:
             case ev.TextDelta(text):
                 return [self._write(text)]
             case ev.ToolStarted():
-                return [self._began(event)]
+                verb, subject = call_words(event.name, event.input)
+                line = self._calls[event.id] = self._add(f"{verb}: {subject}" if subject else verb, "⋯")
+                line.subject = subject.split("/")[0][:60]
+                return [line]
             case ev.ToolFinished():
                 return [self._ended(event)]
             case ev.Cited(citation):
@@ -161,12 +164,12 @@ class AnswerView:
             case ev.ModelRequested(step, model):
                 self.model, self._kept = model, (len(self.items), len(self.citations))
                 final = " (the last one allowed)" if event.final else ""
-                return [self._add(f"request {step} to {model}{final}", is_detail=True)]
+                return [self._add(f"request {step} to {model}{final}", feedback=2)]
             case ev.ModelResponded(step, _, usage):
                 cached = f" ({usage.cache_read_tokens:,} from the cache)" if usage.cache_read_tokens else ""
                 tokens = f"{usage.total_input_tokens:,} tokens in, {usage.output_tokens:,} out{cached}"
-                said = f"reply {step}: {tokens}, {seconds(event.seconds)}, {event.stop_reason or 'broken off'}"
-                return [self._add(said, is_detail=True)]
+                said = f"reply {step}: {tokens}, {duration(event.seconds)}, {event.stop_reason or 'broken off'}"
+                return [self._add(said, feedback=2)]
         return []
 
     def finish(self, answer: Answer | None, state: Literal["interrupted", "failed"] | None = None) -> None:
@@ -185,22 +188,16 @@ class AnswerView:
             self.items.append(text)
         return text
 
-    def _add(self, text: str, glyph: str = "·", *, is_detail: bool = False) -> Line:
-        line = Line(one_line(text), glyph, is_detail)
+    def _add(self, text: str, glyph: str = "·", *, feedback: int = 1) -> Line:
+        line = Line(one_line(text), glyph, feedback)
         self.items.append(line)
-        return line
-
-    def _began(self, event: ev.ToolStarted) -> Line:
-        verb, subject = call_words(event.name, event.input)
-        line = self._calls[event.id] = self._add(f"{verb}: {subject}" if subject else verb, "⋯")
-        line.subject = subject.split("/")[0][:60]
         return line
 
     def _ended(self, event: ev.ToolFinished) -> Line:
         line = self._calls.get(event.id) or self._add("")
         summary = shorten(one_line(event.summary), 160)
         about = "" if line.subject in summary else f"{line.text.partition(': ')[2]} — "
-        took = f" ({seconds(event.seconds)})" if event.seconds >= 0.05 else ""
+        took = f" ({duration(event.seconds)})" if event.seconds >= 0.05 else ""
         line.glyph, line.text = "✗" if event.is_error else "✓", f"{about}{summary}{took}"
         return line
 
@@ -216,16 +213,12 @@ class AnswerView:
 def call_words(name: str, given: Any) -> tuple[str, str]:
     """Return (verb, subject) for a tool call: ("searching", "moons of Mars"), ("reading", "example.com/a")."""
     given = given if isinstance(given, Mapping) else {"input": given}  # a model can call a tool with anything
-    if name == TABLE_TOOL:
-        verb, subject = "writing the table", ""
-    elif isinstance(given.get("query"), str):
-        verb, subject = "searching", given["query"]
-    elif isinstance(given.get("url"), str):
-        verb, subject = "mapping" if name.endswith("_map") else "reading", short_address(given["url"], 80)
-    elif name == "read_research":
-        verb, subject = "reading research", str(given.get("path", ""))
+    about = next((key for key in ("query", "url", "path") if isinstance(given.get(key), str)), "")
+    verb = _VERBS.get(name) or _VERBS.get(about) or f"calling {one_line(name)}"
+    if about:
+        subject = short_address(given[about], 80) if about == "url" else given[about]
     else:
-        verb, subject = f"calling {one_line(name)}", json.dumps(dict(given), ensure_ascii=False, default=str) if given else ""
+        subject = json.dumps(dict(given), ensure_ascii=False, default=str) if given and name not in _VERBS else ""
     return verb, shorten(one_line(subject), 100)
 
 
@@ -250,16 +243,15 @@ def labels(view: AnswerView) -> list[str]:
 
 def _offline_label(view: AnswerView) -> str:
     """Return the label of an offline answer; where the passages come from is told the first time only."""
-    key = "`%websearch key anthropic`"
-    if view.answer is not None and view.answer.rows:
-        return f"**Offline demo**: no model read these; the values are quoted from the articles found · {key}"
     if offline_help(view):
         return "**Offline demo**: no model was asked."
-    if not view.introduce or not view.citations:
-        return f"**Offline demo**: no model read these · {key}"
-    built_in = all(citation.url.startswith("corpus:") for citation in view.citations)
-    where = f"passages from {_articles()} built-in articles" if built_in else "passages"
-    return f"**Offline demo**: no model read these {where} · {key} sets a key for Claude"
+    told = ""
+    if view.answer is not None and view.answer.rows:
+        told = "; the values are quoted from the articles found"
+    elif view.introduce and view.citations:
+        built_in = all(citation.url.startswith("corpus:") for citation in view.citations)
+        told = f" passages from {_articles()} built-in articles" if built_in else " passages"
+    return f"**Offline demo**: no model read these{told} · `%websearch key anthropic`{' sets a key for Claude' if told else ''}"
 
 
 @cache
@@ -301,7 +293,7 @@ def facts(answer: Answer) -> str:
         f"{plural(len(failed) - pages, 'call')} failed" if len(failed) > pages else "",
         f"{plural(doubted, 'sentence')} not supported by the sources" if doubted else "",
         plural(len(answer.notices), "notice") if answer.notices else "",
-        seconds(answer.seconds) if answer.seconds else "",
+        duration(answer.seconds) if answer.seconds else "",
         cost(answer.cost_usd),
         f"replayed from {one_line(answer.replayed_from)}" if answer.replayed_from else "",
     )
@@ -350,7 +342,7 @@ def timeline(trace: Sequence[Step]) -> list[dict[str, Any]]:
                 "what": "✗ " * step.is_error + shorten(one_line(": ".join(filter(None, (step.name, detail)))), 90),
                 "start": round(left, 1),
                 "width": round(min(max(100 * step.milliseconds / whole, 1.0), 100 - left), 1),
-                "time": seconds(step.milliseconds / 1000),
+                "time": duration(step.milliseconds / 1000),
                 "tokens": f"{step.usage.total_input_tokens:,} → {step.usage.output_tokens:,}" if is_model else "",
                 "cost": cost(step.cost_usd),
             }
@@ -369,22 +361,22 @@ def starts(trace: Sequence[Step]) -> Iterator[float]:
             calls_from = end
 
 
-# --- views --------------------------------------------------------------------------------------------------------
-
-
 def answer_view(
     shown: AnswerView | Answer, *, feedback: int = 1, spent: Decimal | None = Decimal(0), cards: int = CARDS
 ) -> View:
     """Return what is shown of an answer: `spent` is what a running one has cost so far, `cards` sources are not folded."""
-    view = AnswerView.of(shown)
-    answer, values = view.answer, {"labels": labels(view), "cited": view.sources, "offline": view.offline}
-    if answer is None:
-        return {**values, "parts": view.shown(feedback), "status": view.status(spent) if view.running else ""}
-    values |= {"sources": quoted(view.citations), "cards": cards, "doubtful": doubtful(answer)}
-    if answer.rows:
-        values |= _table(answer)
+    if isinstance(shown, Answer):
+        view = AnswerView()
+        view.finish(shown)
     else:
-        values["parts"] = [view.text]
+        view = shown
+    cited = {citation.n: citation for citation in reversed(view.citations)}
+    answer, values = view.answer, {"labels": labels(view), "cited": cited, "offline": view.offline}
+    if answer is None:
+        status = view.status(spent) if view.state == "running" else ""
+        return {**values, "parts": view.shown(feedback), "status": status}
+    values |= {"sources": quoted(view.citations), "cards": cards, "doubtful": doubtful(answer)}
+    values |= _table(answer) if answer.rows else {"parts": [view.text]}
     if feedback:
         values |= {"remarks": remarks(answer), "timeline": timeline(answer.trace), "panels": _panels(answer.panels)}
         values |= {"facts": facts(answer), "session": usd(answer.session_cost_usd), "unfolded": feedback > 1}
@@ -406,12 +398,12 @@ def _table(answer: Answer) -> View:
 def _panels(panels: Sequence[Panel]) -> list[tuple[str, str, str]]:
     """Return (heading, content, what has the rest) of each panel, cut so that all together stay small in the notebook."""
     limit = PANELS_CHARACTERS // max(len(panels), 1)
-    texts = [visible(panel.content).rstrip() for panel in panels]
-    rests = [f"… %panels {panel.id} shows all {len(text):,} characters" for panel, text in zip(panels, texts, strict=True)]
-    return [
-        (heading(panel), text[:limit], rest if len(text) > limit else "")
-        for panel, text, rest in zip(panels, texts, rests, strict=True)
-    ]
+    shown = []
+    for panel in panels:
+        text = panel_view(panel)["content"]
+        rest = f"… %panels {panel.id} shows all {len(text):,} characters" if len(text) > limit else ""
+        shown.append((heading(panel), text[:limit], rest))
+    return shown
 
 
 def heading(panel: Panel) -> str:
@@ -424,3 +416,185 @@ def heading(panel: Panel) -> str:
 def panel_view(panel: Panel) -> View:
     """Return what is shown of a whole panel."""
     return {"heading": heading(panel), "content": visible(panel.content).rstrip()}
+
+
+# --- while it is written ------------------------------------------------------------------------------------------
+
+Spent = Callable[[], Decimal | None]
+
+
+class LiveAnswer:
+    """One answer on its way to the reader: `show` each event, then call `finish` once.
+
+    `feedback` 0 shows the result only, 1 tool calls, notices and costs too, 2 every request and reply. `spent` returns the US
+    dollars that the answer has cost so far. `introduce` the first offline answer: it says where its passages come from.
+    """
+
+    def __init__(self, shell: Any, *, feedback: int = 1, spent: Spent = Decimal, introduce: bool = False) -> None:
+        self.view = AnswerView(introduce)
+        self._lock = threading.RLock()  # a thread of the notebook's sends what was held back
+        notebook = is_notebook(shell)
+        self._screen = _Notebook(shell, self.view, feedback, spent, self._lock) if notebook else _Terminal(self.view, feedback)
+
+    def show(self, event: ev.Event) -> None:
+        """Take in one event of the run; `Finished` does what `finish` does."""
+        with self._lock:
+            items = self.view.apply(event)
+            if self.view.state == "running":
+                self._screen.changed(items)
+            else:
+                self._screen.ended()
+
+    def finish(self, answer: Answer | None, state: Literal["interrupted", "failed"] | None = None) -> None:
+        """Show the finished answer, unless it is shown already; with a `state`, what there is of one that was stopped by the
+        user, or that broke off with an error about to be raised."""
+        with self._lock:
+            if state or self.view.answer is not answer:
+                self.view.finish(answer, state)
+                self._screen.ended()
+
+
+def is_terminal(shell: Any) -> bool:
+    """Say whether a shell is IPython in a terminal."""
+    return any(kind.__name__ == "TerminalInteractiveShell" for kind in type(shell).__mro__)
+
+
+def is_notebook(shell: Any) -> bool:
+    """Say whether the shell's displays can be updated in place, rather than being printed one below the other."""
+    publisher = type(getattr(shell, "display_pub", None)).__name__
+    return not is_terminal(shell) and publisher not in ("NoneType", "DisplayPublisher")  # IPython's own prints text/plain
+
+
+class _Notebook:
+    """Publishes the view under one display id. `lock` guards the view."""
+
+    def __init__(self, shell: Any, view: AnswerView, feedback: int, spent: Spent, lock: threading.RLock) -> None:
+        self._shell, self._view, self._feedback, self._spent, self._lock = shell, view, feedback, spent, lock
+        self._display_id = uuid.uuid4().hex
+        self._sent_at = 0.0
+        self._pause_s = 0.0
+        self._is_stale = False
+        self._over = threading.Event()
+
+    def changed(self, items: Sequence[Item] = ()) -> None:
+        """Show the view now, or as soon as the pause is over."""
+        self._is_stale = True
+        if not self._sent_at:
+            # ipykernel finds the cell that a display belongs to in a context variable, which a thread does not inherit
+            clock = contextvars.copy_context().run
+            threading.Thread(target=clock, args=(self._tick,), name="ipy_websearch display", daemon=True).start()
+        if time.monotonic() >= self._sent_at + self._pause_s:
+            self._send()
+
+    def ended(self) -> None:
+        """Show the last state; a failure before anything was shown leaves the page to the error."""
+        self._over.set()
+        if self._sent_at or self._view.state != "failed" or self._view.items or self._view.answer is not None:
+            self._send()
+
+    def _tick(self) -> None:
+        """Show what was held back, and the seconds that pass."""
+        while not self._over.wait(INTERVAL_S):
+            with self._lock:
+                idle_s = time.monotonic() - self._sent_at
+                due = self._is_stale or (idle_s >= _CLOCK_S and self._feedback > 0)
+                if due and idle_s >= self._pause_s and not self._over.is_set():
+                    self._send()
+
+    def _send(self) -> None:
+        start = time.monotonic()
+        view = answer_view(self._view, feedback=self._feedback, spent=self._spent())
+        forms = {"text/html": render("answer", "html", view), "text/plain": render("answer", "text", view)}
+        if self._view.answer is not None:
+            forms["text/markdown"] = render("answer", "markdown", view)
+        is_update, self._sent_at, self._is_stale = self._sent_at > 0, time.monotonic(), False
+        self._pause_s = max(INTERVAL_S, _SHARE * (self._sent_at - start))
+        self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=is_update)
+
+
+class _Terminal:
+    """Writes to standard output as it comes, and nothing twice; text in lines as wide as the terminal."""
+
+    def __init__(self, view: AnswerView, feedback: int) -> None:
+        self._view, self._feedback = view, feedback
+        self._terminal = Terminal.here()
+        self._in_prose = False
+        self._rest = ""  # of a paragraph
+        self._end = ""  # the last two characters written
+
+    def changed(self, items: Sequence[Item]) -> None:
+        """Write what was added."""
+        for item in items:
+            if isinstance(item, str):
+                self._prose(prose(item))
+            elif item.feedback <= self._feedback:
+                self._block(self._terminal.faint(self._terminal.wrap(str(item))), gap=self._in_prose)
+
+    def ended(self) -> None:
+        """Write what stands under the text, or the whole answer when none of its text was streamed."""
+        view, shown = self._view, answer_view(self._view, feedback=self._feedback)
+        said = {item.text for item in view.items if isinstance(item, Line)}
+        shown["remarks"] = [remark for remark in shown.get("remarks", ()) if one_line(remark) not in said]
+        streamed = "".join(item for item in view.items if isinstance(item, str))
+        if streamed:
+            told = [] if view.offline and "No model read these" in streamed else shown["labels"]
+            shown |= {"labels": told, "parts": [offline_help(view)]}
+        if streamed or view.answer is not None:
+            self._block(render("answer", "text", shown, self._terminal))
+
+    def _prose(self, text: str) -> None:
+        """Write the lines that are full; what may still change (the last line, a table, open bold or code) waits."""
+        if not self._in_prose:
+            text = text.lstrip("\n")
+            self._write("\n" if self._end and text else "")
+            self._in_prose = bool(text)
+        if not self._terminal.width:
+            self._write(text)
+            return
+        whole, gap, self._rest = (self._rest + text).rpartition("\n\n")
+        if whole.count("```") % 2:
+            whole, self._rest = "", whole + gap + self._rest
+        if whole.strip():
+            self._write(f"{self._terminal.markdown(whole)}\n\n")
+        *lines, last = self._terminal.wrap(self._rest).split("\n")
+        full = "\n".join(lines)
+        if lines and not set("|`") & set(full) and full.count("**") % 2 == 0:
+            self._write(f"{self._terminal.style(full)}\n")
+            self._rest = last + self._rest[len(self._rest.rstrip(" ")) :]  # wrapping drops a blank at the end
+
+    def _block(self, text: str, *, gap: bool = True) -> None:
+        if not text:
+            return
+        self._write(self._terminal.markdown(self._rest))
+        self._write("\n" if self._end[-1:] not in ("", "\n") else "")
+        self._write("\n" if gap and self._end not in ("", "\n\n") else "")
+        self._write(text + "\n")
+        self._in_prose, self._rest = False, ""
+
+    def _write(self, text: str) -> None:
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))  # a terminal may not be UTF-8
+        sys.stdout.flush()
+        self._end = (self._end + text)[-2:]
+
+
+def mark_shown(ip: Any, value: Any) -> None:
+    """Say that `value` is on the page already: as the value of the cell that runs now, it is not shown once more."""
+    printers = ip.display_formatter.ipython_display_formatter.singleton_printers
+
+    def forget(*_: Any) -> None:
+        printers.pop(id(value), None)
+        vars(ip.displayhook).pop("quiet", None)
+        ip.events.unregister("post_run_cell", forget)
+
+    if is_terminal(ip) and _ends_with_ask(ip):  # its prompt "Out[1]:" would stand there with nothing behind it
+        ip.displayhook.update_user_ns(value)
+        ip.displayhook.quiet = lambda: True
+    printers[id(value)] = lambda _: None
+    ip.events.register("post_run_cell", forget)
+
+
+def _ends_with_ask(ip: Any) -> bool:
+    """Say whether the last statement of the cell that runs is a bare `%ask`, whose value would be shown."""
+    lines = ip.history_manager.input_hist_parsed[-1].rstrip().splitlines()
+    return bool(lines) and lines[-1].startswith(("get_ipython().run_line_magic('ask'", "get_ipython().run_cell_magic('ask'"))

@@ -77,30 +77,3 @@ def _take_back(formatter: Any, kind: str, ours: Callable[..., Any], before: Call
             formatter.pop(kind)
             if before is not None:
                 formatter.for_type(kind, before)
-
-
-def mark_shown(ip: Any, value: Any) -> None:
-    """Say that `value` is on the page already: as the value of the cell that runs now, it is not shown once more."""
-    printers = ip.display_formatter.ipython_display_formatter.singleton_printers
-
-    def forget(*_: Any) -> None:
-        printers.pop(id(value), None)
-        vars(ip.displayhook).pop("quiet", None)
-        ip.events.unregister("post_run_cell", forget)
-
-    if is_terminal(ip) and _ends_with_ask(ip):  # its prompt "Out[1]:" would stand there with nothing behind it
-        ip.displayhook.update_user_ns(value)
-        ip.displayhook.quiet = lambda: True
-    printers[id(value)] = lambda _: None
-    ip.events.register("post_run_cell", forget)
-
-
-def is_terminal(shell: Any) -> bool:
-    """Say whether a shell is IPython in a terminal."""
-    return any(kind.__name__ == "TerminalInteractiveShell" for kind in type(shell).__mro__)
-
-
-def _ends_with_ask(ip: Any) -> bool:
-    """Say whether the last statement of the cell that runs is a bare `%ask`, whose value would be shown."""
-    lines = ip.history_manager.input_hist_parsed[-1].rstrip().splitlines()
-    return bool(lines) and lines[-1].startswith(("get_ipython().run_line_magic('ask'", "get_ipython().run_cell_magic('ask'"))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ipy_websearch.display.render import View
-from ipy_websearch.display.text import cell, cost, iso, one_line, place_of, safe_href, seconds, short_address
+from ipy_websearch.display.text import cell, cost, iso, one_line, place_of, safe_href, short_address
 from ipy_websearch.results import Page, SearchResults
-from ipy_websearch.text import plural, shorten, usd
+from ipy_websearch.text import duration, plural, shorten, usd
 
 MAX_ROWS = 50
 ENRICHED_ROWS = 20
@@ -143,7 +143,7 @@ def _enriched_summary(frame: Any, filled: Mapping[str, int]) -> str:
         f"{sum(filled.values()):,} of {plural(len(frame) * len(filled), 'cell')} filled",
         f"{low} below {LOW_CONFIDENCE} confidence (marked)" if low else "",
         usd(float(spent)) if spent else "",
-        seconds(report["seconds"]) if isinstance(report, dict) and "seconds" in report else "",
+        duration(report["seconds"]) if isinstance(report, dict) and "seconds" in report else "",
         f"all {len(frame.columns)} columns: .columns",
     )
     return " · ".join(filter(None, parts))

@@ -60,14 +60,6 @@ def cost(amount: Decimal | float | None, *, cached: bool = False) -> str:
     return {"unknown": "cost unknown", "0 USD": "free"}.get(words, words)
 
 
-def seconds(value: float) -> str:
-    """Return seconds as "0.4 s", "12 s" or "2 min 05 s"."""
-    if value < 9.95:
-        return f"{max(value, 0.0):.1f} s"
-    whole = round(value)
-    return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60:02d} s"
-
-
 def iso(date: Any) -> str:
     """Return the UTC date as "2026-11-17", "" for None and NaT. Saved output keeps absolute dates, which stay true."""
     if not isinstance(date, datetime) or date != date:

@@ -20,14 +20,13 @@ from importlib.resources import files
 from itertools import takewhile
 from typing import Any
 
-from ipy_websearch.display.answer import starts, timeline
-from ipy_websearch.display.live import is_notebook
+from ipy_websearch.display.answer import is_notebook, starts, timeline
 from ipy_websearch.display.render import View, render
-from ipy_websearch.display.text import cost, one_line, seconds
+from ipy_websearch.display.text import cost, one_line
 from ipy_websearch.frames import WebFrame
 from ipy_websearch.model.requests import without_marks
 from ipy_websearch.results import Answer, Step
-from ipy_websearch.text import plural, shorten, visible
+from ipy_websearch.text import duration, plural, shorten, visible
 from ipy_websearch.usage import Usage
 
 OVERVIEW_CHARACTERS = 48_000
@@ -93,7 +92,7 @@ def _total(answer: Answer) -> str:
     usage = answer.usage
     tokens = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens"
     cached = f" ({usage.cache_read_tokens:,} read from the cache)" if usage.cache_read_tokens else ""
-    return f"in all: {seconds(answer.seconds)} · {tokens}{cached} · {cost(answer.cost_usd)}"
+    return f"in all: {duration(answer.seconds)} · {tokens}{cached} · {cost(answer.cost_usd)}"
 
 
 def _overview(answer: Answer, redact: Redact) -> list[Fold]:

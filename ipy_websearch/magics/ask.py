@@ -89,8 +89,7 @@ class AskMagics(WebMagics):
 
     def _answer(self, session: Any, call: Call) -> Any:
         """Show the events of the run as they come; return the answer, which is kept however the run ends."""
-        from ipy_websearch.display.formatters import mark_shown
-        from ipy_websearch.display.live import LiveAnswer
+        from ipy_websearch.display.answer import LiveAnswer, mark_shown
         from ipy_websearch.errors import ModelError
 
         run = session.start(call.text, **call.options)

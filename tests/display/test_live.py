@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ipy_websearch import events as ev
-from ipy_websearch.display.formatters import mark_shown, register
-from ipy_websearch.display.live import LiveAnswer
+from ipy_websearch.display.answer import LiveAnswer, mark_shown
+from ipy_websearch.display.formatters import register
 from ipy_websearch.results import Answer, Citation
 from tests.fakes.forms import html_of, markdown_of, text_of
 from tests.fakes.shown import ANSWER, RUN, SEARCH

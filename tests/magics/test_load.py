@@ -44,7 +44,7 @@ def printed_by(code: str) -> Any:
 def test_loading_is_silent_and_imports_nothing_heavy() -> None:
     loaded = printed_by(LOADED)
     assert not HEAVY & {name.split(".")[0] for name in loaded}
-    assert not {"ipy_websearch.session", "ipy_websearch.api", "ipy_websearch.results", "ipy_websearch.display.html"} & set(
+    assert not {"ipy_websearch.session", "ipy_websearch.api", "ipy_websearch.results", "ipy_websearch.display.render"} & set(
         loaded
     )
 

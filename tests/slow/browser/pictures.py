@@ -26,7 +26,7 @@ from ipy_websearch import events as ev
 from ipy_websearch.display.formatters import register
 from ipy_websearch.display.cost import cost_png
 from ipy_websearch.display.export import export
-from ipy_websearch.display.live import LiveAnswer
+from ipy_websearch.display.answer import LiveAnswer
 from ipy_websearch.display.render import render
 from ipy_websearch.display.trace import trace_frame
 from ipy_websearch.frames import CostFrame, CostSummary, EnrichedFrame

@@ -18,7 +18,7 @@ import json
 from datetime import UTC, datetime
 from ipy_websearch import events as ev
 from ipy_websearch.display.formatters import register
-from ipy_websearch.display.live import LiveAnswer
+from ipy_websearch.display.answer import LiveAnswer
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
 register(get_ipython())
 texts = json.load(open(PAYLOADS))
