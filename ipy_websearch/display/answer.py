@@ -36,13 +36,14 @@ from ipy_websearch.text import duration, plural, shorten, usd, visible
 MAX_ROWS = 50
 CARDS = 4
 PANELS_CHARACTERS = 16_000
+# The least time between two updates; with the last one, which never waits, there are at most 10 in any second.
 INTERVAL_S = 0.12
-"""The least time between two updates; with the last one, which never waits, there are at most 10 in any second."""
 _CLOCK_S = 1.0
+# An update that was hard to render is followed by so many times its own duration, or a hostile text would take the kernel.
 _SHARE = 4
-"""An update that was hard to render is followed by so many times its own duration, or a hostile text would take the kernel."""
 _PASSAGE = 600
 _PASSAGES = 5
+# What a call does, by the name of the tool, or else of the field that says what it is about.
 _VERBS = {
     "query": "searching",
     "url": "reading",
@@ -50,7 +51,6 @@ _VERBS = {
     "firecrawl_map": "mapping",
     TABLE_TOOL: "writing the table",
 }
-"""What a call does, by the name of the tool, or else of the field that says what it is about."""
 _STOPS = {"end_turn": "wrote the answer", "tool_use": "called tools", "pause_turn": "paused", "refusal": "declined to answer"}
 _STOPPED = {
     None: "**The answer broke off**: this is what had arrived.",
@@ -78,8 +78,8 @@ class Line:
         return f"{self.glyph} {self.text}"
 
 
+# Text of the model, or a line.
 Item = str | Line
-"""Text of the model, or a line."""
 
 
 @dataclass(slots=True)

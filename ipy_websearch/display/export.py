@@ -22,8 +22,8 @@ from ipy_websearch.results import Answer, bibliography
 from ipy_websearch.text import shorten
 
 _TITLE = "Questions and answers"
+# Source cards of a page: what is folded is not printed.
 _ALL = 1_000
-"""Source cards of a page: what is folded is not printed."""
 
 
 def export(answers: Sequence[Answer], path: Path, *, force: bool = False) -> None:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ipy_websearch.display.render import Form
 
+# For each kind of value the module and the name of its view (`answer.answer_view`, which `templates/answer.html` shows), and
+# the settings that the view takes, by the names of its arguments.
 _KINDS: dict[str, tuple[str, str, dict[str, str]]] = {
     "ipy_websearch.results.Answer": ("answer", "answer", {"feedback": "feedback"}),
     "ipy_websearch.results.Panel": ("answer", "panel", {}),
@@ -26,8 +28,6 @@ _KINDS: dict[str, tuple[str, str, dict[str, str]]] = {
     "ipy_websearch.display.trace.TraceFrame": ("trace", "trace", {}),
     "ipy_websearch.frames.WebFrame": ("tables", "frame", {}),
 }
-"""For each kind of value the module and the name of its view (`answer.answer_view`, which `templates/answer.html` shows), and
-the settings that the view takes, by the names of its arguments."""
 _FORMATS: dict[str, Form] = {"text/html": "html", "text/markdown": "markdown", "text/plain": "text"}
 
 

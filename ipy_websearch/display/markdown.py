@@ -36,8 +36,8 @@ _MAX_GROWTH = 8
 _MAX_MARKS = 2_000
 _QUOTE = 160
 
+# The cited sources by their numbers.
 Sources = Mapping[int, Citation]
-"""The cited sources by their numbers."""
 
 
 class _Definitions(dict[str, Any]):
@@ -215,15 +215,10 @@ def to_html(markdown: str, sources: Sources | None = None, claims: Sequence[Clai
     return _guarded(markdown, make, _pre)
 
 
-def inline(markdown: str) -> str:
-    """Return one line of Markdown as harmless HTML without a paragraph around it."""
-    return clean(str(_parser().renderInline(one_line(markdown), {"references": _Definitions()})))
-
-
 # --- Markdown ------------------------------------------------------------------------------------------------------
 
+# Inline Markdown in the making: ("text", "code" or "markup", the text). Code is raw until its neighbours are known.
 Pieces = list[tuple[str, str]]
-"""Inline Markdown in the making: ("text", "code" or "markup", the text). Code is raw until its neighbours are known."""
 
 _MATH = re.compile(r"((?:\$+(?:\w[\w.,%/+-]*\w|\w)?|\\+(?:\w+|[()\[\]{}])?)+)")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -232,8 +227,8 @@ _BLOCK_START = re.compile(r"^( {0,3})(?=[-+](?:[ \t]|$)|#{1,6}(?:[ \t]|$)|>|=+[ 
 _NUMBER_START = re.compile(r"^( {0,3}\d{1,9})(?=[.)](?:[ \t]|$))", re.MULTILINE)
 _SCHEME, _WWW = re.compile(r"\b(https?|ftp)://", re.IGNORECASE), re.compile(r"\b(www)\.", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9+#-]{0,15}")
+# Names of fences that GitHub and others draw or typeset instead of showing the code.
 _DRAWN = {"math", "mermaid", "geojson", "topojson", "stl", "latex", "tex", "katex"}
-"""Names of fences that GitHub and others draw or typeset instead of showing the code."""
 _RULES = {"text-align:center": ":-:", "text-align:right": "--:"}
 
 

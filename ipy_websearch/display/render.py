@@ -25,15 +25,15 @@ from ipy_websearch.display.text import PLAIN, Terminal, grid, host_of, one_line,
 from ipy_websearch.text import plural, shorten, visible
 
 Form = Literal["html", "markdown", "text"]
+# What a template shows, by names.
 View = dict[str, Any]
-"""What a template shows, by names."""
 
 _ENDINGS = {"html": "html", "markdown": "md", "text": "txt"}
+# Stands for one blank line; the control character is in no value.
 _GAP = Markup("\x1e")
-"""Stands for one blank line; the control character is in no value."""
 _BLANK = re.compile(f"[\n{_GAP}]*{_GAP}[\n{_GAP}]*")
+# Classes that keep MathJax away: two amounts in dollars would otherwise become a formula.
 NO_MATH = "tex2jax_ignore mathjax_ignore"
-"""Classes that keep MathJax away: two amounts in dollars would otherwise become a formula."""
 
 STYLES = {
     "line": "rgba(128,128,128,.35)",
@@ -90,8 +90,8 @@ def _environment(form: Form) -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else "" if value is None else plain(str(value)),
     )
     environment.globals.update(STYLES, link=link, grid=grid, gap=_GAP, plural=plural)
-    environment.filters.update(one_line=one_line, shorten=shorten)
-    for name in ("to_html", "inline", "to_safe_markdown", "link_markdown", "table_markdown"):
+    environment.filters.update(inline=inline, one_line=one_line, shorten=shorten)
+    for name in ("to_html", "to_safe_markdown", "link_markdown", "table_markdown"):
         environment.filters[name] = partial(_marked, name)
     return environment
 
@@ -99,6 +99,12 @@ def _environment(form: Form) -> Environment:
 def _marked(name: str, *values: Any) -> Markup:
     """Return the harmless HTML or Markdown that a function of `markdown` makes. Tables do without its parser."""
     return Markup(getattr(import_module("ipy_websearch.display.markdown"), name)(*values))
+
+
+def inline(text: str) -> Markup:
+    """Return one line of text with its `**bold**` and its code as such."""
+    bold = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(escape(one_line(text))))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", bold))
 
 
 def link(url: str, text: str = "") -> Markup:

@@ -7,7 +7,6 @@ an ordinary table: its view is None and pandas shows it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ipy_websearch.display.render import View
@@ -18,8 +17,8 @@ from ipy_websearch.text import duration, plural, shorten, usd
 MAX_ROWS = 50
 ENRICHED_ROWS = 20
 LOW_CONFIDENCE = 0.5
+# How much of a page is shown; `page.content` has all of it.
 PAGE_CHARACTERS = 24_000
-"""How much of a page is shown; `page.content` has all of it."""
 NEEDED = ("title", "url", "description", "published_date")
 _SILENT = (*NEEDED, "extra_snippets", "score")
 _PARTS = ("source", "quote", "confidence")
@@ -89,19 +88,6 @@ def frame_view(frame: Any) -> View | None:
 # --- enriched frames --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A value with its source, what is said on hover, and whether it is doubtful."""
-
-    text: str
-    url: str | None = None
-    title: str = ""
-    low: bool = False
-
-    def __str__(self) -> str:
-        return self.text
-
-
 def enriched_view(frame: Any) -> View | None:
     """Return what is shown of an `EnrichedFrame`; None when no column has its source, quote and confidence."""
     names = list(frame.columns)
@@ -111,7 +97,10 @@ def enriched_view(frame: Any) -> View | None:
         return None
     own = [name for name in names if name not in asked and name not in _NOTED and not any(name in parts[n] for n in asked)]
     own, shown = own[:_OWN], frame.head(ENRICHED_ROWS)
-    columns = [[Cell(cell(label, 30)) for label in shown.index], *([Cell(cell(value)) for value in shown[n]] for n in own)]
+    columns = [
+        [{"text": cell(label, 30)} for label in shown.index],
+        *([{"text": cell(value)} for value in shown[n]] for n in own),
+    ]
     columns += [list(map(_valued, shown[name], *(shown[part] for part in parts[name]))) for name in asked]
     filled = {name: int(frame[name].notna().sum()) for name in asked}
     heads = [{"name": "", "numeric": True}, *({"name": one_line(name), "numeric": False} for name in own)]
@@ -127,11 +116,12 @@ def enriched_view(frame: Any) -> View | None:
     }
 
 
-def _valued(value: Any, source: Any, quote: Any, sure: Any) -> Cell:
+def _valued(value: Any, source: Any, quote: Any, sure: Any) -> View:
+    """Return a value with its source, what is said on hover, and whether it is doubtful."""
     url, confidence = cell(source, _ADDRESS), cell(sure)
     about = (f"confidence {confidence}" if confidence else "", place_of(url), cell(quote, 300))
     low = bool(confidence) and float(confidence) < LOW_CONFIDENCE
-    return Cell(cell(value) or "—", safe_href(url), " — ".join(filter(None, about)), low)
+    return {"text": cell(value) or "—", "url": safe_href(url), "title": " — ".join(filter(None, about)), "low": low}
 
 
 def _enriched_summary(frame: Any, filled: Mapping[str, int]) -> str:

@@ -1,8 +1,13 @@
-"""`%trace`: what each step of an answer cost and took on a timeline, and the JSON that went out and came back, folded.
+"""What goes to a model and what comes back.
+
+`%trace`: what each step of an answer cost and took on a timeline, and the JSON that went out and came back, folded.
 
 The overview leaves out of a request what an earlier one had sent already, so that what is new can be seen; one step alone is
 shown whole. A `TraceFrame` is a table of steps like any other and shows itself as a trace; it lives here, above the values,
 since it knows HTML.
+
+`%ask --context`: the request that a question would send, as a table of its parts and their tokens. Nothing is sent. The
+request is the one that the loop builds; tokens are our own count of characters by their kind (`model.requests`).
 
 For a class there is a widget (anywidget, the extra `[widget]`): the steps walked through with buttons or arrow keys. It builds
 its page from text nodes only. JupyterLab shows nothing in the place of a widget whose state was not saved, so the plain trace
@@ -13,7 +18,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
@@ -23,29 +29,31 @@ from typing import Any
 from ipy_websearch.display.answer import is_notebook, starts, timeline
 from ipy_websearch.display.render import View, render
 from ipy_websearch.display.text import cost, one_line
-from ipy_websearch.frames import WebFrame
-from ipy_websearch.model.requests import without_marks
+from ipy_websearch.frames import WebFrame, frame_of
+from ipy_websearch.loop.ask import AnswerLoop
+from ipy_websearch.model.client import context_window
+from ipy_websearch.model.requests import prompt_tokens, text_tokens, without_marks
+from ipy_websearch.money.budget import COMMON_SHARE
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.text import duration, plural, shorten, visible
 from ipy_websearch.usage import Usage
 
+# The most that all JSON of an overview takes of a notebook file.
 OVERVIEW_CHARACTERS = 48_000
-"""The most that all JSON of an overview takes of a notebook file."""
+# The most that one request or response takes of it.
 PART_CHARACTERS = 6_000
-"""The most that one request or response takes of it."""
+# The most of one step that is shown; `answer.trace` has all of it.
 STEP_CHARACTERS = 200_000
-"""The most of one step that is shown; `answer.trace` has all of it."""
+# The most that a widget holds: it is stored with the notebook.
 WIDGET_CHARACTERS = 300_000
-"""The most that a widget holds: it is stored with the notebook."""
+# Characters of one text; encrypted content and pictures in base64 say nothing beyond.
 LONGEST = 20_000
-"""Characters of one text; encrypted content and pictures in base64 say nothing beyond."""
 
 _HINT = "%trace 1 shows the JSON of step 1, %trace --step goes through them one by one"
 _INSTALL = 'pip install "ipy_websearch[widget]" makes this a widget to step through'
 
-Redact = Callable[[str], str]
+# Title, JSON, and what has the rest of it.
 Fold = tuple[str, str, str]
-"""Title, JSON, and what has the rest of it."""
 
 
 class TraceFrame(WebFrame):
@@ -67,47 +75,47 @@ def trace_view(frame: TraceFrame) -> View | None:
     return frame.view
 
 
-def trace_frame(answer: Answer, step: int | None = None, *, note: str = "", redact: Redact = str) -> TraceFrame:
-    """Return the steps of an answer, or the one with number `step` (from 1), whole.
+def without_keys(answer: Answer, redact: Callable[[str], str]) -> Answer:
+    """Return an answer whose question and steps `redact` has taken the keys out of, for the functions below."""
 
-    `note` is a line under it, `redact` takes keys out of texts.
-    """
+    def clean(value: Any) -> Any:
+        return json.loads(redact(json.dumps(value, ensure_ascii=False, default=str)))
+
+    parts = ((step, clean([step.detail, step.request, step.response])) for step in answer.trace)
+    trace = tuple(replace(step, detail=detail, request=sent, response=got) for step, (detail, sent, got) in parts)
+    return replace(answer, question=redact(answer.question), trace=trace)
+
+
+def trace_frame(answer: Answer, step: int | None = None, *, note: str = "") -> TraceFrame:
+    """Return the steps of an answer, or the one with number `step` (from 1), whole; `note` is a line under it."""
     steps = answer.steps
     frame = TraceFrame(steps if step is None else steps[steps["n"] == step].reset_index(drop=True))
-    rows = [{**row, "what": redact(row["what"])} for row in timeline(answer.trace) if step in (None, row["n"])]
-    title = shorten(redact(one_line(answer.question)), 120)
-    frame.view = {"title": title, "rows": rows, "is_open": step is not None, "note": note}
+    title = shorten(one_line(answer.question), 120)
     if step is None:
-        hint = _HINT if answer.trace else ""
-        frame.view |= {"folds": _overview(answer, redact), "total": _total(answer), "note": note or hint}
-    else:
-        shown = answer.trace[step - 1]
-        folds = _folds(shown, shown.request, STEP_CHARACTERS, redact, "answer.trace has")
-        title = f"step {step} of {len(answer.trace)} · {title}"
-        frame.view |= {"folds": folds, "title": title}
+        limit = min(PART_CHARACTERS, OVERVIEW_CHARACTERS // max(2 * len(answer.trace), 1))
+        parts = zip(answer.trace, requests_news(answer.trace), strict=True)
+        folds = [fold for shown, new in parts for fold in _folds(shown, new, limit, f"%trace {shown.n} shows")]
+        usage = answer.usage
+        cached = f" ({usage.cache_read_tokens:,} read from the cache)" if usage.cache_read_tokens else ""
+        tokens = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens{cached}"
+        total = f"in all: {duration(answer.seconds)} · {tokens} · {cost(answer.cost_usd)}"
+        note = note or (_HINT if answer.trace else "")
+        frame.view = {"title": title, "rows": timeline(answer.trace), "folds": folds, "total": total, "note": note}
+        return frame
+    shown = answer.trace[step - 1]
+    folds = _folds(shown, shown.request, STEP_CHARACTERS, "answer.trace has")
+    title = f"step {step} of {len(answer.trace)} · {title}"
+    rows = timeline(answer.trace)[step - 1 : step]
+    frame.view = {"title": title, "rows": rows, "folds": folds, "is_open": True, "note": note}
     return frame
 
 
-def _total(answer: Answer) -> str:
-    usage = answer.usage
-    tokens = f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens"
-    cached = f" ({usage.cache_read_tokens:,} read from the cache)" if usage.cache_read_tokens else ""
-    return f"in all: {duration(answer.seconds)} · {tokens}{cached} · {cost(answer.cost_usd)}"
-
-
-def _overview(answer: Answer, redact: Redact) -> list[Fold]:
-    """Return the folds of all steps: each request as far as it is new, and each response."""
-    limit = min(PART_CHARACTERS, OVERVIEW_CHARACTERS // max(2 * len(answer.trace), 1))
-    news = zip(answer.trace, requests_news(answer.trace), strict=True)
-    return [fold for step, request in news for fold in _folds(step, request, limit, redact, f"%trace {step.n} shows")]
-
-
-def _folds(step: Step, request: Any, limit: int, redact: Redact, more: str) -> list[Fold]:
+def _folds(step: Step, request: Any, limit: int, more: str) -> list[Fold]:
     """Return the request and the response of a step, as far as there are any, each of at most `limit` characters."""
     found = []
     for name, part in (("request", request), ("response", step.response)):
         if part is not None:
-            text = visible(redact(json.dumps(compact(part), indent=2, ensure_ascii=False, default=str)))
+            text = json.dumps(compact(part), indent=2, ensure_ascii=False, default=str)
             rest = f"… {more} all {len(text):,} characters" if len(text) > limit else ""
             found.append((f"{step.n} · {one_line(step.name)} · {name}", text[:limit], rest))
     return found
@@ -148,21 +156,78 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(without_marks(one) == without_marks(other))
 
 
+# --- the context ----------------------------------------------------------------------------------------------------
+
+
+class ContextFrame(WebFrame):
+    """The parts of a request in the order in which a model reads them: role, what, tokens, text.
+
+    `request` is the request itself, `most_input_tokens` the cautious count of its tokens that budgets use.
+    """
+
+    _metadata = ["request", "most_input_tokens"]
+    request: Mapping[str, Any] | None = None
+    most_input_tokens: int = 0
+
+
+def context_frame(loop: AnswerLoop, redact: Callable[[str], str]) -> ContextFrame:
+    """Return the parts of a loop's first request, without keys."""
+    body = json.loads(redact(json.dumps(loop.request(final=False), default=str)))
+    most = prompt_tokens(body)
+    rows = [(role, what, int(text_tokens(text) * COMMON_SHARE), text) for role, what, text in _request_parts(body)]
+    rest = max(int(most * COMMON_SHARE) - sum(tokens for _, _, tokens, _ in rows), 0)
+    rows.append(("api", "frame of the request", rest, "field names, and the prompts that the API adds for tools"))
+    roles, whats, tokens, texts = zip(*rows, strict=True)
+    columns = {"role": ("text", roles), "what": ("text", whats), "tokens": ("int64", tokens), "text": ("text", texts)}
+    frame = frame_of(ContextFrame, columns)
+    frame.request, frame.most_input_tokens = body, most
+    return frame
+
+
+def context_line(loop: AnswerLoop, frame: ContextFrame) -> str:
+    """Return the sums of a context in one line."""
+    window = context_window(loop.job.model)
+    share = frame.most_input_tokens / window
+    more = " What the API's own tools find comes on top: see --estimate." if loop.job.server_tools else ""
+    return (
+        f"about {frame['tokens'].sum():,} tokens, at most {frame.most_input_tokens:,}, to {loop.job.model} "
+        f"({'under 1 %' if share < 0.01 else f'{share:.0%}'} of the {window:,} that it reads).{more} Nothing was sent."
+    )
+
+
+def _request_parts(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield (role, what it is, text): tools, system prompt, messages."""
+    for tool in body.get("tools", ()):
+        yield "tools", str(tool["name"]), json.dumps(tool, ensure_ascii=False)
+    for block in body["system"]:
+        yield "system", "instructions", block["text"]
+    question = body["messages"][-1]
+    for message in body["messages"]:
+        content, role = message["content"], message["role"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            if block["type"] == "text":
+                what = f"{'' if message is question else 'earlier '}{'question' if role == 'user' else 'answer'}"
+                yield role, what, str(block["text"])
+            else:
+                what = f"call of {block['name']}" if "name" in block else str(block["type"]).replace("_", " ")
+                yield role, what, json.dumps(block, ensure_ascii=False)
+
+
 # --- the widget ---------------------------------------------------------------------------------------------------
 
 
-def trace_widget(answer: Answer, step: int = 1, *, redact: Redact = str) -> Any:
+def trace_widget(answer: Answer, step: int = 1) -> Any:
     """Return a widget that walks through an answer's steps, beginning with number `step`; without anywidget a `TraceFrame`.
 
-    `redact` takes keys out of texts. The widget's `step` can be read and set.
+    The widget's `step` can be read and set.
     """
     try:
         kind = _widget_class()
     except ImportError:
-        return trace_frame(answer, note=_INSTALL, redact=redact)
-    title = shorten(redact(one_line(answer.question)), 120)
-    widget = kind(title=title, steps=step_views(answer, redact), step=step, mark=f"ipyws-{uuid.uuid4().hex}")
-    view = trace_frame(answer, redact=redact).view or {}
+        return trace_frame(answer, note=_INSTALL)
+    title = shorten(one_line(answer.question), 120)
+    widget = kind(title=title, steps=step_views(answer), step=step, mark=f"ipyws-{uuid.uuid4().hex}")
+    view = trace_frame(answer).view or {}
     widget.page = {"text/html": render("trace", "html", view), "text/plain": render("trace", "text", view)}
     return widget
 
@@ -210,7 +275,7 @@ def _widget_class() -> Any:
     return TraceWidget
 
 
-def step_views(answer: Answer, redact: Redact = str) -> list[dict[str, Any]]:
+def step_views(answer: Answer) -> list[dict[str, Any]]:
     """Return each step as JSON: n, kind, name, detail, error, start, ms and until (milliseconds from the question on), tokens
     (pairs of name and count), cost, so_far (tokens and money up to its end), sent and got (what is new of the request, and the
     response, their texts shortened until all fit)."""
@@ -218,24 +283,29 @@ def step_views(answer: Answer, redact: Redact = str) -> list[dict[str, Any]]:
     while not text or (len(text) > WIDGET_CHARACTERS and longest > 50):
         longest //= 2
         bodies = [[compact(sent, longest), compact(s.response, longest)] for s, sent in zip(answer.trace, news, strict=True)]
-        text = redact(json.dumps(bodies, ensure_ascii=False, default=str))
-    usage, until = Usage(), 0.0
-    known: Decimal | None = Decimal(0)
-    views = []
-    for step, start, (sent, got) in zip(answer.trace, starts(answer.trace), json.loads(text), strict=True):
+        text = json.dumps(bodies, ensure_ascii=False, default=str)
+    usage, until, known = Usage(), 0.0, Decimal(0)
+    views: list[dict[str, Any]] = []
+    for step, start, (sent, got) in zip(answer.trace, starts(answer.trace), bodies, strict=True):
         usage, until = usage + step.usage, max(until, start + step.milliseconds)
-        known = None if known is None or step.cost_usd is None else known + step.cost_usd
+        known += step.cost_usd or Decimal("NaN" if step.cost_usd is None else 0)
+        tokens = {
+            "tokens in": step.usage.input_tokens,
+            "read from the cache": step.usage.cache_read_tokens,
+            "written to the cache": step.usage.cache_write_5m_tokens + step.usage.cache_write_1h_tokens,
+            "tokens out": step.usage.output_tokens,
+        }
         views.append(
             {
                 "n": step.n,
                 "kind": step.kind,
                 "name": one_line(step.name),
-                "detail": shorten(redact(one_line(step.detail)), 300),
+                "detail": shorten(one_line(step.detail), 300),
                 "error": step.is_error,
                 "start": round(start, 1),
                 "ms": round(step.milliseconds, 1),
                 "until": round(until, 1),
-                "tokens": _tokens(step.usage) if step.kind == "model" else [],
+                "tokens": [[name, f"{count:,}"] for name, count in tokens.items() if count],
                 "cost": cost(step.cost_usd),
                 "so_far": f"{usage.total_input_tokens:,} → {usage.output_tokens:,} tokens, {cost(known)}",
                 "sent": sent,
@@ -243,14 +313,3 @@ def step_views(answer: Answer, redact: Redact = str) -> list[dict[str, Any]]:
             }
         )
     return views
-
-
-def _tokens(usage: Usage) -> list[list[str]]:
-    written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
-    counts = {
-        "tokens in": usage.input_tokens,
-        "read from the cache": usage.cache_read_tokens,
-        "written to the cache": written,
-        "tokens out": usage.output_tokens,
-    }
-    return [[name, f"{count:,}"] for name, count in counts.items() if count or name.startswith("tokens")]

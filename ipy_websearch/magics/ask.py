@@ -80,7 +80,7 @@ class AskMagics(WebMagics):
 
     def _context(self, session: Any, call: Call) -> Any:
         """Return the table of what would be sent; nothing is."""
-        from ipy_websearch.display.context import context_frame, context_line
+        from ipy_websearch.display.trace import context_frame, context_line
 
         loop = session.rehearsed(call.text, **call.options)
         frame = context_frame(loop, session.redact)

@@ -48,13 +48,13 @@ class TraceMagics(WebMagics):
             print(f"{steps} steps written to {session.export_trace(options['otel'])}")
             return None
         number = _number(call.text, steps)
-        from ipy_websearch.display.trace import trace_frame, trace_widget
+        from ipy_websearch.display.trace import trace_frame, trace_widget, without_keys
         from ipy_websearch.text import plural
 
         if "widget" in options:
             if "step" in options:
                 raise UsageError("%trace takes --step or --widget, not both: the widget has its own steps")
-            return self.keep(call, trace_widget(answer, number or 1, redact=session.redact))
+            return self.keep(call, trace_widget(without_keys(answer, session.redact), number or 1))
         note = ""
         if "step" in options:
             number = number or (self._walk[1] if self._walk[0] is answer else 0) + 1
@@ -63,7 +63,7 @@ class TraceMagics(WebMagics):
                 return None
             self._walk = (answer, number)
             note = "%trace --step shows the next step" if number < steps else "this is the last step"
-        return self.keep(call, trace_frame(answer, number, note=note, redact=session.redact))
+        return self.keep(call, trace_frame(without_keys(answer, session.redact), number, note=note))
 
     @magic("line")
     @argument("panel", nargs="*", help="Id of the panel to show, such as P3 (default: a table of all).")

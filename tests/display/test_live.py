@@ -222,7 +222,7 @@ DERIVED = {
 
 def test_what_pandas_makes_from_our_frames_shows_amounts_as_amounts(ip: Any) -> None:
     """A part of a search, cost or context frame is pandas' own table, out of MathJax's reach; other frames are left alone."""
-    from ipy_websearch.display.context import ContextFrame
+    from ipy_websearch.display.trace import ContextFrame
     from ipy_websearch.frames import CostFrame
 
     ip.ns["d"], ip.ns["x"] = SEARCH.to_frame(), ContextFrame({"text": ["is $5 or $6 dear?"]})

@@ -13,7 +13,7 @@ import pytest
 from IPython.core.error import UsageError
 
 from ipy_websearch.display import trace
-from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, trace_widget
+from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, trace_widget, without_keys
 from ipy_websearch.frames import WebFrame
 from ipy_websearch.results import Answer, Step
 from ipy_websearch.usage import Usage
@@ -96,7 +96,7 @@ def test_a_key_in_a_question_is_in_no_trace(messages_api: Any, brave_api: Any, s
     for line in ("%trace", "%trace 1"):
         ran = shell.run(line)
         assert messages_api.key not in ran.html + ran.texts("text/plain") and "[key]" in ran.html
-    views = json.dumps(step_views(shell.ns["a"], lambda text: text.replace(messages_api.key, "[key]")))
+    views = json.dumps(step_views(without_keys(shell.ns["a"], lambda text: text.replace(messages_api.key, "[key]"))))
     assert messages_api.key not in views and "[key]" in views
 
 
