@@ -59,12 +59,6 @@ class GoogleProvider(base.Engine):
         published = base.moment(*(tag.get("article:published_time") for tag in tags), snippet)
         return base.hit(item.get("title"), item.get("link"), snippet, published)
 
-    def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
-        """Note the spelling that Google suggests."""
-        if corrected := base.text(base.at(raw, "spelling", "correctedQuery"), 200):
-            notices.append(f"google suggests {corrected!r}")
-        return {}
-
     def refusal(self, response: HttpResponse) -> Reason:
         """Return why Google refused; a refused key and a wrong engine id both come as 400, the daily quota as 403 or 429."""
         words, wait, reason = super().refusal(response)

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError
+from ipy_websearch.extract.formats import fenced
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
 from ipy_websearch.providers.passages import (
@@ -475,22 +476,21 @@ def _readable(path: Path, folder: Path) -> tuple[int, int]:
 
 def _read_file(path: Path) -> Document:
     """Return a file as a document; its date is the one it states, else that of its last change."""
-    data, suffix = path.read_bytes(), path.suffix.lower()
+    data, suffix, title, stated = path.read_bytes(), path.suffix.lower(), path.name, ""
+    text = "" if suffix in PAGE_TYPES else _decoded(data)
     if suffix in PAGE_TYPES:
         from ipy_websearch.extract.page import extract
 
         page = extract(data, url=path.as_uri(), content_type=PAGE_TYPES[suffix])
-        title, stated, body = page.title, page.published_date and page.published_date.date().isoformat(), page.markdown
-    elif suffix == ".ipynb":
-        title, stated, body = _read_text(_notebook_text(_decoded(data)))
+        title, text, stated = page.title, page.markdown, f"{page.published_date or ''}"[:10]
     elif suffix == ".py":
-        title, stated, body = path.name, "", f"```python\n{_decoded(data)}\n```" * bool(data.strip())
+        text = fenced(text, "python") if text.strip() else ""
     else:
-        title, stated, body = _read_text(_decoded(data))
-    if not body.strip():
+        title, stated, text = _read_text(_notebook_text(text) if suffix == ".ipynb" else text)
+    if not text.strip():
         raise FetchError("there is no text in it")
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-    return Document(path.as_uri(), plain(title) or plain(path.stem) or "untitled", body.strip(), stated or changed)
+    return Document(path.as_uri(), plain(title) or plain(path.stem) or "untitled", text.strip(), stated or changed)
 
 
 def _decoded(data: bytes) -> str:

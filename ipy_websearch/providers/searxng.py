@@ -50,10 +50,10 @@ class SearxngProvider(base.Engine):
         listed = [entry.get("answer") if isinstance(entry, dict) else entry for entry in base.items(raw.get("answers"))]
         answers = [answer for answer in map(base.text, listed) if answer]
         silent = shorten(", ".join(map(_silent_engine, base.items(raw.get("unresponsive_engines"))[:20])), 200)
-        if silent and not answers and not base.items(raw.get("results")):
-            raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         if silent:
             notices.append(f"these engines of searxng did not answer: {silent}")
+        if silent and not answers and not base.items(raw.get("results")):
+            raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         return {"extra": {"answers": answers}}
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
@@ -70,6 +70,5 @@ class SearxngProvider(base.Engine):
 
 def _silent_engine(entry: Any) -> str:
     """Return "google (CAPTCHA)" for ["google", "CAPTCHA"]."""
-    parts = [base.text(part, 60) for part in (entry if isinstance(entry, list) else [entry])]
-    name, *why = [part for part in parts if part] or ["one without a name"]
-    return f"{name} ({why[0]})" if why else name
+    name, *why = [base.text(part, 60) for part in (entry if isinstance(entry, list) else [entry])] or [""]
+    return f"{name or 'one without a name'}{f' ({why[0]})' if why and why[0] else ''}"
