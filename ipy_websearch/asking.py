@@ -24,7 +24,7 @@ from ipy_websearch.results import Answer
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.tools.base import ToolFactory
 from ipy_websearch.tools.research import read_research_tool
-from ipy_websearch.tools.web_fetch import addresses_in, addresses_of
+from ipy_websearch.tools.web import addresses_in, addresses_of
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:

@@ -202,7 +202,7 @@ def _authentication(provider: str, keys: Any, what: str) -> str:
 
 async def _fetch(given: JSON) -> JSON:
     """Return a page, or lines of it, in the seed's form."""
-    from ipy_websearch.tools.web_fetch import failure_text
+    from ipy_websearch.tools.web import failure_text
 
     try:
         page = await _session().fetch(**given, fresh=True)

@@ -45,8 +45,7 @@ from ipy_websearch.providers.router import SearchPlan, SearchRouter, stood_in
 from ipy_websearch.results import Panels, SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.web_fetch import addresses_in
-from ipy_websearch.tools.web_search import PageReading, web_search_tool
+from ipy_websearch.tools.web import PageReading, addresses_in, web_search_tool
 from ipy_websearch.usage import Charge, Limits
 
 TOOL_TIMEOUT_S = 600.0

@@ -48,8 +48,7 @@ from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean
 from ipy_websearch.text import plural
-from ipy_websearch.tools.web_fetch import web_fetch_tool
-from ipy_websearch.tools.web_search import PageReading
+from ipy_websearch.tools.web import PageReading, web_fetch_tool
 from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ipy_websearch.model.stream import Event
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
-from ipy_websearch.tools.web_search import UNAVAILABLE
+from ipy_websearch.tools.web import UNAVAILABLE
 
 Block = dict[str, Any]
 

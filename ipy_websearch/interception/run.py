@@ -34,7 +34,7 @@ from ipy_websearch.model.stream import Event, Reply
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.prices import add_money
 from ipy_websearch.tools.base import ToolOutput
-from ipy_websearch.tools.web_fetch import addresses_of
+from ipy_websearch.tools.web import addresses_of
 
 if TYPE_CHECKING:
     from ipy_websearch.model.sdk_hook import Exchange

@@ -26,8 +26,8 @@ from ipy_websearch.providers.base import Place, SearchRequest, clean_domain, hos
 from ipy_websearch.results import SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.web_search import DESCRIPTION, UNAVAILABLE
-from ipy_websearch.tools.web_search import web_search_tool as routed_search_tool
+from ipy_websearch.tools.web import DESCRIPTION, UNAVAILABLE
+from ipy_websearch.tools.web import web_search_tool as routed_search_tool
 from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def search_tool(
 
 def fetch_tool(tool: WebTool, reader: PageReader, max_uses: int | None) -> Tool:
     """Return the fetch, for `max_uses` pages (None: any number). As in the API, a domain with a path fits no page."""
-    from ipy_websearch.tools.web_fetch import PAGE_CHARACTERS, web_fetch_tool
+    from ipy_websearch.tools.web import PAGE_CHARACTERS, web_fetch_tool
 
     allowed = without_paths(tool.allowed_domains)
     most = PAGE_CHARACTERS if tool.max_content_tokens is None else tool.max_content_tokens * CHARACTERS_PER_TOKEN

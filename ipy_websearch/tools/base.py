@@ -244,14 +244,12 @@ class ToolFactory:
                     "github:owner/repo/path"
                 )
             return self.research()
-        if name == "web_fetch":
-            from ipy_websearch.tools.web_fetch import web_fetch_tool
+        from ipy_websearch.tools.web import PageReading, web_fetch_tool, web_search_tool
 
+        if name == "web_fetch":
             allowed, blocked = self.defaults.allowed_domains, self.defaults.blocked_domains
             return web_fetch_tool(self.reader(), fresh=self.fresh, allowed_domains=allowed, blocked_domains=blocked)
         if name.startswith("web_search"):
-            from ipy_websearch.tools.web_search import PageReading, web_search_tool
-
             reads = self.read_pages and not TOOLS[name]  # the pair gives what its engines say
             pages = PageReading(self.reader, self.read_pages, self.fresh, self.exact) if reads else None
             return web_search_tool(**self.search_options(TOOLS[name] or self.provider), pages=pages, name=name)

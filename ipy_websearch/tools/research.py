@@ -35,7 +35,7 @@ from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_
 from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.tools.web_fetch import addresses_in
+from ipy_websearch.tools.web import addresses_in
 
 MAX_PATH, MAX_BYTES = 200, 50 * 1024
 TIMEOUT_S, GITHUB_TIMEOUT_S = 15.0, 10.0

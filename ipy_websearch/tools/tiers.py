@@ -45,8 +45,16 @@ from ipy_websearch.tools.base import (
     refused,
     whole_text,
 )
-from ipy_websearch.tools.web_fetch import comparable, failure_text, is_known, judge_address, judge_arrival
-from ipy_websearch.tools.web_search import Search, rich_passage, search_output
+from ipy_websearch.tools.web import (
+    Search,
+    comparable,
+    is_known,
+    judge_address,
+    judge_arrival,
+    rich_passage,
+    search_output,
+    unread,
+)
 from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
@@ -161,7 +169,7 @@ def _tool(
         try:
             return await work(given, context)
         except FetchError as exc:
-            return _unread(given.url, exc)
+            return unread(given.url, exc)
         except WebSearchError as exc:
             return refused(exc, () if routed else price)
 
@@ -270,7 +278,7 @@ def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
         try:
             judge_arrival(output.urls[0] if output.urls else url, defaults.allowed_domains, defaults.blocked_domains)
         except FetchError as exc:
-            output = _unread(url, exc)
+            output = unread(url, exc)
         return replace(output, charges=used(raw, 1, "fetch"))
 
     price = (Charge("firecrawl", "fetch", unit="credit"),)
@@ -323,10 +331,6 @@ def _is_known_site(url: str, known: Collection[str]) -> bool:
         return False
     hosts = {urlsplit(comparable(candidate)).hostname or "" for candidate in known}
     return any(host == parts.hostname or host.endswith(f".{parts.hostname}") for host in hosts)
-
-
-def _unread(url: str, exc: FetchError) -> ToolOutput:
-    return ToolOutput(f"{place(url)} was not read", text=failure_text(exc), is_error=True)
 
 
 def _page(data: Mapping[str, Any], asked: str = "") -> Page:

@@ -97,7 +97,7 @@ def test_a_search_that_reads_pages_gives_their_passages(
     messages_api: Any, brave_api: Any, public_web: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without `read_pages` it reads none, and a value of the one is not a value of the other."""
-    monkeypatch.setattr("ipy_websearch.tools.web_search.READ_S", 60.0)
+    monkeypatch.setattr("ipy_websearch.tools.web.READ_S", 60.0)
     brave_api.behave(lambda _: [hit(ABOUT, "Acme", "About us")])
     public_web.page(ABOUT, PAGE)
     said = {"value": "Ada Byron", "source": ABOUT, "quote": "The chief executive of Acme is Ada Byron"}

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that is busy, the first page takes longer than a reader has patience."""
-    monkeypatch.setattr("ipy_websearch.tools.web_search.READ_S", 60.0)
+    monkeypatch.setattr("ipy_websearch.tools.web.READ_S", 60.0)
 
 
 SEARCH = tool_use("web_search", {"query": "ruby author"})

@@ -17,7 +17,7 @@ from ipy_websearch.extract.reader import PageReader, window
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Page
 from ipy_websearch.tools.base import ToolContext, ToolOutput
-from ipy_websearch.tools.web_fetch import (
+from ipy_websearch.tools.web import (
     MOST_ENDS,
     PAGE_CHARACTERS,
     addresses_in,

@@ -17,7 +17,7 @@ from typing import Any
 
 from ipy_websearch.providers.passages import bm25, content_words, slips_of, stem, stems, with_words, word_weights, words_in
 from ipy_websearch.tools.base import UNREAD
-from ipy_websearch.tools.web_search import UNAVAILABLE
+from ipy_websearch.tools.web import UNAVAILABLE
 
 # --- what a request asks -----------------------------------------------------------------------------------------------
 

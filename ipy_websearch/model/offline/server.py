@@ -20,7 +20,7 @@ from ipy_websearch.model.offline.passages import Conversation, answer_blocks, re
 from ipy_websearch.model.offline.rules import check
 from ipy_websearch.model.stream import message_events
 from ipy_websearch.providers.passages import content_words
-from ipy_websearch.tools.web_fetch import likely_readings, without_addresses
+from ipy_websearch.tools.web import likely_readings, without_addresses
 
 QUERY_WORDS = 24
 """Words of a row's questions that are searched for."""

@@ -1,0 +1,651 @@
+"""The tools `web_search` and `web_fetch`, and the pair `web_search_brave` and `web_search_google`.
+
+`web_search` is routed to the chain of engines, failures of one engine passed on to the next. A tool of the pair asks the
+engine that it names and no other; the two schemas differ in the name and in the engine's name in the description, in nothing
+else (seed 002), so that either can stand in for the other. Domains that the user allowed or blocked bind the model: it may
+narrow an allowed list, never widen it.
+
+`web_search` also reads the pages of its first results (`PageReading`), and gives the model their passages in place of the
+snippets. A page is read as any other, through the guarded reader, and only where robots.txt allows it. Nothing waits for a slow
+page: when the time is over, its result keeps the snippet.
+
+`web_fetch` reads one page, as Markdown, in blocks that can be cited. Name, parameters and texts are those of seed 002, which
+the executables share. The page's text is given as data with its source; nothing of ours is added to it but the fields of the
+paging (`lines`, `next_offset`). A page can ask the model to call an address with what it knows in it. So the model reads only
+addresses that somebody else wrote down: the question, a search result, a page already read. Anthropic's own web_fetch has the
+same rule (`url_not_in_prior_context`; platform.claude.com/docs, "Web fetch tool", read November 2026).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import unicodedata
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from functools import lru_cache
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote_plus
+
+from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
+from ipy_websearch.http.address import TO_OPEN, canonical_url, shown
+from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches
+from ipy_websearch.providers.passages import best_passages, blocks, tokens_of
+from ipy_websearch.results import Page, SearchResult, SearchResults
+from ipy_websearch.text import plain, plural, shorten, visible
+from ipy_websearch.tools.base import UNREAD, Passage, Tool, ToolContext, ToolOutput, as_passage, place, refused
+from ipy_websearch.tools.schemas import SCHEMAS
+from ipy_websearch.usage import Charge
+
+if TYPE_CHECKING:
+    from ipy_websearch.extract.reader import PageReader
+
+# --- web_search -------------------------------------------------------------------------------------------------------
+
+UNAVAILABLE = "Search unavailable. Please answer from your knowledge."
+"""What the model reads when no engine answered (seed 000, "Brave API failures")."""
+
+DESCRIPTION = (
+    "Search the web and use the results to inform the answer. Provides up-to-date information beyond your knowledge. "
+    "Returns search results with their addresses and text."
+)
+_RICH_CHARACTERS = 8_000
+
+READ_S = 4.0
+"""Seconds that reading the pages of one search may take in all."""
+LAST_S = 1.0
+"""Seconds that the last page has when all the others have been read."""
+
+Search = Callable[[SearchRequest], Awaitable[SearchResults]]
+
+
+class WebSearchInput(BaseModel, extra="forbid"):
+    """The input of `web_search`."""
+
+    query: str = Field(min_length=2, description="The search query to use: short and specific, a few words")
+    freshness: Literal["pd", "pw", "pm", "py"] | SkipJsonSchema[None] = Field(
+        None, description="Only pages of the past day (pd), week (pw), month (pm) or year (py)"
+    )
+    allowed_domains: list[str] = Field([], description="Only include search results from these domains")
+    blocked_domains: list[str] = Field([], description="Never include search results from these domains")
+
+
+class PairInput(BaseModel):
+    """The input of either tool of the pair; the schema is that of seed 002, word for word."""
+
+    query: str = Field(min_length=2)
+    allowed_domains: list[str] = []
+    blocked_domains: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class PageReading:
+    """How the pages of a search are read: the first `most` results, by what `reader` gives, at its first use.
+
+    `fresh` skips the page cache. `exact` is for cassettes: each download has `READ_S`, and all are waited for, so that the same
+    pages are read whenever it is played.
+    """
+
+    reader: Callable[[], PageReader]
+    most: int
+    fresh: bool = False
+    exact: bool = False
+
+
+def web_search_tool(
+    search: Search,
+    defaults: SearchRequest,
+    *,
+    price: tuple[Charge, ...] = (),
+    pages: PageReading | None = None,
+    name: str = "web_search",
+) -> Tool:
+    """Return `web_search`, or the tool of the pair that `name` names. `search` runs a request, `defaults` gives all but the
+    query (count, country, domains, …). `pages` says how the pages of its first results are read (None: they are not)."""
+    seed = SCHEMAS.get(name)
+
+    async def call(given: WebSearchInput | PairInput, context: ToolContext) -> ToolOutput:
+        try:
+            request = narrowed(defaults, given)
+            results = without(await search(request), given.blocked_domains) if seed else await search(request)
+        except (ConfigError, ProviderError) as exc:
+            return unavailable(exc)
+        output = search_output(results)
+        if seed and (rich := rich_passage(results)):
+            return replace(output, passages=(rich, *output.passages), text="")
+        wanted = [hit for hit in results[: pages.most] if hit.url.lower().startswith(_FETCHABLE)] if pages else []
+        return with_pages(output, await read_pages(wanted, request, pages)) if pages and wanted else output
+
+    if seed is None:
+        return Tool(name, DESCRIPTION, WebSearchInput, call, counts_as_search=True, price=price)
+    described = {"description": seed["description"], "schema": seed["parameters"]}
+    return Tool(name, input_model=PairInput, call=call, counts_as_search=True, price=price, timeout_s=20.0, **described)
+
+
+def unavailable(exc: ConfigError | ProviderError) -> ToolOutput:
+    """Return the output of a search that failed: seed 000's sentence and the reason, or what is wrong with the input."""
+    return refused(exc, text=f"{UNAVAILABLE} ({exc})" if isinstance(exc, ProviderError) else "")
+
+
+def narrowed(defaults: SearchRequest, given: WebSearchInput | PairInput) -> SearchRequest:
+    """Return the request for the model's input, within what the user allowed.
+
+    Raises:
+        ConfigError: a domain of the input is none.
+    """
+    allowed = tuple(map(clean_domain, given.allowed_domains))
+    blocked = tuple(map(clean_domain, given.blocked_domains))
+    if defaults.allowed_domains:
+        inside = tuple(d for d in allowed if any(d == a or d.endswith(f".{a}") for a in defaults.allowed_domains))
+        allowed, blocked = inside or defaults.allowed_domains, ()
+    elif defaults.blocked_domains:
+        allowed, blocked = (), tuple(dict.fromkeys((*defaults.blocked_domains, *blocked)))
+    elif allowed:
+        blocked = ()
+    freshness = getattr(given, "freshness", None) or defaults.freshness
+    return replace(defaults, query=given.query, freshness=freshness, allowed_domains=allowed, blocked_domains=blocked)
+
+
+def without(results: SearchResults, domains: list[str]) -> SearchResults:
+    """Return the results that are on none of the domains; an engine takes only one of the two lists.
+
+    Raises:
+        ConfigError: one of them is no domain.
+    """
+    blocked = tuple(map(clean_domain, domains))
+    return replace(results, results=tuple(hit for hit in results if not host_matches(hit.url, blocked)))
+
+
+def search_output(results: SearchResults) -> ToolOutput:
+    """Return the output for the results of a search."""
+    hits = f"{plural(len(results), 'result')} from {results.provider}" + (" (cached)" if results.cached else "")
+    return ToolOutput(
+        summary=f"{hits} for “{shorten(results.query, 80)}”",
+        passages=tuple(passage for result in results if (passage := as_passage(result)).paragraphs),
+        text="" if results else f"No results found for {results.query!r} ({results.provider}).",
+        panel_title=f"{results.provider}: {results.query}",
+        panel_data=_as_data(results) if results.body is None else results.body,
+        urls=tuple(result.url for result in results),
+        charges=results.charges,
+        notices=results.notices,
+        results=results,
+    )
+
+
+# --- the pages of a search --------------------------------------------------------------------------------------------
+
+_FETCHABLE = ("http://", "https://")
+
+
+@dataclass(slots=True)
+class PageRead:
+    """What came of reading the page of a result: the page, or in words `why` not. `passages` are those that fit the query."""
+
+    hit: SearchResult
+    page: Page | None = None
+    why: str = "it took too long"
+    seconds: float = READ_S
+    passages: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the panel says of it; it is the same when a cassette is played."""
+        cost = {"tokens": sum(map(tokens_of, self.passages))} if self.passages else {"why": self.why}
+        return {"url": self.hit.url, "read": "page" if self.passages else "snippet", **cost}
+
+    @property
+    def log(self) -> dict[str, Any]:
+        """What the trace says of it: also the seconds, and whether the page came from the cache."""
+        cached = self.page is not None and self.page.cached
+        return {**self.facts, "seconds": round(self.seconds, 2), "cached": cached}
+
+
+async def read_pages(hits: Sequence[SearchResult], request: SearchRequest, pages: PageReading) -> list[PageRead]:
+    """Return what came of reading the pages of these results at the same time, with the passages that fit the query.
+
+    Raises:
+        ReplayError: a page is not on the cassette that is replayed.
+    """
+    began, reads = time.perf_counter(), [PageRead(hit) for hit in hits]
+
+    async def read(one: PageRead) -> None:
+        try:
+            one.page = await _page(one.hit.url, request, pages)
+        except ReplayError:
+            raise
+        except WebSearchError as exc:
+            one.why = _reason(exc, one.hit.url)
+        except Exception as exc:  # a page must not cost the search
+            one.why = f"reading it failed with {type(exc).__name__}"
+        one.seconds = time.perf_counter() - began
+
+    tasks = [asyncio.create_task(read(one)) for one in reads]
+    try:
+        await (asyncio.gather(*tasks) if pages.exact else _in_time(tasks, reads, began + READ_S))
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for missed in (exc for exc in ended if isinstance(exc, ReplayError)):
+        raise missed
+    found = [one for one in reads if one.page is not None]
+    texts = [(one.hit.title or page.title, page.content) for one in found if (page := one.page)]
+    chosen = await asyncio.to_thread(best_passages, request.query, texts)  # long pages take a tenth of a second
+    for one, passages in zip(found, chosen, strict=True):
+        one.passages, one.why = passages, "" if passages else "nothing on it fits the query"
+    return reads
+
+
+async def _in_time(tasks: Sequence[asyncio.Task[None]], reads: Sequence[PageRead], deadline: float) -> None:
+    """Wait for tasks until `deadline`; the last one has `LAST_S` from the moment when only it is missing."""
+    waiting: set[asyncio.Task[None]] = set(tasks)
+    while waiting and (left := deadline - time.perf_counter()) > 0:
+        last = len(waiting) == 1 and any(one.page is not None for one in reads)
+        limit = min(left, LAST_S) if last else left
+        done, waiting = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return
+
+
+async def _page(url: str, request: SearchRequest, pages: PageReading) -> Page:
+    """Return a page that may be read automatically.
+
+    Raises:
+        WebSearchError: it may not, or cannot, be read, or there is no text on it.
+    """
+    allowed, blocked = request.allowed_domains, request.blocked_domains
+    judge_address(url, True, allowed, blocked)
+    page = await pages.reader().read(url, fresh=pages.fresh, robots=True, timeout_s=READ_S)
+    judge_arrival(page.final_url, allowed, blocked)
+    if not page.content.strip():
+        raise FetchError("there is no text on the page")
+    return page
+
+
+def _reason(exc: WebSearchError, url: str) -> str:
+    """Return why a page was not read, in a few words; the address stands beside it."""
+    whole = rf"{re.escape(shown(url))}(?![^\s,;:)])"  # not the beginning of another address, as of the host's robots.txt
+    said = re.sub(whole, "the page", re.sub(f": {whole}", "", str(exc).partition(TO_OPEN)[0]))
+    return shorten(plain(said), 160).rstrip(".")
+
+
+def with_pages(output: ToolOutput, reads: Sequence[PageRead]) -> ToolOutput:
+    """Return a search's output with the passages of the pages that were read; the other results keep their snippets."""
+    assert output.results is not None
+    by_url = {one.hit.url: one for one in reads}
+    passages = [_passage(hit, by_url.get(hit.url)) for hit in output.results]
+    known = [addresses_of_page(one.page) for one in reads if one.page is not None and one.passages]
+    facts, read = [one.facts for one in reads], sum(1 for one in reads if one.passages)
+    body = output.panel_data if output.results.body is None else output.results.raw
+    return replace(
+        output,
+        summary=f"{output.summary}; {read} of {plural(len(reads), 'page')} read",
+        passages=tuple(passage for passage in passages if passage.paragraphs),
+        panel_data={"pages_read": facts, **(body if isinstance(body, Mapping) else {"results": body})},
+        urls=tuple(dict.fromkeys((*output.urls, *(url for urls in known for url in urls)))),
+        log={"pages": [one.log for one in reads]},
+    )
+
+
+def _passage(hit: SearchResult, read: PageRead | None) -> Passage:
+    """Return what the model gets of a result: passages of its page or, with a word on why, its snippet."""
+    snippet = as_passage(hit)
+    if read is None:
+        return snippet
+    if not read.passages or read.page is None:
+        return replace(snippet, note=f"{UNREAD}{read.why}.)")
+    page = read.page
+    date = hit.published_date or page.published_date
+    dated = (f"Published: {date.date().isoformat()}",) if date else ()
+    moved = comparable(page.final_url) != comparable(hit.url)
+    return Passage(page.final_url if moved else hit.url, hit.title or page.title, (*read.passages, *dated), date, "page")
+
+
+def _as_data(results: SearchResults) -> dict[str, object]:
+    """Return results as plain data for a panel."""
+    listed = [asdict(replace(result, score=None)) for result in results]
+    rows = [
+        {name: value.isoformat() if name == "published_date" else value for name, value in row.items() if value}
+        for row in listed
+    ]
+    return {"query": results.query, "provider": results.provider, "results": rows}
+
+
+def rich_passage(results: SearchResults) -> Passage | None:
+    """Return the rich result (weather, a stock, a conversion …) that came along with a search, None without one.
+
+    Its source is the page on which Brave shows the same to people.
+    """
+    import yaml
+
+    rich = results.extra.get("rich")
+    entries = [entry for entry in rich.get("results") or () if isinstance(entry, dict)] if isinstance(rich, dict) else []
+    texts = (visible(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1_000)).strip() for entry in entries)
+    paragraphs = tuple(shorten(text, _RICH_CHARACTERS) for text in texts if text)
+    if not paragraphs:
+        return None
+    kinds = ", ".join(filter(None, dict.fromkeys(plain(entry.get("subtype")) for entry in entries)))
+    url = f"https://search.brave.com/search?q={quote_plus(results.query)}"
+    return Passage(url, f"Brave rich result: {kinds or 'data'}", paragraphs)
+
+
+# --- web_fetch --------------------------------------------------------------------------------------------------------
+
+PAGE_LINES = 500
+"""Lines that the model gets when it asks for no limit; `next_offset` says where the next ones begin."""
+PAGE_CHARACTERS = 40_000
+"""Characters that the model gets at once, about 10,000 tokens."""
+MOST_ADDRESSES = 10_000
+"""Addresses that one page makes known: each is compared at every later call."""
+
+_FREE = Charge("web_fetch", "fetch", Decimal(1), "request", usd=Decimal(0))
+MOST_ENDS = 16
+"""Places at which one address is cut; what is known stays a small multiple of the text, however it is written."""
+
+_SCHEME = r"(?:https?|corpus|file)://"
+_INSIDE = r"[^\s<>\"`{}|\\^]"
+_RUN = re.compile(rf"(?<![A-Za-z0-9_]){_SCHEME}{_INSIDE}+", re.IGNORECASE)
+_NEXT = re.compile(rf"(?<=[,;'()\[\]\x80-\U0010ffff])(?={_SCHEME})", re.IGNORECASE)
+_BARE = re.compile(rf"(?<![\w@/.:-])(?:[a-z0-9](?:[a-z0-9-]{{0,61}}[a-z0-9])?\.)+[a-z]{{2,24}}(?:/{_INSIDE}*)?", re.IGNORECASE)
+_MARK = re.compile(r"[,;'()\[\]]|[^\x00-\x7f]")
+_AUTHORITY = re.compile(r"[a-z]+://[^/?#]*", re.IGNORECASE)
+# Thai and its neighbours, Hangul, kana and Han: words follow an address without a blank.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3130-\u318f\u3400-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+_ABBREVIATED = re.compile(r"[_.][A-Za-z]{1,5}\.$|_[^/_]+[!?]$")
+"""How an address ends whose last mark may be its own: "wiki/Apple_Inc.", "wiki/Hey_Jude!"."""
+_ENDING = ".,;:!?'\"*_(["
+_ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
+
+
+class WebFetchInput(BaseModel):
+    """The input; without a limit, an executable gives all lines and the tool at most `PAGE_LINES`."""
+
+    url: str
+    offset: int = Field(1, ge=1)
+    limit: int | None = Field(None, ge=1)
+
+
+def web_fetch_tool(
+    reader: PageReader,
+    *,
+    fresh: bool = False,
+    robots: bool = False,
+    allowed_domains: tuple[str, ...] = (),
+    blocked_domains: tuple[str, ...] = (),
+    max_characters: int = PAGE_CHARACTERS,
+) -> Tool:
+    """Return the tool; it reads only addresses in `ToolContext.known_urls`, inside the domains that are given.
+
+    `fresh` skips the page cache; `robots` obeys each host's robots.txt. Domains are bare host names and mean their subdomains
+    too, as in a search. The model gets at most `max_characters` at once.
+    """
+
+    async def call(given: WebFetchInput, context: ToolContext) -> ToolOutput:
+        try:
+            judge_address(given.url, is_known(given.url, context.known_urls), allowed_domains, blocked_domains)
+            page = await reader.read(given.url, offset=given.offset, limit=given.limit, fresh=fresh, robots=robots)
+            judge_arrival(page.final_url, allowed_domains, blocked_domains)
+        except WebSearchError as exc:
+            return unread(given.url, exc)
+        return _output(page, given.offset, given.limit or PAGE_LINES, max_characters)
+
+    seed = SCHEMAS["web_fetch"]
+    return Tool(
+        "web_fetch", seed["description"], WebFetchInput, call, price=(_FREE,), timeout_s=45.0, schema=seed["parameters"]
+    )
+
+
+# --- which addresses --------------------------------------------------------------------------------------------------
+
+
+def judge_address(url: str, known: bool, allowed: Collection[str], blocked: Collection[str]) -> None:
+    """Check that a page may be read.
+
+    Raises:
+        FetchError: it may not be; the message names the rule.
+    """
+    if not known:
+        raise FetchError(
+            "only addresses from the question, from search results or from pages already read may be fetched "
+            f"(url_not_in_prior_context): {shown(url)}"
+        )
+    if domain_refused(url, allowed, blocked):
+        raise FetchError(f"this domain was not allowed (url_not_allowed): {shown(url)}")
+
+
+def judge_arrival(url: str, allowed: Collection[str], blocked: Collection[str]) -> None:
+    """Check where a page led to.
+
+    Raises:
+        FetchError: to a domain that was not allowed.
+    """
+    if domain_refused(url, allowed, blocked):
+        raise FetchError(f"it redirects to a domain that was not allowed: {shown(url)}")
+
+
+@lru_cache(maxsize=4_096)  # a page may bring thousands of links, and each is compared at every call
+def comparable(url: str) -> str:
+    """Return an address in the form in which two are compared.
+
+    Scheme and host are lower case and ASCII, a default port, the fragment and a final slash of the path are gone, and
+    what has to be escaped is. Path and query are otherwise as they were, so no two that differ in content are equal.
+    """
+    text = url.strip()
+    try:
+        text = canonical_url(text)
+    except FetchError:
+        return text
+    path, mark, query = _ESCAPE.sub(lambda match: match[0].upper(), text).partition("?")
+    return path.rstrip("/") + mark + query
+
+
+def is_known(url: str, known: Collection[str]) -> bool:
+    """Say whether `url` is one of the known addresses."""
+    if url in known:
+        return True
+    wanted = comparable(url)
+    return any(wanted == comparable(candidate) for candidate in known)
+
+
+def domain_refused(url: str, allowed: Collection[str], blocked: Collection[str]) -> bool:
+    """Say whether the host of `url` is outside of the allowed domains (none: all are) or inside a blocked one."""
+    place = comparable(url)
+    return (bool(allowed) and not host_matches(place, map(_host, allowed))) or host_matches(place, map(_host, blocked))
+
+
+@lru_cache(maxsize=1_024)
+def _host(domain: str) -> str:
+    """Return the host of a domain as somebody wrote it: in any script, with a port."""
+    try:
+        return clean_domain(domain)
+    except ConfigError:
+        return domain.lower().strip(".")
+
+
+def unread(url: str, exc: WebSearchError) -> ToolOutput:
+    """Return the output for a page that was not read."""
+    where = place(url)
+    return ToolOutput(f"{where} was not read", text=failure_text(exc), is_error=True, panel_title=where, error=exc)
+
+
+def failure_text(exc: WebSearchError) -> str:
+    """Return a failure in the tool's own words: "Failed to fetch URL: …", "Failed to parse HTML: …"."""
+    text = str(exc)
+    return text if text.startswith("Failed to parse HTML: ") else f"Failed to fetch URL: {text}"
+
+
+# --- addresses in text ------------------------------------------------------------------------------------------------
+#
+# Where an address ends, text does not say: a comma, an apostrophe or a letter may belong to it ("wiki/Washington,_D.C.") or to
+# what stands around it (the next field of a table, "…/a's", "…/a的"). So both readings are known: the whole one, and those cut
+# short at such a mark. Each reading is a piece of the text as it stands, from where an address or a host name begins;
+# nothing is put together, so whoever did not write the text gains no address that carries something of his choice.
+
+
+def addresses_in(text: str) -> set[str]:
+    """Return the addresses in `text`; a bare "example.com/page" counts as its https and http address."""
+    found = explicit_addresses(text)
+    rest = _RUN.sub(_beside, text)
+    for part in (rest, _MARK.sub(lambda mark: " " if _splits(mark[0]) else mark[0], rest)):
+        for match in _BARE.finditer(part):
+            for reading in _readings(f"https://{match[0]}"):
+                found |= {reading, reading.replace("https", "http", 1)}
+    return found
+
+
+def explicit_addresses(text: str) -> set[str]:
+    """Return the full addresses in text that came from the web; bare names in it do not count."""
+    found: set[str] = set()
+    for run in _RUN.finditer(text):
+        pieces = _NEXT.split(run[0])
+        for piece in pieces:
+            found.update(_readings(piece))
+        if len(pieces) > 1:
+            found.add(_trim(run[0]))
+    return found
+
+
+def likely_readings(text: str) -> list[tuple[str, ...]]:
+    """Return the readings of each full address in `text`, in order; the first one is what was probably meant."""
+    return [tuple(_readings(piece)) for run in _RUN.finditer(text) for piece in _NEXT.split(run[0])]
+
+
+def without_addresses(text: str) -> str:
+    """Return `text` with a blank for what was probably meant as a full address."""
+    return _RUN.sub(lambda run: "".join(f" {piece[_likely(piece) :]}" for piece in _NEXT.split(run[0])), text)
+
+
+def addresses_of(message: Mapping[str, Any]) -> set[str]:
+    """Return the addresses that a message made known: those a person wrote, and those in the results of tools."""
+    content = message["content"]
+    if isinstance(content, str):
+        return addresses_in(content)
+    found: set[str] = set()
+    for block in content if message["role"] == "user" else ():
+        if block.get("type") == "text":
+            found |= addresses_in(block.get("text", ""))
+        inner = block.get("content")
+        for part in inner if isinstance(inner, list) else ():
+            if part.get("type") == "search_result":
+                found.add(part["source"])
+                found.update(*(explicit_addresses(text.get("text", "")) for text in part["content"]))
+            elif part.get("type") == "text":
+                found |= explicit_addresses(part.get("text", ""))
+    return found
+
+
+def _readings(address: str) -> Iterator[str]:
+    """Yield what the address may be, each at least with a host: the likely reading, the whole, and all that are cut short."""
+    seen = set()
+    ends = [end for end, _ in _ends(address)]
+    for end in (_likely(address), len(address), *ends):
+        cut = address[:end]
+        for reading in (_trim(cut), cut if _ABBREVIATED.search(cut) else ""):
+            if reading and reading not in seen and not reading.endswith("://"):
+                seen.add(reading)
+                yield reading
+
+
+def _likely(address: str) -> int:
+    """Return where the address probably ends: at the first mark that is rather part of a sentence, a list or a table."""
+    return next((end for end, sure in _ends(address) if sure), len(address))
+
+
+def _ends(address: str) -> Iterator[tuple[int, bool]]:
+    """Yield where the address may end before its end, and whether it rather does than not; at most `MOST_ENDS` places."""
+    authority = _AUTHORITY.match(address)
+    host_end = authority.end() if authority else 0
+    count = depth = 0
+    for mark in _MARK.finditer(address):
+        at = mark.start()
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(mark[0], 0)
+        sure = mark[0] in ",;'" or (mark[0] in ")]" and depth < 0) or _pointed(mark[0])
+        # Letters and symbols may be a host's ("abc中国.cn"): only its last label ends at one.
+        inside = at < host_end and "." in address[at:host_end]
+        if sure or (_splits(mark[0]) and mark[0] > "\x7f" and address[at - 1] < "\x80" and not inside):
+            yield at, sure
+            count += 1
+        if count == MOST_ENDS:
+            return
+
+
+def _pointed(mark: str) -> bool:
+    """Say whether a character beyond ASCII is punctuation (quotes, dashes, an ellipsis, a full stop) or cannot be seen."""
+    return mark > "\x7f" and unicodedata.category(mark)[0] in "PCZ"
+
+
+def _splits(mark: str) -> bool:
+    """Say whether a bare name or an address may end, and another begin, at a character that `_MARK` finds."""
+    return mark < "\x80" or unicodedata.category(mark)[0] in "PSCZ" or _UNSPACED.match(mark) is not None
+
+
+def _beside(run: re.Match[str]) -> str:
+    """Return the bare names that stand right behind the addresses of a run, such as the next field of a table."""
+    pieces = _NEXT.split(run[0])
+    fields = (field for piece in pieces for field in _MARK.split(piece[_likely(piece) :])[1:])
+    return f" {' '.join(field for field in fields if _BARE.match(field))} "
+
+
+def _trim(address: str) -> str:
+    """Return the address without the punctuation of the sentence around it; a closing bracket stays if it was opened."""
+    end = len(address)
+    unopened = {")": address.count(")") - address.count("("), "]": address.count("]") - address.count("[")}
+    while end and (address[end - 1] in _ENDING or unopened.get(address[end - 1], 0) > 0):
+        unopened[address[end - 1]] = unopened.get(address[end - 1], 0) - 1
+        end -= 1
+    return address[:end]
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
+    part, is_cut = _for_model(page, limit, room)
+    last = offset + part.lines_read - 1
+    lines = f"lines {offset:,}–{last:,} of {part.total_lines:,}"
+    what = lines if 0 < part.lines_read < part.total_lines else plural(part.lines_read, "line")
+    output = ToolOutput(
+        f"read {what} of {place(part.final_url)}{' (cached)' if part.cached else ''}",
+        panel_title=page.title or place(page.final_url),
+        panel_kind="markdown",
+        panel_data=page.content,
+        urls=addresses_of_page(page),
+        charges=(replace(_FREE, cached=page.cached),),
+        notices=(f"{place(page.final_url)}: {page.note}",) if page.note else (),
+        page=page,
+    )
+    paragraphs = blocks(part.content)
+    if not paragraphs:
+        note = f"; note: {page.note}" if page.note else ""
+        text = f"content: empty; lines_read: {part.lines_read}; total_lines: {page.total_lines}{note}"
+        return replace(output, text=text)
+    if is_cut or part.lines_read < part.total_lines:
+        cut = f"; line {last} is cut at {room:,} characters" if is_cut else ""
+        paragraphs = (*paragraphs, lines + cut + (f"; next_offset: {last + 1}" if last < part.total_lines else ""))
+    return replace(output, passages=(Passage(page.final_url, page.title, paragraphs, page.published_date, "page"),))
+
+
+def addresses_of_page(page: Page) -> tuple[str, ...]:
+    """Return the addresses that the page makes known: its own, its links, and what else those of a table or a text may be."""
+    others = (reading for link in page.links for readings in likely_readings(link) for reading in readings)
+    return tuple(islice(dict.fromkeys((page.final_url, *page.links, *islice(others, MOST_ADDRESSES))), MOST_ADDRESSES))
+
+
+def _for_model(page: Page, limit: int, most: int) -> tuple[Page, bool]:
+    """Return the lines that the model gets, and whether the first of them had to be cut to fit in `most` characters."""
+    lines = page.content.split("\n")[:limit] if page.lines_read else []
+    ends = accumulate(len(line) + 1 for line in lines)
+    kept = lines[: sum(end <= most + 1 for end in ends)]
+    is_cut = bool(lines) and not kept
+    if is_cut:
+        kept = [lines[0][:most]]
+    return replace(page, content="\n".join(kept), lines_read=len(kept)), is_cut
