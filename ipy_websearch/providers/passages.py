@@ -96,9 +96,9 @@ def slips_of(unknown: Iterable[str], query: str, titles: Iterable[str]) -> dict[
     slips = {}
     for word in unknown:
         bare = word.casefold().replace("’", "'").removesuffix("'s")
-        alike = [name for name in names if (name[0], name[-1]) == (bare[0], bare[-1]) and abs(len(name) - len(bare)) < 2]
         if len(bare) < SHORTEST_MISSPELT or not bare.isalpha():
             continue
+        alike = [name for name in names if (name[0], name[-1]) == (bare[0], bare[-1]) and abs(len(name) - len(bare)) < 2]
         near = get_close_matches(bare, alike, 2, 1 - 1.5 / len(bare))
         if len(near) == 1:
             slips[word] = names[near[0]]
