@@ -1,1 +1,0 @@
-"""Enrichment, at the public door."""

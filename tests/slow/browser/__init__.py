@@ -1,1 +1,0 @@
-"""Tests that look at outputs in a real JupyterLab, in a real Chromium."""
