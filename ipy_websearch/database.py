@@ -283,17 +283,6 @@ class Cache:
 
         return self._quietly(self._database.read, delete) or 0
 
-    def stats(self) -> dict[str, Any]:
-        """Return path (None: memory), entries, bytes, and `kinds`: the number of entries of each kind."""
-        query = "SELECT kind, COUNT(*), SUM(size) FROM entry GROUP BY kind"
-        rows = self._quietly(self._database.read, lambda db: db.execute(query).fetchall()) or []
-        return {
-            "path": None if self._database.in_memory else str(self._database.path),
-            "entries": sum(row[1] for row in rows),
-            "bytes": sum(row[2] for row in rows),
-            "kinds": {row[0]: row[1] for row in rows},
-        }
-
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._database.close()

@@ -78,6 +78,11 @@ class Call:
     output: str | None = None
     notices: list[str] = field(default_factory=list)
 
+    def tell(self) -> None:
+        """Print what there is to say of the line, where no result can carry it."""
+        for notice in self.notices:
+            print(notice)
+
 
 def parse(method: Any, line: str, *, anywhere: bool = False) -> Call:
     """Return the options and the text of a magic's line.
@@ -106,7 +111,7 @@ def parse(method: Any, line: str, *, anywhere: bool = False) -> Call:
         parsed = vars(parser.parse_args(options))
     except UsageError as exc:
         raise UsageError(str(exc).removeprefix("argument ")) from None
-    given = {name: value for name, value in parsed.items() if value is not None and value is not False and value != []}
+    given = {name: value for name, value in parsed.items() if value != parser.get_default(name) and value != []}
     if "help" in given:
         raise Help(help_of(parser))
     if {"allowed_domains", "blocked_domains"} <= given.keys():
@@ -308,11 +313,11 @@ def _table(value: Any, cut: Callable[[str], None]) -> str | None:
     if frame is value:
         return None
     frame = frame.to_frame() if isinstance(frame, nw.Series) else frame
+    is_lazy = head is not value or isinstance(frame, nw.LazyFrame)  # to count its rows would be to compute it all
     frame = frame.head(MAX_ROWS + 1).collect() if isinstance(frame, nw.LazyFrame) else frame
-    is_whole = head is value and len(frame) != MAX_ROWS + 1  # to count the rest of a lazy one would be to compute it all
-    many = str(len(frame)) if is_whole or len(frame) <= MAX_ROWS else f"more than {MAX_ROWS}"
-    first = ""
+    many, first = str(len(frame)), ""
     if len(frame) > MAX_ROWS:
+        many = f"more than {MAX_ROWS}" if is_lazy else many
         cut(f"{MAX_ROWS} of {many} rows")
         first = f", the first {MAX_ROWS}"
     native = frame.head(MAX_ROWS).to_native()

@@ -72,8 +72,13 @@ class AskMagics(WebMagics):
         if not call.text.strip() and not context:
             raise UsageError("%ask needs a question, such as: %ask How many moons does Mars have? (%ask --help)")
         if not estimate and not context:
-            return self._answer(session, call)
-        print("".join(f"{notice}\n" for notice in call.notices), end="")
+            try:
+                return self._answer(session, call)
+            except Exception as exc:
+                if getattr(exc, "partial", None) is None:
+                    call.tell()
+                raise
+        call.tell()
         if estimate:
             return self.keep(call, session.estimate(call.text, **call.options))
         return self._context(session, call)

@@ -33,9 +33,11 @@ class EnrichMagics(WebMagics):
     @argument("--sample", type=int, metavar="N", help="Try the first N distinct rows, and say what the whole would take.")
     @argument("--mode", choices=("now", "batch"), metavar="MODE", help="now, or batch: half the price, done within a day.")
     @argument("--cluster", metavar="NAME", help="Ask on the Dask cluster in this variable, or at this scheduler's address.")
-    @argument("--fresh", action="store_true", help="Ask again for what the store has.")
-    @argument("--no-sources", action="store_true", help="Add the values only, without source, quote and confidence.")
-    @argument("--no-progress", action="store_true", help="Draw no bar and no report.")
+    @argument("--fresh", dest="resume", action="store_false", help="Ask again for what the store has.")
+    @argument(
+        "--no-sources", dest="sources", action="store_false", help="Add the values only, without source, quote and confidence."
+    )
+    @argument("--no-progress", dest="progress", action="store_false", help="Draw no bar and no report.")
     @OUTPUT
     @HELP
     def enrich(self, line: str, cell: str = "") -> Any:
@@ -59,9 +61,6 @@ class EnrichMagics(WebMagics):
         frame = self._named(call.text, "DataFrame", is_frame)
         if "cluster" in options and not re.fullmatch(_ADDRESS, options["cluster"]):
             options["cluster"] = self._named(options["cluster"], "Dask client or cluster", is_cluster)
-        options["resume"] = not options.pop("fresh", False)
-        options["sources"] = not options.pop("no_sources", False)
-        options["progress"] = not options.pop("no_progress", False)
         text = cell.rstrip()
         silent = text.endswith(";")
         columns = parse_cell(text.removesuffix(";"))

@@ -54,7 +54,11 @@ class SearchMagics(WebMagics):
             raise UsageError("%search needs something to search for, such as: %search moons of Mars (%search --help)")
         from ipy_websearch import api
 
-        results = api.search(call.text, **call.options)
+        try:
+            results = api.search(call.text, **call.options)
+        except Exception:
+            call.tell()
+            raise
         return self.keep(call, replace(results, notices=(*call.notices, *results.notices)).to_frame())
 
     @magic("line")

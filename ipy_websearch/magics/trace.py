@@ -52,8 +52,6 @@ class TraceMagics(WebMagics):
         from ipy_websearch.text import plural
 
         if "widget" in options:
-            if "step" in options:
-                raise UsageError("%trace takes --step or --widget, not both: the widget has its own steps")
             return self.keep(call, trace_widget(without_keys(answer, session.redact), number or 1))
         note = ""
         if "step" in options:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from contextlib import suppress
-from importlib.metadata import version
-from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from IPython.core.error import UsageError
 
@@ -22,7 +22,7 @@ USAGE = """\
 %websearch key --forget NAME    forget a key
 %websearch index FOLDER         add a folder of Markdown, text, HTML or notebooks to the local index
 %websearch index --remove FOLDER   remove it again; without a folder: list the folders
-%websearch cache [clear]        what is in the cache; empty it
+%websearch cache clear          empty the cache of searches and pages
 %websearch store                what enrichments have found; store clear [COLUMN] forgets it, store cancel ends batches
 %websearch prices               what models and providers charge
 %websearch goggles [NAME]       the goggles that --goggle knows by name; one of them in full
@@ -30,7 +30,6 @@ USAGE = """\
 %websearch record FILE          record what is sent and answered, without keys; --force replaces a file
 %websearch replay FILE          answer from a recording, without keys or costs; --instant: without its pauses
 %websearch stop                 stop recording or replaying
-%websearch reset                forget the conversation
 %websearch help                 this, with examples of the other magics
 
 %search moons of Mars           results as a DataFrame      (%search --help)
@@ -42,26 +41,6 @@ USAGE = """\
 %trace 2                        a step of the last answer   (%trace --help)
 %cost                           what it all cost            (%cost --help)
 %config WebSearch               every setting with its value"""
-
-COMMANDS: dict[str, tuple[int, int, tuple[str, ...]]] = {
-    "status": (0, 0, ()),
-    "key": (1, 1, ("--save", "--forget")),
-    "index": (0, 99, ("--remove",)),
-    "cache": (0, 1, ()),
-    "store": (0, 2, ()),
-    "prices": (0, 0, ()),
-    "goggles": (0, 9, ()),
-    "export": (1, 1, ("--force",)),
-    "record": (1, 1, ("--force",)),
-    "replay": (1, 1, ("--instant",)),
-    "stop": (0, 0, ()),
-    "reset": (0, 0, ()),
-    "help": (0, 9, ()),
-}
-"""For each command how many words it takes, at least and at most, and its options."""
-
-EXTRAS = {"plot": "matplotlib", "sql": "duckdb", "dask": "distributed", "pdf": "pypdf", "widget": "anywidget"}
-"""The extras that notebooks use, and the library that each brings."""
 
 
 class WebSearchMagics(WebMagics):
@@ -79,43 +58,42 @@ class WebSearchMagics(WebMagics):
             %websearch index ~/notes
         """
         try:
-            command, *words = shlex.split(line, comments=True) or [""]
+            command, *words = shlex.split(line, comments=True) or ["help"]
         except ValueError:  # a quote without its end
             command, *words = line.split()
         if command in ("help", "--help", "-h"):
             raise Help(USAGE)
         if command not in COMMANDS:
-            wrong = f"has no command {command!r}{did_you_mean(command, COMMANDS)}" if command else "needs a command"
-            raise UsageError(f"%websearch {wrong} ({', '.join(COMMANDS)})")
-        least, most, known = COMMANDS[command]
-        flags = [word for word in words if word.startswith("--")]
+            hint = did_you_mean(command, COMMANDS)
+            raise UsageError(f"%websearch has no command {command!r}{hint} ({', '.join(COMMANDS)})")
         names = [word for word in words if not word.startswith("--")]
-        if not least <= len(names) <= most or set(flags) - set(known):
-            form = next(part.split("  ")[0] for part in USAGE.splitlines() if part.startswith(f"%websearch {command}"))
-            flags_of = f" [{' | '.join(known)}]" if known else ""
-            raise UsageError(f"write {form}{flags_of}, not {line!r} (%websearch help)")
-        said = getattr(self, f"_{command}")(self.session, names, flags)
+        flags = {word.removeprefix("--"): True for word in words if word.startswith("--")}
+        try:
+            signature(COMMANDS[command]).bind(self, *names, **flags)
+        except TypeError:
+            raise UsageError(f"cannot read %websearch {line}; %websearch help shows how each command is written") from None
+        said = COMMANDS[command](self, *names, **flags)
         if isinstance(said, str):
             print(said)
             return None
         return said
 
-    def _status(self, session: Any, names: list[str], flags: list[str]) -> str | None:
+    def _status(self) -> str | None:
         from IPython.display import display
 
         from ipy_websearch.display.render import render
 
-        view = {"sections": status_sections(session)}
+        view = {"sections": status_sections(self.session)}
         text = render("status", "text", view)
         if getattr(self.shell, "kernel", None) is None:
             return text
         display({"text/html": render("status", "html", view), "text/plain": text}, raw=True)
         return None
 
-    def _key(self, session: Any, names: list[str], flags: list[str]) -> str:
-        keys = session.keys
-        spec = keys.spec(names[0])
-        if "--forget" in flags:
+    def _key(self, name: str, *, save: bool = False, forget: bool = False) -> str:
+        keys = self.session.keys
+        spec = keys.spec(name)
+        if forget:
             removed = keys.forget(spec.variable)
             return f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here"
         import getpass
@@ -125,132 +103,123 @@ class WebSearchMagics(WebMagics):
                 raise NotImplementedError
             value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
         except (EOFError, NotImplementedError):  # nbclient, papermill and `jupyter execute` have nobody to ask
-            if found := keys.find(spec.variable):
-                return f"{spec.variable} is set ({found[1]}); to type another one, run this cell alone."
+            found = keys.find(spec.variable)
             return (
-                f"{spec.variable} is not set: run this cell alone to type it, set the environment variable {spec.variable} "
-                f"before the notebook runs, or write {spec.variable}=… to a file .env beside it."
+                f"{spec.variable} is {f'set ({found[1]})' if found else 'not set'}; run this cell alone to type it, or set the "
+                f"environment variable {spec.variable} before the notebook runs, or write {spec.variable}=… to .env beside it."
             )
         from ipy_websearch import background
         from ipy_websearch.errors import ModelError, ProviderError
 
         keys.set(spec.variable, value)
         try:
-            outcome = background.run(lambda: session.check_key(spec))
+            outcome = background.run(lambda: self.session.check_key(spec))
         except (ModelError, ProviderError):  # the service refused it
             keys.unset(spec.variable)
             raise
-        where = f" and saved in {keys.save(spec.variable, value)}" if "--save" in flags else ""
+        where = f" and saved in {keys.save(spec.variable, value)}" if save else ""
         return f"{spec.variable} is set for this session{where}: {outcome}."
 
-    def _index(self, session: Any, names: list[str], flags: list[str]) -> str:
-        index = session.index
-        if not names:
+    def _index(self, *folders: str, remove: bool = False) -> str:
+        index = self.session.index
+        if not folders:
             listed = [f"{count:6,}  {folder}" for folder, count in index.folders()]
             return "\n".join(listed) or "No folder of yours is in the local index."
         lines = []
-        for folder in (Path(name).expanduser() for name in names):
-            if flags:
+        for folder in (Path(name).expanduser() for name in folders):
+            if remove:
                 lines.append(f"{folder}: {index.remove_folder(folder)} documents removed from the local index")
                 continue
             if not folder.is_dir():
                 raise UsageError(f"{folder} is not a folder")
             report = index.add_folder(folder)
-            lines.append(f"{folder}: {report.added} added, {report.updated} updated, {report.removed} removed")
+            counts = f"{report.added} added, {report.updated} updated, {report.removed} removed, {len(report.skipped)} skipped"
+            lines.append(f"{folder}: {counts}")
             lines += [f"  skipped {path}: {reason}" for path, reason in report.skipped[:10]]
-            lines += [f"  … and {len(report.skipped) - 10} more"] * (len(report.skipped) > 10)
         return "\n".join(lines)
 
-    def _cache(self, session: Any, names: list[str], flags: list[str]) -> str:
+    def _cache(self, action: Literal["clear"]) -> str:
+        if action != "clear":
+            raise UsageError(f"write %websearch cache clear, not {action!r}")
         from ipy_websearch.text import plural
 
-        if names == ["clear"]:
-            return f"{plural(session.cache.clear(), 'entry', 'entries')} removed from the cache."
-        if names:
-            raise UsageError(f"write %websearch cache or %websearch cache clear, not {names[0]!r}")
-        held = session.cache.stats()
-        kinds = [f"{count:,} {kind}" for kind, count in held["kinds"].items()]
-        entries = ", ".join([plural(held["entries"], "entry", "entries"), *kinds])
-        return f"{entries}; {held['bytes']:,} bytes in {held['path'] or 'memory'}"
+        return f"{plural(self.session.cache.clear(), 'entry', 'entries')} removed from the cache."
 
-    def _store(self, session: Any, names: list[str], flags: list[str]) -> Any:
+    def _store(self, action: str = "", column: str | None = None) -> Any:
         from ipy_websearch import background
         from ipy_websearch.enrichment.batch import cancel_open, open_batches
         from ipy_websearch.text import plural
 
-        store = session.enrich_store
-        match names:
-            case []:
-                for batch in open_batches(store):
-                    told = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
-                    print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {told}")
-                return store.listing()
-            case ["clear", *column]:
-                return f"{plural(store.clear(*column), 'value')} removed from the store."
-            case ["cancel"]:
-                url = os.environ.get("ANTHROPIC_BASE_URL", "")
-                ended, said = background.run(lambda: cancel_open(session.claude, store, url))
-                told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
-                return "\n".join([f"{told}, and collected by the same call.", *said])
-        raise UsageError("write %websearch store, store clear [COLUMN] or store cancel")
+        store = self.session.enrich_store
+        if action == "clear":
+            return f"{plural(store.clear(column), 'value')} removed from the store."
+        if action == "cancel":
+            url = os.environ.get("ANTHROPIC_BASE_URL", "")
+            ended, said = background.run(lambda: cancel_open(self.session.claude, store, url))
+            told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
+            return "\n".join([f"{told}, and collected by the same call.", *said])
+        if action:
+            raise UsageError("write %websearch store, store clear [COLUMN] or store cancel")
+        for batch in open_batches(store):
+            told = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
+            print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {told}")
+        return store.listing()
 
-    def _prices(self, session: Any, names: list[str], flags: list[str]) -> Any:
+    def _prices(self) -> Any:
+        from importlib.metadata import version
+
         from ipy_websearch.frames import WebFrame
         from ipy_websearch.model.client import model_id
         from ipy_websearch.money.prices import price_table, tariff
 
-        kinds, rows = ("input", "output", "cache_read", "cache_write_5m"), list[tuple[Any, ...]]()
-        for name in dict.fromkeys(map(model_id, (session.settings.model, session.settings.enrich_model))):
+        rows, settings = list[tuple[Any, ...]](), self.session.settings
+        for name in dict.fromkeys(map(model_id, (settings.model, settings.enrich_model))):
             for rates in tariff(name):
                 plan = f"above {rates.start:,} input tokens" if rates.start > 0 else ""
-                usd = {kind: getattr(rates, kind) for kind in kinds}
                 said = ("million tokens", plan, f"genai-prices {version('genai-prices')}", "")
-                rows += [(name, kind, float("nan" if a is None else a * 1_000_000), *said) for kind, a in usd.items()]
+                for kind in ("input", "output", "cache_read", "cache_write_5m"):
+                    rows.append((name, kind, float(getattr(rates, kind) * 1_000_000), *said))
         rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in price_table()]
         return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 
-    def _goggles(self, session: Any, names: list[str], flags: list[str]) -> str:
-        from ipy_websearch.providers.brave import DISCOVER, catalogue, named
+    def _goggles(self, *name: str) -> Any:
+        from ipy_websearch.frames import WebFrame
+        from ipy_websearch.providers.brave import catalogue, named
 
-        if names:
-            goggle = named(" ".join(names))
+        if name:
+            goggle = named(" ".join(name))
             return f"{goggle.name}: {goggle.title}\n{goggle.about}\n\n{goggle.value}"
-        lines = ["Goggles rank the results of Brave by source: %search --provider brave --goggle NAME query", ""]
-        for goggle in catalogue().values():
-            hosted = goggle.url if goggle.known else f"{goggle.url}; whether Brave has it is not known"
-            where = f"inline, {len(goggle.rules.splitlines())} rules" if goggle.rules else hosted
-            lines.append(f"  {goggle.name:<16} {goggle.about} ({where})")
-        also = f"--goggle also takes an address, or rules such as '$boost=3,site=docs.python.org'. More: {DISCOVER}"
-        return "\n".join([*lines, "", also])
+        rows = [(goggle.name, goggle.about, goggle.url or "inline") for goggle in catalogue().values()]
+        return WebFrame(rows, columns=["goggle", "ranks", "rules"])
 
-    def _export(self, session: Any, names: list[str], flags: list[str]) -> str:
+    def _export(self, file: str, *, force: bool = False) -> str:
         from ipy_websearch.display.export import export
         from ipy_websearch.text import plural
 
-        path = Path(names[0]).expanduser()
-        export(session.answers, path, force=bool(flags))
-        return f"{plural(len(session.answers), 'answer')} written to {path}"
+        answers, path = self.session.answers, Path(file).expanduser()
+        export(answers, path, force=force)
+        return f"{plural(len(answers), 'answer')} written to {path}"
 
-    def _record(self, session: Any, names: list[str], flags: list[str]) -> str:
-        cassette = session.record(names[0], force=bool(flags)).cassette
+    def _record(self, file: str, *, force: bool = False) -> str:
+        cassette = self.session.record(file, force=force).cassette
         return f"Recording to {cassette.path}; `%websearch stop` ends it. Keys are left out."
 
-    def _replay(self, session: Any, names: list[str], flags: list[str]) -> str:
-        cassette = session.replay(names[0], instant=bool(flags)).cassette
+    def _replay(self, file: str, *, instant: bool = False) -> str:
+        cassette = self.session.replay(file, instant=instant).cassette
         said = f"Replaying {cassette.path}: nothing is sent and nothing costs anything; `%websearch stop` ends it."
         return "\n".join([said, *(f"note: {warning}" for warning in cassette.warnings)])
 
-    def _stop(self, session: Any, names: list[str], flags: list[str]) -> str:
-        recording = session.stop_recording()
+    def _stop(self) -> str:
+        recording = self.session.stop_recording()
         if recording is None:
             return "No cassette is recorded or replayed."
         problem = getattr(recording.cassette, "problem", "")
         return f"{_count(recording.cassette)}." + (f"\nnote: {problem}" if problem else "")
 
-    def _reset(self, session: Any, names: list[str], flags: list[str]) -> str:
-        session.reset()
-        return "The conversation was forgotten."
 
+_NAMES = "status key index cache store prices goggles export record replay stop".split()
+COMMANDS: dict[str, Callable[..., Any]] = {name: getattr(WebSearchMagics, f"_{name}") for name in _NAMES}
+"""The commands by name. Their positional parameters are words of the line, those by keyword its flags."""
 
 ON_THE_WAY_MS = 300
 """Milliseconds to wait for the messages of further cells before somebody is asked for a key."""
@@ -288,7 +257,8 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
     usable = {engine: why for engine, available, why in chain if available}
     now: list[tuple[str, ...]] = [("answers", _answers(session)), ("search", f"{', '.join(usable)} (asked in this order)")]
     now += [("", why) for why in usable.values() if "not asked again" in why]
-    now += [("index", _coverage(session.index.coverage()))]
+    articles = session.index.coverage()
+    now += [("index", f"{sum(articles.values())} built-in articles: {', '.join(articles)}")]
     now += [("index", f"{count:,} documents of {folder}") for folder, count in session.index.folders()]
     for variable, spec in KEYS.items():
         try:
@@ -299,8 +269,7 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
         row = (variable, f"set: {found[1]}") if found else (variable, "not set", f"%websearch key {spec.names[0]}")
         (now if found else missing).append(row)
     if session.recording is not None:
-        doing = "replaying" if session.recording.cassette.replaying else "recording"
-        now.append(("cassette", f"{doing}: {_count(session.recording.cassette)}; %websearch stop ends it"))
+        now.append(("cassette", f"{_count(session.recording.cassette)}; %websearch stop ends it"))
     now += [
         ("version", f"ipy_websearch {ipy_websearch.__version__}"),
         ("data", str(data_dir())),
@@ -308,14 +277,8 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
         ("spent", f"{usd(session.spent_usd)} in this session"),
     ]
     told = {row[1] for row in missing}
-    commands = {"searxng": ("%env SEARXNG_BASE_URL=http://localhost:8080",)}
-    missing += [
-        (engine, why, *commands.get(engine, ()))
-        for engine, available, why in chain
-        if not available and why not in told and not why.endswith(("is not set", "are not set"))
-    ]
-    absent = [name for name, library in EXTRAS.items() if find_spec(library) is None]
-    missing += [(f"extra {name}", "not installed", f'%pip install "ipy_websearch[{name}]"') for name in absent]
+    of_keys = tuple(f"{verb} not set" for verb in ("is", "are"))
+    missing += [(name, why) for name, available, why in chain if not (available or why in told or why.endswith(of_keys))]
     notes = [("note", warning) for part in (session.ledger, session.cache, session.index) for warning in part.warnings]
     sections: dict[str, Any] = {"Works now": now, "Missing": missing, "Notes": notes}
     return {title: rows for title, rows in sections.items() if rows}
@@ -334,13 +297,6 @@ def _answers(session: Any) -> str:
         if session.has_model_key:
             return f"{name}, with the tools {session.settings.tools}"
     return f"passages as found; no key for {name}"
-
-
-def _coverage(counts: dict[str, int]) -> str:
-    """Return what the built-in articles are about; those of the general subject are on many."""
-    subjects = [name for name in counts if name != "general"]
-    more = [f"{counts['general']} more"] if "general" in counts else []
-    return f"{sum(counts.values())} built-in articles: {', '.join(subjects + more)}"
 
 
 def _count(cassette: Any) -> str:

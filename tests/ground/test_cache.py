@@ -37,8 +37,7 @@ def test_the_oldest_entries_go_when_it_is_full_and_giants_are_not_kept(path: Pat
         now += 1
         cache.put("search", str(number), "x" * 1_000)
     cache.close()
-    assert cache.get("search", "299", 900) and cache.stats()["bytes"] <= 100_000
-    assert cache.get("search", "0", 900) is None
+    assert cache.get("search", "0", 900) is None and cache.get("search", "299", 900) is not None
     cache.put("search", "giant", "x" * 50_000)
     cache.put("search", "no JSON", object())
     assert cache.get("search", "giant", 900) is None and cache.get("search", "no JSON", 900) is None
@@ -48,10 +47,10 @@ def test_clearing_leaves_nothing_of_the_searches_in_the_file(path: Path) -> None
     cache = Cache(path)
     cache.put("search", "embarrassing question", {"q": "embarrassing question" * 10_000})
     cache.put("page", "https://a.example/", {"content": "text"})
-    assert cache.clear("search") == 1 and cache.stats()["kinds"] == {"page": 1}
+    assert cache.clear("search") == 1 and cache.get("page", "https://a.example/", 900) is not None
     cache.close()
     assert not any(b"embarrassing" in file.read_bytes() for file in path.parent.iterdir())
-    assert cache.clear() == 1 and cache.stats() == {"path": str(path), "entries": 0, "bytes": 0, "kinds": {}}
+    assert cache.clear() == 1 and cache.get("page", "https://a.example/", 900) is None
 
 
 def test_a_locked_file_is_a_miss_and_no_error(path: Path) -> None:

@@ -76,7 +76,7 @@ def test_panels_are_listed_and_shown_whole(messages_api: Any, brave_api: Any, sh
     for typed in ("P1", "p1", "1"):
         ran = shell.run(f"%panels {typed} -o kept")
         assert ran.value is shell.ns["a"].panels[0] is shell.ns["kept"] and "Short &lt;b&gt;&amp;" in ran.html
-    shell.run("%websearch reset")
+    shell.run("%ask --reset")
     assert len(shell.run("%panels").value) == 1
 
 

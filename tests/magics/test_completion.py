@@ -24,7 +24,6 @@ def offered(shell: Any, cell: str) -> list[str]:
         ("%%ask --max-s", "%%ask --max-searches"),
         ("%%enrich table_of_mine --samp", "%%enrich table_of_mine --sample"),
         ("%search -p loc", "%search -p local"),
-        ("%search --provider=wiki", "%search --provider=wikipedia"),
         ("%search --safe-search str", "%search --safe-search strict"),
         ("%search --freshness p", "%search --freshness pw"),
         ("%search --goggle aca", "%search --goggle academic"),
@@ -39,7 +38,6 @@ def offered(shell: Any, cell: str) -> list[str]:
         ("%ask what of {hits", "%ask what of {hits_of_mine"),
         ("%%ask\nwhat of {hits", "what of {hits_of_mine"),
         ("%%enrich tab", "%%enrich table_of_mine"),
-        ("%%enrich table_of_mine\nceo: Who leads {comp", "ceo: Who leads {company"),
     ],
 )
 def test_what_may_stand_there_is_offered(shell: Any, cell: str, expected: str) -> None:

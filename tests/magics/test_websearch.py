@@ -69,19 +69,19 @@ def test_prices_are_a_table_with_source_and_date(shell: Any) -> None:
 
 
 def test_the_cache_is_emptied_and_goggles_are_listed(shell: Any) -> None:
-    assert "removed" in shell.run("%websearch cache clear").stdout and shell.run("%websearch cache").ok
-    assert "academic" in shell.run("%websearch goggles").stdout and "$boost" in shell.run("%websearch goggles academic").stdout
+    assert "removed" in shell.run("%websearch cache clear").stdout
+    assert "academic" in set(shell.run("%websearch goggles").value.goggle)
+    assert "$boost" in shell.run("%websearch goggles academic").stdout
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("", "needs a command (status, key"),
         ("statsu", "did you mean 'status'"),
-        ("status --bogus", "write %websearch status, not 'status --bogus'"),
-        ("key", "write %websearch key NAME [--save | --forget]"),
+        ("status --bogus", "cannot read %websearch status --bogus; %websearch help shows"),
+        ("key", "cannot read %websearch key"),
         ("store empty", "store clear [COLUMN]"),
-        ("cache empty", "write %websearch cache or"),
+        ("cache empty", "write %websearch cache clear"),
         ("index nowhere", "nowhere is not a folder"),
     ],
 )
