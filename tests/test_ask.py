@@ -20,7 +20,6 @@ from tests.fakes.replies import (
     recorded,
     search_results,
     server_search,
-    slow,
     stop,
     text,
     thinking,
@@ -170,35 +169,11 @@ def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(messages_api: Any, ses
     assert ask(session, "And?", tools="native", follow=True).text == "Yes."
 
 
-@pytest.mark.parametrize("after", range(3, 8))
-def test_a_native_search_that_never_ended_leaves_a_legal_history(messages_api: Any, session: Any, after: int) -> None:
-    """The API's own search waits while one of our tools is called, and the question is left then."""
-    messages_api.reply("First. ", server_search("one", HITS, finished=False), tool_use("read_research"), stop("tool_use"))
-    messages_api.behave(lambda body: "Go on." if "And?" in str(body["messages"][-1]) else ["Then. " * 99, slow(0.05)])
-
-    async def leave() -> None:
-        run = session.start("Who?", tools="native")
-        for _ in range(after):
-            await anext(run)
-        await run.aclose()
-
-    asyncio.run(leave())
-    assert ask(session, "And?", follow=True, tools="native").text == "Go on."
-
-
 def test_endless_pauses_end_in_an_answer(messages_api: Any, session: Any) -> None:
     """After five resumptions the model is asked for the answer without tools."""
     messages_api.behave(lambda body: "The answer." if is_last(body) else [server_search("again", HITS), stop("pause_turn")])
     answer = ask(session, tools="native")
     assert answer.text == "The answer." and answer.limit == "max_steps" and len(messages_api.requests) <= 8
-
-
-def test_an_error_of_a_native_search_is_shown(messages_api: Any, session: Any) -> None:
-    messages_api.reply(server_search("x y", error="max_uses_exceeded"), "From memory.")
-    events, answer = watch(session, tools="native")
-    assert answer.text == "From memory." and any("max_uses_exceeded" in getattr(e, "summary", "") for e in events)
-    with pytest.raises(ConfigError, match="--tools standard"):
-        ask(session, model="offline", tools="native")
 
 
 # --- tables --------------------------------------------------------------------------------------------------------------
@@ -272,7 +247,7 @@ def thoughts(body: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("change", [{}, {"model": "opus"}, {"tools": "pair"}, {"system": "Be brief."}, {"columns": "name"}])
 def test_a_follow_up_takes_the_thinking_along_where_nothing_else_changed(
-    messages_api: Any, brave_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+    messages_api: Any, brave_api: Any, session: Any, change: dict[str, Any]
 ) -> None:
     """Another model, other tools or instructions would make the API refuse the old thoughts; words and results stay."""
     messages_api.replies([thinking("Search."), search("ruby author")], [thinking("Found."), text("Matz.")])
@@ -283,10 +258,6 @@ def test_a_follow_up_takes_the_thinking_along_where_nothing_else_changed(
     body = messages_api.bodies[2]
     assert thoughts(body) == (0 if change else 2)
     assert "ruby author" in str(body["messages"]) and "Matz." in str(body["messages"])
-    monkeypatch.setattr("ipy_websearch.asking.HISTORY_SHARE", 0.0)
-    messages_api.behave(lambda body: [thinking("Sure."), text("Yes.")])
-    trimmed = ask(session, "Sure?", follow=True)
-    assert thoughts(messages_api.bodies[-1]) == 0 and "left out" in trimmed.notices[0]
 
 
 @pytest.mark.parametrize(

@@ -143,13 +143,6 @@ def test_the_setting_has_the_first_word(local: Any, brave_api: Any, messages_api
     assert len(server.requests) == 1
 
 
-def test_without_searches_a_refused_tool_is_no_obstacle(local: Any) -> None:
-    server = local("refused")
-    server.replies.append("Matz.")
-    answer, _ = asked(Session(), max_searches=0)
-    assert answer.text == "Matz." and not answer.searches and answer.limit is None
-
-
 # --- columns ------------------------------------------------------------------------------------------------------------
 
 CEO: dict[str, Any] = {"ceo": "Who is the CEO of {company}?"}

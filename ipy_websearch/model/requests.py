@@ -49,14 +49,15 @@ def build_request(
 
     `effort` is "low", "medium" or "high" (None: as the model does by itself), sent where the model takes it.
     """
+    offers = bool(tools) and (platform.tool_choice or tool_choice is None)
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": max_tokens,
         "system": [{"type": "text", "text": system}],
-        "messages": list(messages) if tools else without_calls(messages),
+        "messages": list(messages) if offers else without_calls(messages),
         **thinking_fields(model, effort),
     }
-    if tools and (platform.tool_choice or tool_choice is None):
+    if offers:
         body["tools"] = tools
         if tool_choice is not None:
             body["tool_choice"] = dict(tool_choice)

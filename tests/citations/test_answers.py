@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import ipy_websearch as web
-from ipy_websearch.citations import CitationBook
 from tests.fakes.engines import hit
 from tests.fakes.replies import error, stop, text, thinking, tool_use, truncated, usage
 
@@ -71,23 +70,6 @@ def test_a_mark_that_the_model_wrote_is_plain_text_outside_code(asked: Any) -> N
     answer = asked(text("Matz wrote Ruby in 1993 [1], see `list[1]`.", citations=[(1, 0)]))
     assert answer.text == r"Matz wrote Ruby in 1993 \[1], see `list[1]`.[1]"
     assert str(answer) == "Matz wrote Ruby in 1993 [1], see `list[1]`.[1]"
-
-
-@pytest.mark.parametrize(
-    ("said", "numbers"),
-    [
-        ("The code `list[1]` is all that it takes.", [()]),
-        ("See [7](https://a.example/7) and [8]: both say it.", [()]),
-        ("It was made for Dr. J. Smith in 1993.[1] And for all the others.", [(1,), ()]),
-        ("松本がRubyを書いた。[1]それは とても 長い 話で ある。", [(1,), ()]),
-    ],
-)
-def test_a_sentence_has_the_marks_that_stand_in_it(said: str, numbers: list[tuple[int, ...]]) -> None:
-    """A number in code or in a link is no mark; initials end no sentence, and a full stop without a blank does."""
-    book = CitationBook()
-    book.know("https://a.example", "A", None, ["Ruby was made in 1993."])
-    book.cite({**LIE, "source": "https://a.example", "cited_text": "Ruby was made in 1993."})
-    assert [claim.numbers for claim in book.claims(said)] == numbers
 
 
 def test_what_the_offline_server_says_itself_is_no_claim(session: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.client import ModelClient
 from tests.fakes.raw_http import RawServer, answer
-from tests.fakes.replies import delay, text
+from tests.fakes.replies import text
 
 T = TypeVar("T")
 BODY: dict[str, Any] = {
@@ -81,21 +81,6 @@ def test_a_request_arrives_as_the_sdk_would_send_it(messages_api: Any) -> None:
     varying = ("content-length", "x-stainless-retry-count", "idempotency-key", "host")
     first, second = ({k: v for k, v in r.headers.items() if k not in varying} for r in messages_api.requests)
     assert first == second
-
-
-def test_requests_at_the_same_time_keep_their_own_ids(messages_api: Any) -> None:
-    messages_api.behave(lambda body: [text(body["messages"][0]["content"]), delay(0.05 if "a" in str(body) else 0.0)])
-
-    async def one(client: ModelClient, word: str) -> str | None:
-        await events(client, {**BODY, "messages": [{"role": "user", "content": word}]})
-        await asyncio.sleep(0.1)
-        return client.request_id
-
-    async def three(client: ModelClient) -> list[str | None]:
-        return await asyncio.gather(*(one(client, word) for word in "abc"))
-
-    ids = run(three)
-    assert len(set(ids)) == 3 and None not in ids
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["stream", "whole"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.model.client import ANTHROPIC, PLATFORMS, platform_at
-from ipy_websearch.model.requests import build_request, tool_result
+from ipy_websearch.model.client import PLATFORMS, platform_at
+from ipy_websearch.model.requests import tool_result
 from ipy_websearch.tools.base import Passage, ToolOutput
 from tests.fakes.clouds import ACCESS_KEY, REGION, SECRET_KEY, Clouds, aws_error
 from tests.fakes.replies import text
@@ -31,21 +32,6 @@ def test_results_are_citable_blocks_or_all_of_them_short_and_numbered(name: str)
     assert "7. Title 6" in block["text"] and max(len(line) for line in block["text"].splitlines()) <= 203
 
 
-def test_flags_that_a_platform_drops_are_not_sent() -> None:
-    """Without is_error the text says it; without tool_choice the final request has no tools; without caching no breakpoints."""
-    failed = ToolOutput("no", text="Search unavailable.", is_error=True)
-    assert "is_error" not in tool_result("toolu_1", failed, PLATFORMS["ollama"])
-    assert tool_result("toolu_1", failed, ANTHROPIC)["is_error"] is True
-    question = [{"role": "user", "content": [{"type": "text", "text": "q"}]}]
-    tool = {"name": "web_search", "input_schema": {"type": "object"}}
-    common: Any = dict(model="m", system="s", messages=question, tools=[tool], max_tokens=9, tool_choice={"type": "none"})
-    local = build_request(platform=PLATFORMS["ollama"], **common)
-    assert "tools" not in local and "tool_choice" not in local and "cache_control" not in str(local)
-    ours = build_request(platform=ANTHROPIC, **common)
-    assert ours["tool_choice"] == {"type": "none"} and str(ours).count("cache_control") == 2
-    assert question == [{"role": "user", "content": [{"type": "text", "text": "q"}]}]
-
-
 @pytest.mark.parametrize(
     ("name", "addresses"),
     [
@@ -59,22 +45,6 @@ def test_the_platform_is_known_by_its_address(name: str, addresses: tuple[str | 
     assert {platform_at(address).name for address in addresses} == {name}
 
 
-@pytest.mark.parametrize("platform", ["ollama", "litellm"])
-def test_a_local_server_is_asked_without_a_key(
-    messages_api: Any, brave_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch, platform: str
-) -> None:
-    """With a platform named, no key is needed to ask, and the results go as plain text."""
-    messages_api.key = "none"
-    monkeypatch.delenv("ANTHROPIC_API_KEY")
-    session.settings.platform = platform
-    messages_api.models["llama-4"] = 32_000
-    messages_api.reply(search("ruby author"))
-    messages_api.reply("Matz.")
-    answer = ask(session, model="llama-4")
-    assert answer.text == "Matz." and answer.cost_usd is None
-    assert messages_api.bodies[1]["messages"][-1]["content"][0]["content"][0]["type"] == "text"
-
-
 @pytest.mark.parametrize("platform", ["bedrock", "vertex", "foundry"])
 def test_a_cloud_that_is_not_set_up_is_one_clear_line(session: Any, platform: str) -> None:
     session.settings.platform = platform
@@ -83,34 +53,50 @@ def test_a_cloud_that_is_not_set_up_is_one_clear_line(session: Any, platform: st
     assert platform in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("platform", ["bedrock", "foundry"])
-def test_a_question_is_answered_on_a_cloud(session: Any, brave_api: Any, monkeypatch: Any, platform: str) -> None:
-    """Over real HTTP: one search, results that can be cited, text as it is written; the cost is booked."""
+@pytest.mark.parametrize("platform", ["ollama", "litellm"])
+def test_a_local_server_is_asked_without_a_key(
+    messages_api: Any, brave_api: Any, session: Any, monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    """Results go as plain text. Ollama gets no flags that it drops: no `is_error`, no breakpoints, and no tools where
+    `tool_choice` would forbid them."""
+    messages_api.key = "none"
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    session.settings.platform = platform
+    messages_api.models["llama-4"] = 32_000
+    messages_api.replies(search("ruby author"), search("ruby date"), "Matz.")
+    answer = ask(session, model="llama-4", max_searches=1)
+    assert answer.text == "Matz." and answer.cost_usd is None
+    _, second, last = messages_api.bodies
+    assert second["messages"][-1]["content"][0]["content"][0]["type"] == "text"
+    assert ("tools" in last) == ("cache_control" in str(last)) == ("is_error" in str(last)) == (platform == "litellm")
+
+
+@pytest.fixture
+def clouds(session: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The clouds, to which the environment leads."""
+    aws = {"AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
     with Clouds() as clouds:
-        aws = {"AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
-        variables = {
-            "bedrock": {"ANTHROPIC_BEDROCK_BASE_URL": clouds.url, **aws},
-            "foundry": {"ANTHROPIC_FOUNDRY_BASE_URL": f"{clouds.url}/anthropic/", "ANTHROPIC_FOUNDRY_API_KEY": "k"},
-        }
-        for name, value in variables[platform].items():
+        azure = {"ANTHROPIC_FOUNDRY_BASE_URL": f"{clouds.url}/anthropic/", "ANTHROPIC_FOUNDRY_API_KEY": "k"}
+        for name, value in {"ANTHROPIC_BEDROCK_BASE_URL": clouds.url, **aws, **azure}.items():
             monkeypatch.setenv(name, value)
-        session.settings.platform = platform
-        clouds.reply("Let me look.", search("ruby author"))
-        clouds.reply(text("Matz wrote Ruby.", citations=[(0, 0)]))
-        answer = ask(session)
-        assert "Matz wrote Ruby.[1]" in answer.text and brave_api.queries == ["ruby author"]
-        assert len(answer.sources) == 1 and len(session.cost()) == 3
+        yield clouds
         clouds.check()
 
 
+@pytest.mark.parametrize("platform", ["bedrock", "foundry"])
+def test_a_question_is_answered_on_a_cloud(clouds: Any, session: Any, brave_api: Any, platform: str) -> None:
+    """Over real HTTP: one search, results that can be cited, text as it is written; the cost is booked."""
+    session.settings.platform = platform
+    clouds.replies(["Let me look.", search("ruby author")], text("Matz wrote Ruby.", citations=[(0, 0)]))
+    answer = ask(session)
+    assert "Matz wrote Ruby.[1]" in answer.text and brave_api.queries == ["ruby author"]
+    assert len(answer.sources) == 1 and len(session.cost()) == 3
+
+
 @pytest.mark.parametrize("end", [aws_error("throttlingException", "Too many tokens"), b"x" * 40])
-def test_a_stream_of_bedrocks_that_fails_is_sent_again(session: Any, monkeypatch: Any, end: bytes) -> None:
+def test_a_stream_of_bedrocks_that_fails_is_sent_again(clouds: Any, session: Any, end: bytes) -> None:
     pytest.importorskip("boto3")
-    with Clouds() as clouds:
-        aws = {"AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
-        for name, value in {"ANTHROPIC_BEDROCK_BASE_URL": clouds.url, **aws}.items():
-            monkeypatch.setenv(name, value)
-        session.settings.platform = "bedrock"
-        clouds.broken = [end]
-        clouds.replies("Matz wrote it.", "Matz wrote Ruby.")
-        assert ask(session).text == "Matz wrote Ruby." and len(clouds.requests) == 2
+    session.settings.platform = "bedrock"
+    clouds.broken = [end]
+    clouds.replies("Matz wrote it.", "Matz wrote Ruby.")
+    assert ask(session).text == "Matz wrote Ruby." and len(clouds.requests) == 2
