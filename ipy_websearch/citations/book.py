@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from ipy_websearch.citations.claims import check
 from ipy_websearch.results import Citation, Claim, Read
@@ -33,7 +33,7 @@ _BULLET = re.compile(r"^[#>*+\s-]+|^\d+[.)]\s+")
 _EMPHASIS = re.compile(r"[*_`]{1,3}")
 _FEWEST_WORDS = 4
 _DOCUMENTS = ("char_location", "page_location", "content_block_location")
-_TRACKERS = frozenset(("gclid", "fbclid", "msclkid", "dclid"))
+_TRACKERS = re.compile(r"(?<=[?&])(?:utm_\w+|gclid|fbclid|msclkid|dclid)=[^&#]*&?")
 
 
 @dataclass(slots=True)
@@ -182,12 +182,9 @@ def same_page(url: str) -> str:
     The host is in lower case; trackers (`utm_…`) and fragments go, except those that name a page of their own (`#/item/1`).
     """
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit(_TRACKERS.sub("", url.strip()))
     except ValueError:
         return url
-    query = parts.query
-    if "utm_" in query or "clid=" in query:
-        kept = [(k, v) for k, v in parse_qsl(query, keep_blank_values=True) if not k.startswith("utm_") and k not in _TRACKERS]
-        query = urlencode(kept)
     fragment = parts.fragment if parts.fragment.startswith(("/", "!")) else ""
+    query = parts.query.rstrip("&")
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/") or "/", query, fragment))

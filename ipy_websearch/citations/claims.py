@@ -70,7 +70,6 @@ _OPENERS = frozenset(
     "recently here what who how why where which other another all such following later early initially".split()
 )
 _LINKS = frozenset("of the and for".split())
-_COMPARING = frozenset().union(*(one for one, _ in _OPPOSITES))
 _LANGUAGES = {
     "en": frozenset("the of and is was were are in to with by that it from has for at on an as".split()),
     "de": frozenset("der die das und ist ein eine im von mit den dem des zu auf für wurde sind nicht war hat".split()),
@@ -221,14 +220,11 @@ def stem(word: str) -> str:
 @lru_cache(1024)
 def parse(text: str) -> Text:
     """Return a text as it is compared."""
-    found = []
-    for part in _SENTENCE_END.split(text):
-        if part and part.strip():
-            words = tuple(tokenize(part))
-            found.append(Sentence(part, words, frozenset(map(stem, words))))
-    stems = frozenset().union(*(sentence.stems for sentence in found))
-    language = _language(text, [word for sentence in found for word in sentence.words])
-    return Text(text, tuple(found), stems, read(text), frozenset([language]), len(text) in CUT and text.endswith("..."))
+    parts = [(part, tuple(tokenize(part))) for part in _SENTENCE_END.split(text) if part and part.strip()]
+    sentences = tuple(Sentence(part, words, frozenset(map(stem, words))) for part, words in parts)
+    stems = frozenset().union(*(sentence.stems for sentence in sentences))
+    language = _language(text, [word for _, words in parts for word in words])
+    return Text(text, sentences, stems, read(text), frozenset([language]), len(text) in CUT and text.endswith("..."))
 
 
 @lru_cache(256)
@@ -275,8 +271,7 @@ def _language(source: str, words: Sequence[str]) -> str:
 def _altered(claim: Text, given: Text) -> tuple[list[str], list[str], list[str]]:
     """Return what contradicts and what is missing in sentences that stand in the passages nearly word by word, and the words
     of the other sentences. Of several twins the one counts that differs least."""
-    wrong: list[str] = []
-    absent: list[str] = []
+    changed: list[tuple[list[str], list[str]]] = []
     others: list[str] = []
     for sentence in claim.sentences:
         enough = TWIN * len(sentence.stems)
@@ -284,12 +279,10 @@ def _altered(claim: Text, given: Text) -> tuple[list[str], list[str], list[str]]
         twins = [twin for twin in given.sentences if len(sentence.stems & twin.stems) >= enough] if stands else []
         changes = [change for twin in twins if (change := _change(sentence, twin, "de" in claim.languages)) is not None]
         if changes:
-            least = min(changes, key=lambda change: len(change[0]) + len(change[1]))
-            wrong += least[0]
-            absent += least[1]
+            changed.append(min(changes, key=lambda change: len(change[0]) + len(change[1])))
         else:
             others += sentence.words
-    return wrong, absent, others
+    return [text for wrong, _ in changed for text in wrong], [text for _, absent in changed for text in absent], others
 
 
 def _change(sentence: Sentence, twin: Sentence, is_german: bool) -> tuple[list[str], list[str]] | None:
@@ -307,13 +300,10 @@ def _change(sentence: Sentence, twin: Sentence, is_german: bool) -> tuple[list[s
 
 def _replaced(own: Quantities, twin: Quantities) -> list[str]:
     """Return the numbers and dates that stand where a twin with as many has another one."""
-    found: list[str] = []
-    if len(own.numbers) == len(twin.numbers):
-        pairs = zip(own.numbers, twin.numbers, strict=True)
-        found += [number.text for number, other in pairs if number.demanded and not number.stands_for(other)]
-    if len(own.dates) == len(twin.dates):
-        found += [day.text for day, other in zip(own.dates, twin.dates, strict=True) if not day.agrees(other)]
-    return found
+    numbers = zip(own.numbers, twin.numbers, strict=True) if len(own.numbers) == len(twin.numbers) else ()
+    days = zip(own.dates, twin.dates, strict=True) if len(own.dates) == len(twin.dates) else ()
+    found = [number.text for number, other in numbers if number.demanded and not number.stands_for(other)]
+    return found + [day.text for day, other in days if not day.agrees(other)]
 
 
 def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
@@ -337,19 +327,21 @@ def _turned(words: Sequence[str], twin: Sequence[str]) -> list[str] | None:
 
 def _lacking_quantities(asked: Quantities, given: Quantities) -> tuple[list[str], list[str]]:
     """Return the numbers and dates which the passages contradict, and those that they lack."""
-    wrong: list[str] = []
-    absent: list[str] = []
-    lacking = [number for number in asked.numbers if number.demanded and not _stands(number, given)]
-    others = given.numbers if lacking else ()
+    numbers = [number for number in asked.numbers if number.demanded and not _stands(number, given)]
+    others = given.numbers if numbers else ()
     unused = [other for other in others if not any(other.agrees(m) or m.agrees(other) for m in asked.numbers)]
-    for number in lacking:
-        rivals = any(other.kinds & number.kinds for other in unused)
-        other_unit = any(n.plain == number.plain and "" not in n.kinds | number.kinds for n in given.numbers)
-        (wrong if rivals or other_unit else absent).append(number.text)
-    for day in asked.dates:
-        if not any(day.agrees(other) for other in given.dates) or (day.years and not day.years & given.years):
-            (wrong if given.dates else absent).append(day.text)
+    kinds = {kind for other in unused for kind in other.kinds}
+    days = [day for day in asked.dates if not _is_given(day, given)]
+    contradicted = [
+        n for n in numbers if kinds & n.kinds or any(o.plain == n.plain and "" not in o.kinds | n.kinds for o in others)
+    ]
+    wrong = [number.text for number in contradicted] + [day.text for day in days if given.dates]
+    absent = [n.text for n in numbers if n not in contradicted] + [day.text for day in days if not given.dates]
     return wrong, absent
+
+
+def _is_given(day: Date, given: Quantities) -> bool:
+    return any(map(day.agrees, given.dates)) and not (day.years and not day.years & given.years)
 
 
 def _stands(number: Number, given: Quantities) -> bool:
@@ -431,10 +423,8 @@ def _names(sentence: str) -> list[str]:
 def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
     words = frozenset(others)
-    if words.isdisjoint(_COMPARING):
-        return []
     around = frozenset(word for sentence in near for word in sentence.words)
-    opposed = [one for one, other in _OPPOSITES if not words & other and not around & one and around & other]
+    opposed = [one for one, other in _OPPOSITES if words & one and not words & other and not around & one and around & other]
     return [word for one in opposed for word in sorted(words & one)]
 
 

@@ -274,21 +274,16 @@ def read(text: str) -> Quantities:
     dates: list[Date] = []
     numbers: list[Number] = []
 
-    def dated(found: re.Match[str]) -> str:
-        date = _date(found)
-        if date is None:
-            return found[0]
-        dates.append(date)
-        return " ⋅ "
+    def taken(found: re.Match[str]) -> str:
+        quantity = _clock(found) if found.re is _CLOCK else _date(found)
+        if isinstance(quantity, Number):
+            numbers.append(quantity)
+        elif quantity is not None:
+            dates.append(quantity)
+        return found[0] if quantity is None else " ⋅ "
 
-    for pattern in (_ISO_DATE, _NAMED_DATE, _SLASH_DATE):
-        text = pattern.sub(dated, text)
-
-    def timed(found: re.Match[str]) -> str:
-        numbers.append(_clock(found))
-        return " ⋅ "
-
-    text = _CLOCK.sub(timed, text)
+    for pattern in (_ISO_DATE, _NAMED_DATE, _SLASH_DATE, _CLOCK):
+        text = pattern.sub(taken, text)
     return quantities((*numbers, *_numbers(text)), dates)
 
 
