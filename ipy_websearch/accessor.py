@@ -90,8 +90,8 @@ class WebAccessor:
         return work.frame()
 
 
+# The modules that have a `DataFrame`, and where each has its `register_dataframe_accessor`.
 _LIBRARIES = {"pandas": "pandas.api.extensions", "dask.dataframe": "dask.dataframe.extensions"}
-"""The modules that have a `DataFrame`, and where each has its `register_dataframe_accessor`."""
 
 
 def _register(module: ModuleType) -> None:

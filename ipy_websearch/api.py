@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Seconds that an interrupted enrichment has to end in; after that the frame is taken as it is.
 STOP_S = 2.0
-"""Seconds that an interrupted enrichment has to end in; after that the frame is taken as it is."""
 
 INTERRUPTED = "Interrupted: what was filled by then is returned, and kept for the next call."
 

@@ -22,11 +22,11 @@ from typing import Any, Generic, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Seconds that cancelled work has to end in before the caller stops waiting for it.
 GRACE_S = 1.0
-"""Seconds that cancelled work has to end in before the caller stops waiting for it."""
 
+# Seconds of waiting at a time: a bare wait cannot be interrupted on Windows.
 POLL_S = 0.25
-"""Seconds of waiting at a time: a bare wait cannot be interrupted on Windows."""
 
 _lock = threading.RLock()  # a finalizer may run while it is held
 _loop: asyncio.AbstractEventLoop | None = None

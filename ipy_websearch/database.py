@@ -25,8 +25,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+# Seconds to wait for another kernel's write; one takes well under a millisecond, but a disk can stall.
 BUSY_TIMEOUT_S = 10.0
-"""Seconds to wait for another kernel's write; one takes well under a millisecond, but a disk can stall."""
 
 # The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11. The suspect ones come of a damaged byte in a
 # name or a text, and of a faulty statement of ours as well; 0 is Python's own, which could not decode a text.

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ipy_websearch.results import Answer
     from ipy_websearch.usage import Charge
 
+# Why a provider failed: the key was refused; the account is empty; the plan is used up, with a reset more than a minute away;
+# too many requests just now; no answer came; the provider broke or sent something unreadable; it refused this request.
 FailureReason = Literal["key", "credit", "quota", "rate", "unreachable", "server", "request"]
-"""Why a provider failed: the key was refused; the account is empty; the plan is used up, with a reset more than a minute away;
-too many requests just now; no answer came; the provider broke or sent something unreadable; it refused this request."""
 
+# A 429 with a longer `retry_after` is an exhausted quota and is not waited for.
 LONG_WAIT_S = 60.0
-"""A 429 with a longer `retry_after` is an exhausted quota and is not waited for."""
 
 _show_tracebacks = False
 

@@ -136,5 +136,5 @@ Event: TypeAlias = (
     | Finished
 )
 
+# US dollars; None means that the price is unknown, which is never the same as 0.
 Money: TypeAlias = Decimal | None
-"""US dollars; None means that the price is unknown, which is never the same as 0."""

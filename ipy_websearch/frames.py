@@ -83,8 +83,8 @@ def frame_of(kind: type[Frame], columns: Mapping[str, tuple[str | type, Iterable
     return kind({name: series(values, of) for name, (of, values) in columns.items()})
 
 
+# The nullable dtype of each Python type that a user may ask a column for.
 NULLABLE = {str: "string", int: "Int64", float: "Float64", bool: "boolean", date: "datetime64[s]", list: "object"}
-"""The nullable dtype of each Python type that a user may ask a column for."""
 
 
 def series(values: Iterable[Any], of: str | type) -> pd.Series[Any]:
@@ -105,8 +105,8 @@ def series(values: Iterable[Any], of: str | type) -> pd.Series[Any]:
 
 # --- frames of other kinds --------------------------------------------------------------------------------------------------
 
+# The kinds of frames that `to_frame(backend=…)` gives, and what `pip install` takes for each.
 BACKENDS = {"pandas": "pandas", "polars": "polars", "pyarrow": "pyarrow", "duckdb": "duckdb pyarrow", "dask": "dask[dataframe]"}
-"""The kinds of frames that `to_frame(backend=…)` gives, and what `pip install` takes for each."""
 
 
 def to_backend(frame: pd.DataFrame, backend: Any) -> Any:

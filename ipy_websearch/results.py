@@ -12,7 +12,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, overload
 from urllib.parse import quote, urlsplit
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from ipy_websearch.frames import SearchFrame
 
+# Memory for a session's panels, compressed: some 50 to 100 MB of answers. The oldest leave first.
 PANEL_BYTES = 16_000_000
-"""Memory for a session's panels, compressed: some 50 to 100 MB of answers. The oldest leave first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +211,8 @@ class Panels:
         return len(self._panels)
 
 
+# How much of a source the model was given: passages of the page itself, or what a search says about it.
 Read = Literal["page", "snippet"]
-"""How much of a source the model was given: passages of the page itself, or what a search says about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +447,12 @@ def bibliography(citations: Iterable[Citation], style: str = "bibtex") -> str:
     entries: dict[str, dict[str, Any]] = {}
     for citation in citations:
         entries.setdefault(citation.url or citation.title, _entry(citation, len(entries) + 1))
-    return STYLES[style](list(entries.values()))
+    parts = [STYLES[style](entry) for entry in entries.values()]
+    return (
+        json.dumps(parts, ensure_ascii=False, indent=1) + "\n"
+        if style == "csl"
+        else ("\r\n" if style == "ris" else "\n").join(parts)
+    )
 
 
 def _entry(citation: Citation, number: int) -> dict[str, Any]:
@@ -469,55 +474,34 @@ def _entry(citation: Citation, number: int) -> dict[str, Any]:
     }
 
 
-def _bibtex(entries: list[dict[str, Any]]) -> str:
-    found = []
-    for entry in entries:
-        fields = {
-            "title": f"{{{_tex(entry['title'])}}}",
-            "organization": _tex(entry["place"]),
-            "url": entry["url"].replace("%", r"\%").replace("#", r"\#"),
-            "date": entry["date"],
-            "urldate": entry["accessed"],
-        }
-        lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
-        found.append(f"@online{{{entry['id']},\n{lines}\n}}\n")
-    return "\n".join(found)
+def _bibtex(entry: dict[str, Any]) -> str:
+    fields = {
+        "title": f"{{{_tex(entry['title'])}}}",
+        "organization": _tex(entry["place"]),
+        "url": entry["url"].replace("%", r"\%").replace("#", r"\#"),
+        "date": entry["date"],
+        "urldate": entry["accessed"],
+    }
+    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
+    return f"@online{{{entry['id']},\n{lines}\n}}\n"
 
 
 def _tex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in unicodedata.normalize("NFC", text))
 
 
-def _ris(entries: list[dict[str, Any]]) -> str:
-    found = []
-    for entry in entries:
-        day, accessed = (f"{entry[name]:%Y/%m/%d}" if entry[name] else "" for name in ("date", "accessed"))
-        fields = {"TY": "ELEC", "ID": entry["id"], "TI": entry["title"], "PB": entry["place"]}
-        fields |= {"PY": day[:4], "DA": day, "UR": entry["url"], "Y2": accessed}
-        lines = [f"{tag}  - {value}" for tag, value in fields.items() if value]
-        found.append("\r\n".join([*lines, "ER  - ", ""]))
-    return "\r\n".join(found)
+def _ris(entry: dict[str, Any]) -> str:
+    day, accessed = (f"{entry[name]:%Y/%m/%d}" if entry[name] else "" for name in ("date", "accessed"))
+    fields = {"TY": "ELEC", "ID": entry["id"], "TI": entry["title"], "PB": entry["place"], "PY": day[:4], "DA": day}
+    lines = [f"{tag}  - {value}" for tag, value in {**fields, "UR": entry["url"], "Y2": accessed}.items() if value]
+    return "\r\n".join([*lines, "ER  - ", ""])
 
 
-def _csl(entries: list[dict[str, Any]]) -> str:
-    items = [
-        {
-            "id": entry["id"],
-            "type": "webpage",
-            "title": entry["title"],
-            "container-title": entry["place"],
-            "issued": _parts(entry["date"]),
-            "URL": entry["url"],
-            "accessed": _parts(entry["accessed"]),
-        }
-        for entry in entries
-    ]
-    known = [{name: value for name, value in item.items() if value} for item in items]
-    return json.dumps(known, ensure_ascii=False, indent=1) + "\n"
+def _csl(entry: dict[str, Any]) -> dict[str, Any]:
+    days = {name: entry[name] and {"date-parts": [[*entry[name].timetuple()[:3]]]} for name in ("date", "accessed")}
+    item = {"id": entry["id"], "type": "webpage", "title": entry["title"], "container-title": entry["place"]}
+    item |= {"issued": days["date"], "URL": entry["url"], "accessed": days["accessed"]}
+    return {name: value for name, value in item.items() if value}
 
 
-def _parts(day: date | None) -> dict[str, Any]:
-    return {"date-parts": [[day.year, day.month, day.day]]} if day else {}
-
-
-STYLES: dict[str, Callable[[list[dict[str, Any]]], str]] = {"bibtex": _bibtex, "ris": _ris, "csl": _csl}
+STYLES: dict[str, Callable[[dict[str, Any]], Any]] = {"bibtex": _bibtex, "ris": _ris, "csl": _csl}

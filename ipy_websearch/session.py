@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from ipy_websearch.loop.ask import AnswerLoop
     from ipy_websearch.providers.local import LocalIndex
 
+# Seconds between two looks at the progress of an enrichment.
 TICK_S = 0.2
-"""Seconds between two looks at the progress of an enrichment."""
 
 Run = Callable[[SearchPlan], Awaitable[SearchResults]]
 
@@ -324,7 +324,7 @@ class Session:
         Raises:
             ConfigError: there is no answer yet, or the file cannot be written.
         """
-        from ipy_websearch.otel import trace_of
+        from ipy_websearch.asking import trace_of
 
         if not (chosen := answer or next(reversed(self.answers), None)):
             raise ConfigError("there is no answer to export yet; ask first, with %ask or Session.ask")

@@ -34,8 +34,8 @@ class _Number(CFloat[Any, Any]):
         return number
 
 
+# What may become of sentences that their sources do not support: nothing, a mark, a second try by the model.
 CHECKS = ("off", "mark", "repair")
-"""What may become of sentences that their sources do not support: nothing, a mark, a second try by the model."""
 
 
 class WebSearch(Configurable):
@@ -88,8 +88,8 @@ class WebSearch(Configurable):
         full_tracebacks(bool(change["new"]))
 
 
+# What a pyproject.toml may set: how much is shown and asked for, never where anything is sent.
 PROJECT_SETTINGS = ("count", "feedback", "max_rows", "full_tracebacks", "max_searches", "max_steps", "timeout_s")
-"""What a pyproject.toml may set: how much is shown and asked for, never where anything is sent."""
 
 _PREFIX = "IPY_WEBSEARCH_"
 _OTHER_VARIABLES = ("home", "fetch_allow", "contact")

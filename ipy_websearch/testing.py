@@ -219,12 +219,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request."""
         content = self.rfile.read(int(self.headers["Content-Length"]))
         response = self.transport.respond(self.path.partition("?")[0], content)
-        body = response.content
         self.send_response(response.status_code)
-        self.send_header("content-type", response.headers["content-type"])
-        self.send_header("content-length", str(len(body)))
+        for header in response.headers.items():
+            self.send_header(*header)
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(response.content)
 
     def log_message(self, *_: Any) -> None:
         """Write nothing."""

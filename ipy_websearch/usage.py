@@ -8,8 +8,8 @@ from decimal import Decimal
 from math import inf
 from typing import Any, Literal, NamedTuple
 
+# Why an answer was cut short; None in its place means that it was not.
 LimitName = Literal["max_searches", "max_steps", "budget", "timeout", "interrupted"]
-"""Why an answer was cut short; None in its place means that it was not."""
 
 
 class Terms(NamedTuple):
@@ -115,8 +115,8 @@ def reported(usage: Mapping[str, Any] | None, name: str) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
 
 
+# The largest count that is believed; sums of larger ones would not fit into the ledger's integers.
 MOST_COUNTED = 2**53
-"""The largest count that is believed; sums of larger ones would not fit into the ledger's integers."""
 
 
 def _count(value: Any) -> int:
