@@ -9,7 +9,6 @@ import json
 import re
 import unicodedata
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
     from ipy_websearch.frames import SearchFrame
 
-# Memory for a session's panels, compressed: some 50 to 100 MB of answers. The oldest leave first.
-PANEL_BYTES = 16_000_000
+# Panels that a session keeps, compressed: some 15 MB. The oldest leave first.
+KEPT_PANELS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +180,11 @@ class Panel:
 
 
 class Panels:
-    """The panels of a session, numbered P1, P2, … in the order in which they are added, in `max_bytes` of memory."""
+    """The newest panels of a session, numbered P1, P2, … in the order in which they are added."""
 
-    def __init__(self, max_bytes: int = PANEL_BYTES) -> None:
-        self._panels: OrderedDict[str, Panel] = OrderedDict()
+    def __init__(self) -> None:
+        self._panels: dict[str, Panel] = {}
         self._added = 0
-        self._bytes = 0
-        self._max_bytes = max_bytes
 
     def add(self, title: str, kind: Literal["yaml", "markdown"], data: Any, *, tool: str = "", is_error: bool = False) -> Panel:
         """Keep a new panel and return it with its id; `data` is a text, plain JSON, or the bytes of a JSON text."""
@@ -195,9 +192,7 @@ class Panels:
         self._added += 1
         panel = Panel(f"P{self._added}", title, kind, zlib.compress(text, 1), tool, is_error)
         self._panels[panel.id] = panel
-        self._bytes += len(panel.source)
-        while self._bytes > self._max_bytes and len(self._panels) > 1:
-            self._bytes -= len(self._panels.popitem(last=False)[1].source)
+        self._panels.pop(f"P{self._added - KEPT_PANELS}", None)
         return panel
 
     def get(self, panel_id: str) -> Panel | None:

@@ -6,11 +6,11 @@ work runs. Its coroutines can be awaited on any event loop.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from concurrent.futures import wait
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -362,15 +362,13 @@ class Session:
 
     async def filling(self, work: Enrichment) -> AsyncGenerator[None, None]:
         """Run an enrichment, and yield every `TICK_S` seconds and at its end; to leave it stops the run."""
+        from anyio import to_thread  # which any event loop can wait for
+
         task = background.Task(work.run)
-
-        async def tick() -> None:
-            await asyncio.wait([asyncio.wrap_future(task.future)], timeout=TICK_S)
-
         try:
             while not task.future.done():
                 yield
-                await background.awaited(tick)
+                await to_thread.run_sync(wait, [task.future], TICK_S, abandon_on_cancel=True)
             task.future.result()
             yield
         finally:

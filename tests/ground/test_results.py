@@ -102,10 +102,10 @@ def test_panels_are_numbered_and_come_back_as_they_were() -> None:
 
 def test_the_panels_of_a_long_session_take_bounded_memory() -> None:
     """The oldest leave, and the numbers go on."""
-    few = Panels(max_bytes=5_000)
-    for n in range(100):
-        few.add(f"search {n}", "yaml", BODY.encode() + b" " * n)
-    assert few.get("P1") is None and few.get("P100") is not None and 1 <= len(few) < 50
+    panels = Panels()
+    for n in range(2_000):
+        panels.add(f"search {n}", "yaml", b"{}")
+    assert panels.get("P1000") is None and panels.get("P2000") is not None and len(panels) == 1_000
 
 
 # --- text ---
@@ -125,19 +125,6 @@ def test_nothing_invisible_and_no_control_character_is_left(text: str) -> None:
     assert not set(shown) & set("\x00\x07\x1b\x9b\u200b\u00ad\u202e\u2066\ufeff\U000e0041\r")
     line = plain(text)
     assert "\n" not in line and line == line.strip() and "  " not in line
-
-
-def test_every_other_character_stays() -> None:
-    """All code points that are neither controls, formats, surrogates nor fillers, alone and beside others."""
-    lost = [
-        code
-        for code in range(0x20, 0x110000)
-        if unicodedata.category(chr(code)) not in ("Cc", "Cf", "Cs", "Cn", "Co", "Mn", "Zl", "Zp")
-        and not unicodedata.name(chr(code), "").endswith(("FILLER", "VOWEL INHERENT AQ", "VOWEL INHERENT AA"))
-        and code != 0xFFFC  # stands for an object that a text cannot show
-        and visible(f"a{chr(code)}b") != f"a{chr(code)}b"
-    ]
-    assert lost == []
 
 
 @pytest.mark.parametrize(

@@ -130,16 +130,6 @@ def test_a_wrong_variable_is_one_line_at_once(tmp_path: Path, monkeypatch: Any, 
         ipy_websearch.search("moons of Mars", provider="local")
 
 
-def test_a_wrong_setting_fails_the_load_in_one_line_and_registers_nothing(bare_shell: Any, monkeypatch: Any) -> None:
-    monkeypatch.setenv("IPY_WEBSEARCH_COUNT", "0")
-    ran = bare_shell.run("%load_ext ipy_websearch")
-    assert isinstance(ran.error, ConfigError) and "IPY_WEBSEARCH_COUNT" in str(ran.error)
-    assert len((ran.stdout + ran.stderr).strip().splitlines()) <= 1
-    assert bare_shell.ip.find_line_magic("search") is None
-    monkeypatch.delenv("IPY_WEBSEARCH_COUNT")
-    assert bare_shell.run("%load_ext ipy_websearch").ok and bare_shell.ip.find_line_magic("search") is not None
-
-
 def test_what_a_project_may_not_set_is_left_out_with_a_line_and_the_extension_loads(bare_shell: Any, tmp_path: Path) -> None:
     project(tmp_path, TABLE + 'model = "evil"\nmax_rows = 7\ncount = 0\nbase_url = "http://evil.example"')
     ran = bare_shell.run("%load_ext ipy_websearch")
