@@ -160,11 +160,14 @@ def _texts(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(_text, value))
 
 
-def _whole(value: Any, least: int | None = None) -> int:
-    number = operator.index(value)
-    if isinstance(value, bool) or (least is not None and number < least):
-        raise ValueError
-    return number
+def _at_least(least: int | None, wanted: str) -> Form:
+    def read(value: Any) -> int:
+        number = operator.index(value)
+        if isinstance(value, bool) or (least is not None and number < least):
+            raise ValueError
+        return number
+
+    return partial(_in_form, read, wanted)
 
 
 def _flag(value: Any) -> bool:
@@ -207,23 +210,22 @@ def _moment(value: Any) -> datetime:
 
 
 Form = Callable[[str, Any], Any]
-as_text: Form = partial(_in_form, _text, "text")
 as_tuple: Form = partial(_in_form, _texts, "one text or a list of texts")
 money: Form = partial(_in_form, _usd, "an amount of US dollars such as 0.05")
 moment: Form = partial(_in_form, _moment, "a span such as '7d', '24h', '30m' or a date such as '2026-11-01'")
-_whole_number: Form = partial(_in_form, _whole, "a whole number, such as 5")
-_0_or_more: Form = partial(_in_form, partial(_whole, least=0), "a whole number, 0 or more")
-_1_or_more: Form = partial(_in_form, partial(_whole, least=1), "a whole number, 1 or more")
 
 # What an argument may be, by its name, at every door.
 _NEEDED = ("question", "query", "url")
 _TEXTS = "model provider system search_tool_name freshness country language safe_search".split()
 _FORMS: dict[str, Form] = {
-    **dict.fromkeys((*_NEEDED, *_TEXTS), as_text),
+    **dict.fromkeys((*_NEEDED, *_TEXTS), partial(_in_form, _text, "text")),
     **dict.fromkeys(("allowed_domains", "blocked_domains", "goggles"), as_tuple),
-    **dict.fromkeys(("count", "offset", "limit"), _whole_number),
-    **dict.fromkeys(("max_searches", "max_fetches", "read_pages"), _0_or_more),
-    **dict.fromkeys(("max_steps", "concurrency", "sample", "max_uses"), _1_or_more),
+    **dict.fromkeys(("count", "offset", "limit"), _at_least(None, "a whole number, such as 5")),
+    **dict.fromkeys(("max_searches", "max_fetches", "read_pages"), _at_least(0, "a whole number, 0 or more")),
+    **dict.fromkeys(
+        ("max_steps", "concurrency", "sample", "max_uses"),
+        _at_least(1, "a whole number, 1 or more"),
+    ),
     **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), partial(_in_form, _flag, "True or False")),
     "budget_usd": money,
     "timeout_s": partial(_in_form, _positive, "a number above 0, such as 120"),

@@ -107,16 +107,12 @@ def settings_in_force() -> WebSearch | None:
     return _in_force
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], how_close: float = 0.6) -> str:
     """Return "; did you mean 'x'?" for a close match of `name`, or "" when nothing is close."""
-    close = _closest(name, known, 0.6)
-    return f"; did you mean {close!r}?" if close else ""
-
-
-def _closest(name: str, known: Iterable[str], how_close: float) -> str:
     import difflib
 
-    return next(iter(difflib.get_close_matches(name, list(known), 1, how_close)), "")
+    close = difflib.get_close_matches(name, list(known), 1, how_close)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def load_settings(start: Path, *, parent: Any = None, warn: Callable[[str], None] | None = None) -> WebSearch:
@@ -171,8 +167,8 @@ def _environment_settings() -> dict[str, str]:
     given = {name.removeprefix(_PREFIX): text for name, text in os.environ.items() if name.startswith(_PREFIX) and text}
     known = WebSearch.class_trait_names(config=True)
     for name in given:
-        if name.lower() not in (*known, *_OTHER_VARIABLES) and (meant := _closest(name.lower(), known, 0.8)):
-            raise ConfigError(f"environment variable {_PREFIX}{name} is no setting; did you mean {_PREFIX}{meant.upper()}?")
+        if name.lower() not in (*known, *_OTHER_VARIABLES) and (guess := did_you_mean(name.lower(), known, 0.8)):
+            raise ConfigError(f"environment variable {_PREFIX}{name} is no setting{guess}")
     return {name.lower(): text for name, text in given.items() if name.lower() in known}
 
 

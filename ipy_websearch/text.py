@@ -49,16 +49,12 @@ def plain(value: Any) -> str:
     """
     if not isinstance(value, str):
         return ""
-    if value.isascii() and value.isprintable() and "<" not in value and "&" not in value:
-        return (_SPACE.sub(" ", value) if "  " in value else value).strip()
     text = _TAG.sub("", _BREAK.sub(" ", value)) if "<" in value else value
     if "&" in text:
         import html  # its table of entities takes a millisecond to load
 
         text = html.unescape(text)
-    text = visible(text)
-    # Of the printable characters only the blank is white space.
-    return (text if text.isprintable() and "  " not in text else _SPACE.sub(" ", text)).strip()
+    return _SPACE.sub(" ", visible(text)).strip()
 
 
 def shorten(text: str, width: int) -> str:

@@ -119,7 +119,7 @@ def test_the_environment_sets_anything(tmp_path: Path, monkeypatch: Any, name: s
         ("PLATFORM", "azure", "not a value for platform"),
         ("SEARCH_TOOLS", "{", "not a value for search_tools"),
         ("SEARCH_TOOLS", "(" * 5000, "not a value for search_tools"),
-        ("FEEDBAK", "1", "did you mean IPY_WEBSEARCH_FEEDBACK?"),
+        ("FEEDBAK", "1", "did you mean 'feedback'?"),
     ],
 )
 def test_a_wrong_variable_is_one_line_at_once(tmp_path: Path, monkeypatch: Any, name: str, text: str, words: str) -> None:
@@ -208,7 +208,7 @@ def test_a_file_that_cannot_be_read_is_told_each_time_it_matters_and_only_then(t
 def test_a_key_that_cannot_be_saved_is_one_line_and_leaves_no_file(
     tmp_path: Path, shell: Any, monkeypatch: pytest.MonkeyPatch, offline: list[str]
 ) -> None:
-    """A full disk keeps the earlier file; a folder that cannot be made is told the same way."""
+    """A full disk keeps the earlier file."""
 
     def full(*_: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -222,8 +222,6 @@ def test_a_key_that_cannot_be_saved_is_one_line_and_leaves_no_file(
         assert "cannot be saved" in str(ran.error) and "\n" not in str(ran.error) and SECRET not in str(ran.error)
     assert [file.name for file in settings_dir().iterdir() if "key" in file.name] == [path.name]
     assert path.read_text() == "the-earlier-key\n"
-    with pytest.raises(ConfigError, match="cannot be saved in"):
-        Keys(path).save("brave", SECRET)
 
 
 MALFORMED = ["my secret key", "tvly-sécret-key", "tvly-first\\nsecond", "'tvly secret' and more"]
