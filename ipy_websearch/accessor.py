@@ -76,8 +76,7 @@ class WebAccessor:
             ConfigError: the query names no column or one that is not there; nothing was sent.
         """
         from ipy_websearch import api
-        from ipy_websearch.enrichment.frames import is_dask, look_up_on_dask
-        from ipy_websearch.enrichment.lookup import Lookup
+        from ipy_websearch.enrichment.frames import Lookup, is_dask, look_up_on_dask
         from ipy_websearch.options import checked
 
         given = {

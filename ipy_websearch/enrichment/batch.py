@@ -25,19 +25,8 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.enrichment.columns import Cell, Column
-from ipy_websearch.enrichment.prompt import (
-    NUDGE,
-    RECORD,
-    Evidence,
-    RowError,
-    address_of,
-    cells_of,
-    check_stop_reason,
-    record_tool,
-    request_body,
-    row_text,
-)
+from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, address_of, cells_of
+from ipy_websearch.enrichment.row import NUDGE, RECORD, check_stop_reason, record_tool, request_body, row_text
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
 from ipy_websearch.model import batches

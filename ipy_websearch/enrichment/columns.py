@@ -1,35 +1,38 @@
-"""What is asked: columns, each a question with a type, for the distinct rows of a frame. Pure.
+"""What is asked, columns that are questions with a type, for the distinct rows of a frame; and the record of a model read back
+into cells. Pure.
 
 A question names columns of the frame in braces: "Who is the CEO of {company}?"; `{{` and `}}` stand for the braces themselves.
 Equal inputs are one distinct row, asked once. A value counts in its normal form: as text, without blanks around it, 2020.0 as
 2020. Where a value that a question needs is missing, that question is not asked for the row.
+
+An ambiguous answer is not read: "1,500" is 1500 and "March 4, 1998" a date, but "1,5" may be one and a half or a slip, and
+"03/04/1998" is another day on another continent. They fit no type, and the caller says so.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, time
+from datetime import date, datetime, time
+from decimal import Decimal
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ipy_websearch.citations import quote_has
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.loop.offer import TYPES, column_type
 from ipy_websearch.options import checked
 from ipy_websearch.settings import did_you_mean
-from ipy_websearch.text import visible
+from ipy_websearch.text import fold, plain, shorten, visible
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MAX_COLUMNS = 16
 """The API takes 16 unions in strict tools (platform.claude.com/docs, structured outputs, read 2026-11); each null is one."""
-
-MAX_INPUT_CHARS = 20_000
-"""Longer cells are cut in what is asked, and the report says so: a question about a row needs a name, at most an article."""
 
 OWN = ("enrich_status", "enrich_error", "enrich_cost_usd")
 """The columns about a row; those about a value are `{column}_source`, `_quote` and `_confidence`."""
@@ -42,12 +45,17 @@ NOTED = "enrich_columns"
 NOT_FOUND, NO_RESULTS = "not found", "the search found nothing"
 """Why a cell is empty: the model found no value in what it read, or no search gave a single result."""
 
-_CUT = " … (cut: "
+NOT_QUOTED, NO_QUOTE = "is not in its quote", "had a quote that no result has; the quote was left out"
+"""Why a value is less sure than the model said."""
+
+DOUBTED = 0.4
+"""The most confidence that such a value has; it is below what the display shades."""
+
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_KIND = rf"(?P<kind>(?:{'|'.join(TYPES)}|list\[\w+\]))"
-_TYPED_NAME = re.compile(rf"(?P<name>.*\S)\s*(?::\s*{_KIND}|\(\s*{_KIND.replace('<kind>', '<bare>')}\s*\))\s*", re.DOTALL)
-_TYPED_QUESTION = re.compile(rf"\s*{_KIND}\s*(?::\s*(?P<question>.*))?", re.DOTALL)
+_KIND = rf"({'|'.join(TYPES)}|list\[\w+\])"
+_TYPED_NAME = re.compile(rf"(.*\S)\s*(?::\s*{_KIND}|\(\s*{_KIND}\s*\))\s*", re.DOTALL)
+_TYPED_QUESTION = re.compile(rf"\s*{_KIND}\s*:\s*(.+)", re.DOTALL)
 
 Inputs = tuple[str | None, ...]
 
@@ -94,6 +102,10 @@ class Column:
     def type_name(self) -> str:
         """The type in words that enter the store's keys: "int", "list", "one of ['a', 'b']"."""
         return f"one of {list(self.choices)!r}" if self.choices else self.kind.__name__
+
+
+class RowError(Exception):
+    """A row could not be filled; the message says why."""
 
 
 def template_fields(template: str) -> tuple[str, ...]:
@@ -158,20 +170,11 @@ def _column(number: int, name: Any, asked: Any, known: Sequence[str]) -> Column:
 
 
 def _typed(name: str, asked: str) -> tuple[str, tuple[str, Any]]:
-    """Return a column's name and (question, type) where one of the two texts may hold the type.
-
-    What stands where a type would and is none is text: "height (m)", "note: what is known of {city}".
-    """
+    """Return a column's name and (question, type); "height (m)" and "note: what is known of {city}" have no type."""
     if match := _TYPED_NAME.fullmatch(name):
-        return match["name"], (asked, match["kind"] or match["bare"])
+        return match[1], (asked, match[2] or match[3])
     match = _TYPED_QUESTION.fullmatch(asked)
-    if match is None:
-        return name, (asked, str)
-    if not match["question"]:
-        raise ConfigError(
-            f"the column {name!r} has a type ({match['kind']}) and no question; write one behind it, with a colon"
-        )
-    return name, (match["question"], match["kind"])
+    return name, (match[2], match[1]) if match else (asked, str)
 
 
 def _type(name: str, kind: Any) -> tuple[type, tuple[Any, ...]]:
@@ -188,10 +191,8 @@ def _type(name: str, kind: Any) -> tuple[type, tuple[Any, ...]]:
 
 
 def names_of(frame: pd.DataFrame) -> list[str]:
-    """Return the names of a frame's columns as text; of several levels the first, where the others are blank."""
-    if frame.columns.nlevels == 1:
-        return [str(name) for name in frame.columns]
-    return [str(name[0] if set(name[1:]) == {""} else name) for name in frame.columns]
+    """Return the names of a frame's columns as text."""
+    return [str(name) for name in frame.columns]
 
 
 def added_names(columns: Iterable[Column], sources: bool) -> list[str]:
@@ -202,20 +203,14 @@ def added_names(columns: Iterable[Column], sources: bool) -> list[str]:
 def earlier_names(names: Iterable[str], noted: Any) -> set[str]:
     """Return which of a frame's columns an earlier enrichment added.
 
-    They are `noted` in the frame's `attrs`, which pandas often loses, or are known by what stands beside them: the columns
-    about the row, and a value's source, quote and confidence.
+    They are `noted` in the frame's `attrs`, and some column about the row is still there. Where pandas has lost the note, all
+    columns about the row and a value's source, quote and confidence tell.
     """
     there = set(names)
-    listed = there.intersection(noted) if isinstance(noted, list | tuple) else set()
-    whole = there >= {*OWN}
-    rows = (there if whole else listed) & {*OWN}
-    found = set(rows)
-    for name in there - rows:
-        group = {name, *(f"{name}_{part}" for part in PARTS)}
-        if whole and group <= there:
-            found |= group
-        elif name in listed and (rows or len(group & there) > 1):
-            found |= group & listed
+    found = there.intersection(noted or ()) if there & {*OWN} else set()
+    if there >= {*OWN}:
+        groups = ({name, *(f"{name}_{part}" for part in PARTS)} for name in there)
+        found.update(OWN, *(group for group in groups if group <= there))
     return found
 
 
@@ -245,7 +240,7 @@ class Plan:
     """The distinct rows (`inputs`, one text or None for each of `fields`) and which of them each row of the frame is.
 
     `place[n]` is the distinct row of row n, -1 when the row is left out of a sample. `all_inputs` are the distinct rows of the
-    whole frame, `sample` how many were asked for (None: all). `notes` are for the report.
+    whole frame, `sample` how many were asked for (None: all).
     """
 
     columns: tuple[Column, ...]
@@ -254,7 +249,6 @@ class Plan:
     place: array[int]
     all_inputs: list[Inputs]
     sample: int | None = None
-    notes: tuple[str, ...] = ()
     _askable: dict[tuple[bool, ...], tuple[int, ...]] = field(default_factory=dict)
 
     def askable(self, inputs: Inputs) -> tuple[int, ...]:
@@ -287,24 +281,21 @@ def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None, s
     fields = tuple(dict.fromkeys(field for column in wanted for field in column.fields))
     rows = inputs_of(frame, fields)
     numbers: dict[Inputs, int] = {}
-    place, cut = array("q", [-1]) * len(rows), 0
+    place = array("q", [-1]) * len(rows)
     for position, inputs in enumerate(rows):
         if sample is not None and (len(numbers) >= sample or inputs in numbers or None in inputs):
             continue
         place[position] = numbers.setdefault(inputs, len(numbers))
-        cut += any(value is not None and _CUT in value[MAX_INPUT_CHARS - 99 :] for value in inputs)
-    values = f"{cut:,} row{'s have values' if cut > 1 else ' has a value'} of more than {MAX_INPUT_CHARS:,} characters"
-    notes = (f"{values}, of which only the beginning was sent",) if cut else ()
     chosen = list(numbers)
-    return Plan(wanted, fields, chosen, place, chosen if sample is None else list(dict.fromkeys(rows)), sample, notes)
+    return Plan(wanted, fields, chosen, place, chosen if sample is None else list(dict.fromkeys(rows)), sample)
 
 
 def inputs_of(frame: pd.DataFrame, fields: Sequence[str]) -> list[Inputs]:
-    """Return the rows of a frame as the texts of these columns, None for a missing value, none of them too long."""
+    """Return the rows of a frame as the texts of these columns, None for a missing value."""
     names = names_of(frame)
     if doubled := next((name for name in fields if names.count(name) > 1), None):
         raise ConfigError(f"the frame has several columns called {doubled!r}, so the question cannot name it")
-    cells = [[_bounded(normal(value)) for value in frame.iloc[:, names.index(name)].tolist()] for name in fields]
+    cells = [[normal(value) for value in frame.iloc[:, names.index(name)].tolist()] for name in fields]
     return list(zip(*cells, strict=True))
 
 
@@ -326,9 +317,189 @@ def normal(value: Any) -> str | None:
     return " ".join(visible(unicodedata.normalize("NFC", value)).split()) or None
 
 
-def _bounded(text: str | None) -> str | None:
-    """Return a text of at most `MAX_INPUT_CHARS`; a digest in one that was cut tells it from others that begin alike."""
-    if text is None or len(text) <= MAX_INPUT_CHARS:
-        return text
-    mark = f"{_CUT}{len(text):,} characters in all, {hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]})"
-    return text[: MAX_INPUT_CHARS - len(mark)] + mark
+# --- what the model answers ---------------------------------------------------------------------------------------------
+
+
+class Evidence:
+    """The results that a row's searches found. Sources and quotes that the model claims are checked against them.
+
+    `whole`: it has all that the model read, so that a quote which is not in it was made up.
+    """
+
+    def __init__(self, *, whole: bool = True) -> None:
+        self.whole = whole
+        self._texts: dict[str, tuple[str, str]] = {}
+        self.searched = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether searches ran and found nothing at all."""
+        return self.searched and not self._texts
+
+    def add(self, url: str, texts: Sequence[str]) -> None:
+        """Add a result."""
+        key = address_of(url)
+        before = self._texts.get(key, (url, ""))[1]
+        self._texts[key] = (url, f"{before} {fold(' '.join(texts))}")
+
+    def cited(self, source: Any, quote: Any) -> tuple[str | None, str | None]:
+        """Return the claimed source and quote as far as the results bear them out.
+
+        The quote stands in a result word for word (pieces between "…" each), and the source is that result; without such
+        a quote it is the result with the claimed address. None stands for what is in no result.
+        """
+        own = self._texts.get(address_of(source)) if isinstance(source, str) and source.strip() else None
+        pieces = [fold(part).strip(" \"'“”‘’") for part in re.split(r"…|\.\.\.", quote)] if isinstance(quote, str) else []
+        wanted = [piece for piece in pieces if piece]
+        having = [result for result in self._texts.values() if wanted and all(piece in result[1] for piece in wanted)]
+        if not having:
+            return (own[0] if own else None), None
+        return (own if own in having else having[0])[0], " ".join(visible(str(quote)).split())
+
+
+def address_of(url: str) -> str:
+    """Return an address as it is compared: without scheme, fragment and last slash."""
+    return url.strip().partition("#")[0].rstrip("/").removeprefix("http://").removeprefix("https://").lower()
+
+
+def cells_of(record: Any, columns: Sequence[Column], evidence: Evidence) -> tuple[Cell, ...]:
+    """Return the cells of a record: values that fit their types, with sources and quotes that stand in the results.
+
+    Raises:
+        RowError: the record has none of the columns.
+    """
+    if not isinstance(record, Mapping) or not any(column.key in record for column in columns):
+        raise RowError("the model's record has none of the columns")
+    return tuple(_cell(record, column, evidence) for column in columns)
+
+
+def _cell(record: Mapping[str, Any], column: Column, evidence: Evidence) -> Cell:
+    entry = record.get(column.key, {})
+    if not isinstance(entry, Mapping):  # a server that does not keep to schemas may leave the value bare
+        entry = {"value": entry, "source": record.get(f"{column.key}_source")}
+    if "value" not in entry:
+        return Cell(missing=f"{column.name} is left out: the model's record lacks it")
+    given, quoted = _visible(entry["value"]), entry.get("quote")
+    value = fit(column, given)
+    if value is None and not _says_nothing(given):
+        kind = "none of the choices" if column.choices else f"no {_WORDS.get(column.kind, column.kind.__name__)}"
+        return Cell(missing=f"{column.name} is left out: “{shorten(plain(str(given)), _SHOWN_CHARS)}” is {kind}")
+    if value is None or (_says_nothing(given) and not column.choices):  # a choice may be such a word
+        return Cell(missing=NO_RESULTS if evidence.is_empty else NOT_FOUND)
+    stated = entry.get("confidence")
+    confidence = float(stated) if type(stated) in (int, float) and 0 <= stated <= 1 else None
+    source, quote = evidence.cited(entry.get("source"), quoted)
+    doubt = NO_QUOTE if evidence.whole and quote is None and _visible(quoted) else ""
+    if quote and not column.choices and not quote_has(value, quote):  # a choice may be the model's own word
+        doubt = NOT_QUOTED
+    if doubt:
+        confidence = min(DOUBTED, 1.0 if confidence is None else confidence)
+    return Cell(value, source, quote, confidence, doubt=doubt)
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    return [_visible(item) for item in value] if isinstance(value, list) else value
+
+
+# --- values -------------------------------------------------------------------------------------------------------------
+
+_NOTHING = frozenset("n/a|n.a|null|unknown|not found|not available|not applicable|not known|no data|?|-|--|–|—".split("|"))
+"""Texts that say there is no value. "NA" is Namibia and sodium, "none" an answer, "Nan" a province: these are values."""
+
+_WORDS = {str: "text", bool: "yes or no", float: "number"}
+_YES_NO = {"true": True, "yes": True, "false": False, "no": False}
+_SHOWN_CHARS = 60
+_MOST_CHARS = 60
+"""A longer text is no number and no date that a column holds."""
+
+_BLANK = r"[ \u00a0\u2009\u202f'’]"
+_NUMBERS = (
+    (r"\d+\.?\d*(?:[eE][-+]?\d{1,3})?|\.\d+", "."),
+    (r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?", "."),  # 1,234,567.8
+    (r"[1-9]\d?(?:,\d{2})+,\d{3}(?:\.\d+)?", "."),  # 12,34,567 as it is written in India
+    (r"[1-9]\d{0,2}(?:\.\d{3}){2,}(?:,\d+)?", ","),  # 1.234.567,8: two points are no decimal ones
+    (r"[1-9]\d{0,2}\.\d{3},\d+", ","),  # 1.234,5
+    (rf"[1-9]\d{{0,2}}(?:{_BLANK}\d{{3}})+(?:\.\d+)?", "."),  # 1 234 567 and 1’234’567
+)
+"""The ways in which numbers are written, each with its decimal point."""
+
+_ONE_GROUP = re.compile(r"[-+−]?[1-9]\d{0,2}\.\d{3}")
+"""Two in one country and two thousand in another: "2.000". A whole number is not read out of it."""
+
+_YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?:[T ]\d{2}:\d{2}.*)?")
+
+
+def fit(column: Column, value: Any) -> Any:
+    """Return a value in its column's type, None when it is no value of that type, or may be several."""
+    if column.choices:
+        return next((choice for choice in column.choices if _same(choice, value)), None)
+    if column.kind is date:
+        return _date(value)
+    if column.kind in (int, float):
+        return _number(column.kind, value)
+    if column.kind is bool:
+        return _YES_NO.get(str(value).strip(" .").lower())
+    if column.kind is list:
+        items = [str(item) for item in value if not _says_nothing(item)] if isinstance(value, list) else []
+        return items or None
+    return str(value).strip() or None if type(value) in (str, int, float) else None
+
+
+def _says_nothing(value: Any) -> bool:
+    """Return whether a value says that there is none: null, a blank text, "N/A" and its like, a list without anything else.
+
+    An empty list may mean "there are none" or "I found none": what can be read in two ways is not read at all.
+    """
+    if isinstance(value, list):
+        return all(map(_says_nothing, value))
+    if not isinstance(value, str):
+        return value is None
+    text = value.strip()
+    return not text or (len(text) < 24 and text.strip(" .()[]<>\"'").casefold() in _NOTHING)
+
+
+def _same(choice: Any, value: Any) -> bool:
+    if isinstance(choice, str) and isinstance(value, str):
+        return choice.strip().casefold() == value.strip().casefold()
+    wanted = _decimal(choice)
+    return choice is value if wanted is None else wanted == _decimal(value)
+
+
+def _decimal(value: Any) -> Decimal | None:
+    """Return a finite number; a text that can only be one counts, True does not."""
+    text = "" if isinstance(value, bool) else str(value).strip()
+    for pattern, point in _NUMBERS:
+        if len(text) <= _MOST_CHARS and re.fullmatch(rf"[-+−]?(?:{pattern})", text):
+            digits = re.sub(rf"[^\d+\-eE{point}]", "", text.replace("−", "-"))
+            return Decimal(digits.replace(point, "."))
+    return None
+
+
+def _number(kind: type, value: Any) -> int | float | None:
+    found = _decimal(value)
+    if found is None:
+        return None
+    if kind is float:
+        return float(found) if isfinite(float(found)) else None
+    is_whole = -(2**63) <= found < 2**63 and found % 1 == 0
+    return int(found) if is_whole and not _ONE_GROUP.fullmatch(str(value).strip()) else None
+
+
+def _date(value: Any) -> date | None:
+    """Return the date of a text that has one day, month and year, and can only be read in one way."""
+    from dateutil.parser import ParserError, parse  # type: ignore[import-untyped]
+
+    text = value.strip(" .") if isinstance(value, str) else ""
+    try:
+        if first := _YEAR_FIRST.fullmatch(text):
+            return date(int(first[1]), int(first[3]), int(first[4]))
+        if len(text) > _MOST_CHARS or not re.search(r"\d{4}", text):
+            return None
+        # What the text leaves out comes from the default, so that two defaults give two dates.
+        defaults = (datetime(2000, 1, 1), datetime(2001, 2, 2))
+        found = {parse(text, dayfirst=first, default=d, ignoretz=True).date() for first in (False, True) for d in defaults}
+    except (ParserError, ValueError, OverflowError):
+        return None
+    return found.pop() if len(found) == 1 else None

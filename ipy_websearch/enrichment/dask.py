@@ -30,9 +30,8 @@ from distributed import Client, Variable, WorkerPlugin, get_client, get_worker, 
 from ipy_websearch import background
 from ipy_websearch.enrichment.columns import Column
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
-from ipy_websearch.enrichment.prompt import max_tokens, record_tool, request_body, row_text
 from ipy_websearch.enrichment.report import Outcome
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches
+from ipy_websearch.enrichment.row import Row, RowConfig, Searches, max_tokens, record_tool, request_body, row_text
 from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError
 from ipy_websearch.keys import KEYS
 from ipy_websearch.model.requests import estimate_tokens, user_message

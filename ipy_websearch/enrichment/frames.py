@@ -4,14 +4,18 @@ Rows are asked about as a pandas DataFrame. Of a frame of another kind only the 
 one; the new columns go back into the frame that was given: through narwhals into Polars, PyArrow and DuckDB, and partition by
 partition into a Dask DataFrame, whose own columns stay lazy. There, equal rows of all partitions are asked once, and a
 partition that has other rows when it is computed than when it was asked about is an error, never a mix-up.
+
+`Lookup` is `df.web.search("{company} CEO")`: one search for each distinct row, its best result as columns. No model is asked.
+A 429 is waited out for all rows together. What no row will get past, such as a refused key, ends the run.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from array import array
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -25,20 +29,23 @@ from ipy_websearch.enrichment.columns import (
     added_names,
     check_names,
     earlier_names,
+    fields_in,
+    fill,
     inputs_of,
     names_of,
     parse_columns,
 )
-from ipy_websearch.enrichment.report import Outcome
-from ipy_websearch.errors import ConfigError, EnrichmentError
+from ipy_websearch.enrichment.report import Outcome, Progress
+from ipy_websearch.enrichment.row import Searches
+from ipy_websearch.errors import ConfigError, EnrichmentError, ProviderError, WebSearchError
 from ipy_websearch.options import EnrichOptions
 
 if TYPE_CHECKING:
     import narwhals as nw
     import pandas as pd
 
-    from ipy_websearch.enrichment.lookup import Lookup
     from ipy_websearch.enrichment.run import Enrichment
+    from ipy_websearch.session import Session
 
 KINDS = "a DataFrame of pandas, Polars or Dask, a PyArrow table or a DuckDB relation"
 
@@ -87,14 +94,10 @@ def joined(frame: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
     names, new = names_of(frame), [str(name) for name in added.columns]
     gone = _replaced(names, new)
     kept = frame.loc[:, [name not in gone for name in names]]
-    if frame.columns.nlevels > 1:
-        blanks = [""] * (frame.columns.nlevels - 1)
-        added.columns = pd.MultiIndex.from_tuples([(name, *blanks) for name in added.columns])
     joined = pd.concat([kept, added], axis=1)
     joined.columns.names = frame.columns.names
-    noted = frame.attrs.get(NOTED)
-    before = noted if isinstance(noted, list) else []
-    joined.attrs = {**frame.attrs, NOTED: [*(name for name in before if name in names and name not in gone), *new]}
+    before = [name for name in frame.attrs.get(NOTED, ()) if name in names and name not in gone]
+    joined.attrs = {**frame.attrs, NOTED: [*before, *new]}
     return joined
 
 
@@ -221,11 +224,9 @@ def look_up_on_dask(start: Callable[[pd.DataFrame], Lookup], frame: Any, query: 
     Raises:
         ConfigError: the query names no column or one that is not there.
     """
-    from ipy_websearch.enrichment.lookup import COLUMNS, query_fields
-
     fields, client = query_fields(query, [str(name) for name in frame.columns], frame._meta.attrs.get(NOTED)), _default_client()
     parts, rows = _computed(frame, fields, client)
-    return FrameWork(start(rows), partial(_into_partitions, frame, parts, fields, COLUMNS, client))
+    return FrameWork(start(rows), partial(_into_partitions, frame, parts, fields, SEARCHED, client))
 
 
 def _default_client() -> Any:
@@ -282,3 +283,89 @@ def put_together(own: pd.DataFrame, added: pd.DataFrame, fields: Sequence[str], 
 
 def rows_digest(part: pd.DataFrame, fields: Sequence[str]) -> str:
     return hashlib.sha256(repr(inputs_of(part, fields)).encode("utf-8", "replace")).hexdigest()
+
+
+# --- a search for each row ----------------------------------------------------------------------------------------------
+
+SEARCHED = ("search_title", "search_url", "search_description", "search_provider", "search_error")
+
+
+def query_fields(template: str, names: Sequence[str], noted: Any = ()) -> tuple[str, ...]:
+    """Return the columns that a query names; `names` are the frame's, `noted` what its `attrs` say of earlier runs.
+
+    Raises:
+        ConfigError: it names none, or one that is not there, or a column of the caller's is where a new one would go.
+    """
+    fields = fields_in("the query", template, names)
+    earlier = SEARCHED if set(SEARCHED) <= set(names) else noted or ()
+    for name in SEARCHED:
+        if name in fields or (name in names and name not in earlier):
+            why = "the query names" if name in fields else "no search added"
+            raise ConfigError(f"the frame already has a column {name!r}, which {why}; rename it")
+    return fields
+
+
+class Lookup:
+    """The searches of one frame; `run` it once, then `frame()` gives the rows as far as they are, also after `stop()`.
+
+    `options` are those of `ipy_websearch.search`.
+    """
+
+    def __init__(self, session: Session, template: str, frame: pd.DataFrame, *, concurrency: int = 16, **options: Any) -> None:
+        fields = query_fields(template, names_of(frame), frame.attrs.get(NOTED))
+        rows = inputs_of(frame, fields)
+        self._queries = [None if None in row else fill(template, dict(zip(fields, row, strict=True))) for row in rows]
+        self._found: dict[str, tuple[str | None, ...]] = {}
+        self._frame = frame
+        self._session = session
+        self._options = {"count": 1, **options}
+        self._concurrency = concurrency
+        self._left = "interrupted"
+        engine, _ = session.provider_to_ask(options.get("provider"))
+        self._searches = Searches(session.router, engine, concurrency, ())
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._work: asyncio.Future[Any] | None = None
+        self._distinct = list(dict.fromkeys(query for query in self._queries if query is not None))
+        self.progress = Progress(total=len(self._distinct), name="search")
+
+    async def run(self) -> None:
+        """Search for every distinct query."""
+        self._loop, places = asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency)
+        self._work = asyncio.gather(*(self._search_for(query, places) for query in self._distinct), return_exceptions=True)
+        with suppress(asyncio.CancelledError):
+            await self._work
+
+    def stop(self) -> None:
+        """Stop from any thread."""
+        if self._work is not None and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._work.cancel)
+
+    def frame(self) -> pd.DataFrame:
+        """Return the frame with the columns of `SEARCHED` (text) behind its own."""
+        import pandas as pd
+
+        from ipy_websearch.frames import WebFrame
+
+        missing: tuple[str | None, ...] = (None, None, None, None, "a value that the query needs is missing")
+        left: tuple[str | None, ...] = (None, None, None, None, self._left)
+        rows = [missing if query is None else self._found.get(query, left) for query in self._queries]
+        data = {name: pd.array([row[n] for row in rows], dtype="string") for n, name in enumerate(SEARCHED)}
+        return WebFrame(joined(self._frame, pd.DataFrame(data, index=self._frame.index)))
+
+    async def _search_for(self, query: str, places: asyncio.Semaphore) -> None:
+        try:
+            async with places:
+                results = await self._session.searched(query, self._searches.run, **self._options)
+        except WebSearchError as exc:
+            if isinstance(exc, ProviderError) and exc.permanent:
+                self._left = f"not searched: {exc}"
+                self.stop()
+            self._found[query] = (None, None, None, None, str(exc))
+            self.progress.failed += 1
+            return
+        best = next(iter(results), None)
+        facts = (best.title, best.url, best.description) if best else (None, None, None)
+        self._found[query] = (*facts, results.provider, None if best else "nothing was found")
+        self.progress.done += 1
+        self.progress.cells += best is not None
+        self.progress.cost_usd += float(results.cost_usd or 0)

@@ -23,7 +23,6 @@ from ipy_websearch.enrichment.batch import ask_in_batches, native_search
 from ipy_websearch.enrichment.columns import NOT_ASKED, Cell, Column, Inputs, Plan, make_plan
 from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
-from ipy_websearch.enrichment.prompt import record_tool, system_text
 from ipy_websearch.enrichment.report import (
     Estimate,
     Outcome,
@@ -35,7 +34,7 @@ from ipy_websearch.enrichment.report import (
     make_report,
     why_no_estimate,
 )
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches
+from ipy_websearch.enrichment.row import Row, RowConfig, Searches, record_tool, system_text
 from ipy_websearch.enrichment.store import Stored, cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.events import Money
@@ -206,7 +205,7 @@ class Enrichment:
         self.outcomes = [Outcome(asked=plan.askable(inputs)) for inputs in plan.inputs]
         self.progress = Progress(total=sum(bool(outcome.asked) for outcome in self.outcomes))
         self.cost_usd: Money = Decimal(0)
-        self.notices: dict[str, None] = dict.fromkeys(plan.notes)
+        self.notices: dict[str, None] = {}
         self.stopped: tuple[Status, str] | None = None
         self.question = question or f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
         self._session = session

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ipy_websearch.database import Database
-from ipy_websearch.enrichment.columns import Cell, Column
-from ipy_websearch.enrichment.prompt import fit
+from ipy_websearch.enrichment.columns import Cell, Column, fit
 from ipy_websearch.events import Money
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import request_key

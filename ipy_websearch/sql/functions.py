@@ -31,11 +31,10 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from ipy_websearch import api, background
-from ipy_websearch.enrichment.columns import Cell, Column, Plan
+from ipy_websearch.enrichment.columns import Cell, Column, Plan, RowError
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
-from ipy_websearch.enrichment.prompt import RowError, check_stop_reason
 from ipy_websearch.enrichment.report import Outcome
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches
+from ipy_websearch.enrichment.row import Row, RowConfig, Searches, check_stop_reason
 from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searches_of
 from ipy_websearch.errors import EnrichmentError, MissingKeyError, ProviderError, WebSearchError
 from ipy_websearch.loop.core import Call, Then

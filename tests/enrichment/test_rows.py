@@ -172,7 +172,7 @@ def test_a_type_is_understood_wherever_people_write_it(messages_api: Any, shell:
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        ("%%enrich companies\nceo: int", "'ceo' has a type (int) and no question"),
+        ("%%enrich companies\nceo: int", "the question for 'ceo' names no column"),
         ("%%enrich companies\nceo: int: Who leads {company}?\nceo (int): Who leads {company}?", "would be called 'ceo'"),
         ("%%enrich compnies\nceo: Who leads {company}?", "did you mean 'companies'"),
         ("%%enrich companies\nceo Who leads?", "cannot read the line"),

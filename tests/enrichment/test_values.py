@@ -195,14 +195,6 @@ def test_a_frame_is_enriched_again_and_again(messages_api: Any, tmp_path: Path) 
     assert len(messages_api.requests) == 2
 
 
-def test_columns_of_several_levels_are_named_by_the_first(messages_api: Any) -> None:
-    """A frame with levels of columns is asked about and enriched again like any other."""
-    messages_api.behave(echo)
-    frame = pd.DataFrame([["A", 1]], columns=pd.MultiIndex.from_tuples([("company", ""), ("size", "now")]))
-    out = ipy_websearch.enrich(ipy_websearch.enrich(frame, CEO, **QUIET), CEO, **QUIET)
-    assert out["ceo"].tolist() == ["Boss of A"] and len(out.columns) == 9
-
-
 def test_df_web_search_overwrites_no_column_either(brave_api: Any) -> None:
     """Its own columns are replaced by a second search; the caller's, and one that the query names, are not."""
     for _ in range(2):
@@ -216,19 +208,6 @@ def test_df_web_search_overwrites_no_column_either(brave_api: Any) -> None:
 
 
 # --- what goes in -------------------------------------------------------------------------------------------------------
-
-
-def test_long_texts_that_differ_late_are_different_rows(messages_api: Any) -> None:
-    """What is sent is bounded and stands in the request once; what was cut is told, and tells equal beginnings apart."""
-    messages_api.behave(lambda body: record(ceo=company_in(body)[-99:], cto="Jo"))
-    texts = ["x" * 2_000 + " good", "x" * 2_000 + " bad", "y " * 20_000 + "one", "y " * 20_000 + "two", "y " * 20_000 + "two"]
-    columns = {**CEO, "cto": "Who is the CTO of {company}?"}
-    out = ipy_websearch.enrich(companies(*texts), columns, **QUIET)
-    assert len(messages_api.requests) == 4 and out.ceo[0].endswith(" good") and out.ceo[1].endswith(" bad")
-    assert max(len(body["messages"][0]["content"][0]["text"]) for body in messages_api.bodies) < 21_000
-    assert any("3 rows have values of more than 20,000 characters" in text for text in out.attrs["report"]["warnings"])
-    ipy_websearch.enrich(companies(*texts), columns, **QUIET)
-    assert len(messages_api.requests) == 4
 
 
 def test_every_kind_of_nan_is_missing(messages_api: Any) -> None:

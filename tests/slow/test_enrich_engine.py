@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ipy_websearch
-from ipy_websearch.enrichment.columns import fill, normal, parse_columns, template_fields
-from ipy_websearch.enrichment.prompt import fit
+from ipy_websearch.enrichment.columns import fill, fit, normal, parse_columns, template_fields
 from tests.benchmarks.enrich_server import ROOT, EnrichServer
 from tests.fakes.warm import python
 
