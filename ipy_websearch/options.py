@@ -24,6 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+MODES = ("now", "batch")  # how an enrichment asks: at once, or by the Message Batches API
 EFFORTS = ("low", "medium", "high")  # how much a model is to think and write; what that means is the model's affair
 
 
@@ -231,4 +232,5 @@ _FORMS: dict[str, Form] = {
     "timeout_s": partial(_in_form, _positive, "a number above 0, such as 120"),
     "check": _one_of(CHECKS),
     "effort": _one_of(EFFORTS),
+    "mode": _one_of(MODES),
 }

@@ -90,9 +90,6 @@ class Equipment(WorkerPlugin):
         self._searches = searches
         self._asking: set[asyncio.Task[None]] = set()
 
-    def __repr__(self) -> str:
-        return f"Equipment({self.name!r}, {len(self.keys)} keys)"
-
     def setup(self, worker: Any) -> None:
         """Set the addresses that the driver has, and make what all rows share."""
         self._before = {name: os.environ.get(name) for name in self.variables}
@@ -171,12 +168,10 @@ class Task:
 class DaskWorkers:
     """Asks for rows on a cluster; see `run.Ask`."""
 
-    def __init__(self, session: Session, cluster: Any, provider: str | None, *, searches: bool) -> None:
+    def __init__(self, session: Session, cluster: Any, provider: str | None) -> None:
         self._client, self._own_client = connect(cluster)
         self._session = session
         self._provider = provider
-        wikipedia = searches and (provider or session.router.first()) == "wikipedia"
-        self._most_workers = 1 if wikipedia else None  # it takes three requests at once
         self._id = f"ipy_websearch-{uuid.uuid4().hex[:12]}"
         self._tasks: dict[str, Task] = {}
         self._queue: deque[int] = deque()
@@ -247,7 +242,7 @@ class DaskWorkers:
         if now < self._check_at and self._workers:
             return
         self._check_at = now + CHECK_S
-        self._workers = sorted(await asyncio.to_thread(self._client.nthreads))[: self._most_workers]
+        self._workers = sorted(await asyncio.to_thread(self._client.nthreads))
         for name, task in list(self._tasks.items()):
             if task.future.status == "error":
                 raise EnrichmentError(f"a task failed on the cluster: {await asyncio.to_thread(task.future.exception)}")

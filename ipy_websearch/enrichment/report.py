@@ -35,6 +35,8 @@ _ROWS = {
     "skipped": "skipped for missing values",
     "stored": "from the store",
 }
+_FAULTS = "values that fit no type are missing; the next call asks for them again:"
+_DOUBTS = "values of lower confidence, because"
 _CELLS = {"": "filled", NOT_FOUND: "not_found", NO_RESULTS: "no_results"}
 
 SHOWN_FROM_S = 1.0
@@ -95,8 +97,7 @@ class Report(dict[str, Any]):
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
@@ -108,12 +109,10 @@ class Report(dict[str, Any]):
         head = f"{', '.join(parts)}; {_cost(self['cost_usd'])}, {duration(self['seconds'])}"
         columns = self["columns"].items() if len(self["columns"]) > 1 else ()
         by_column = ", ".join(f"{name} {column['filled']:,} of {column['cells']:,}" for name, column in columns)
-        faults = _group_lines(self["faults"])
-        heading = ["values that fit no type are missing; the next call asks for them again:"] if faults else []
-        lines = [head, *([f"  {by_column}"] if by_column else []), *_group_lines(self["failures"]), *heading, *faults]
-        doubts = _group_lines(self["doubts"])
-        heading = ["values of lower confidence, because"] if doubts else []
-        return [*lines, *heading, *doubts, *self["warnings"]]
+        lines = [head, *([f"  {by_column}"] if by_column else []), *_group_lines(self["failures"])]
+        for heading, groups in ((_FAULTS, self["faults"]), (_DOUBTS, self["doubts"])):
+            lines += [heading, *_group_lines(groups)] if groups else []
+        return [*lines, *self["warnings"]]
 
 
 Group = dict[str, Any]
@@ -206,8 +205,7 @@ class Estimate:
         text = f"looks like {plural(self.rows, 'row')} ≈ {_cost(self.cost_usd)}, {duration(self.seconds)}"
         return text + (f" ({', '.join(notes)})" if notes else "")
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 def make_estimate(outcomes: Sequence[Outcome], rows: int, distinct: int, stored: int, concurrency: int) -> Estimate:
@@ -228,15 +226,13 @@ def why_no_estimate(outcomes: Sequence[Outcome]) -> str:
     What failed cost little or nothing: a price reckoned from it would be far too low.
     """
     asked = [o for o in outcomes if o.status != "skipped"]
-    failures = _grouped((o.error, 1, "") for o in asked if o.status == "error")
     if not asked or any(o.status == "ok" for o in asked):
         return ""
-    if not failures:
+    failed = [o for o in asked if o.status == "error"]
+    if not failed:
         return f"there is no estimate, since no row could be tried: {asked[0].error}"
-    count, more = sum(group["rows"] for group in failures), len(failures) - 1
-    tried = "the only row tried" if count == 1 else f"all {count} rows tried"
-    others = f" (and {more} other reason{'s' * (more > 1)})" if more else ""
-    return f"there is no estimate, since {tried} failed: {failures[0]['message']}{others}"
+    tried = "the only row tried" if len(failed) == 1 else f"all {len(failed)} rows tried"
+    return f"there is no estimate, since {tried} failed: {failed[0].error}"
 
 
 def _float(amount: Money) -> float | None:
@@ -282,18 +278,9 @@ class Progress:
     @property
     def waits_for(self) -> str:
         """What is being waited for, "" for nothing but answers."""
-        limiter = self.limiter  # the run may take it away at any time
-        wait_s = limiter.seconds_to_wait if limiter is not None else 0.0
+        wait_s = self.limiter.seconds_to_wait if self.limiter is not None else 0.0
         told = f"waiting for the API (retry-after) {duration(wait_s)}" if wait_s >= SHOWN_FROM_S else ""
         return ", ".join(filter(None, (self.note, told)))
-
-    def end(self) -> list[str]:
-        """Note that nothing is sent any more; return what the report should say of it."""
-        left_s = self.limiter.seconds_to_wait if self.limiter is not None else 0.0
-        self.note, self.limiter = "", None
-        if left_s < SHOWN_FROM_S or self.finished >= self.total:
-            return []
-        return [f"when it ended, the API had asked to be left alone for another {duration(left_s)} (retry-after)"]
 
 
 class Bar:

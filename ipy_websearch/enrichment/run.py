@@ -45,7 +45,7 @@ from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.providers.router import provider_to_ask
-from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean
+from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
 from ipy_websearch.tools.web import PageReading, web_fetch_tool
 from ipy_websearch.usage import Usage
@@ -67,7 +67,6 @@ GRACE_S = 5.0
 ROWS_AT_ONCE = 500
 """Rows that are looked up in the store together."""
 
-MODES = ("now", "batch")
 NATIVE = "anthropic"
 
 
@@ -77,9 +76,6 @@ NATIVE = "anthropic"
 def start(session: Session, options: EnrichOptions) -> Any:
     """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
     batch = options.mode == "batch"
-    if options.mode not in (None, *MODES):
-        hint = did_you_mean(str(options.mode), MODES)
-        raise ConfigError(f"mode is {options.mode!r}{hint}; it must be {' or '.join(map(repr, MODES))}")
     if batch and options.cluster is not None:
         raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
     if not is_pandas(options.frame):
@@ -98,9 +94,8 @@ def start(session: Session, options: EnrichOptions) -> Any:
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings, defaults = session.settings, session.search_request("placeholder")
     provider, notices = _provider_to_ask(session, options.provider)
-    usd = money("budget_usd", options.budget_usd)
     whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
-    budget = session.budgets.for_question(uuid.uuid4().hex[:12], usd, **whose)
+    budget = session.budgets.for_question(uuid.uuid4().hex[:12], money("budget_usd", options.budget_usd), **whose)
     searches: Searches | None = None
     key: tuple[str, Mapping[str, Any]] = (NATIVE if batch else "", {})
     if batch:
@@ -124,17 +119,17 @@ def start(session: Session, options: EnrichOptions) -> Any:
     )
     run = Enrichment(session, plan, options, config, budget, ask_in_batches if batch else Rows().ask, key)
     if options.cluster is not None and session.recording is None:  # requests of workers would bypass the cassette
-        run.ask = _workers(session, options.cluster, provider, options.max_searches > 0)
+        run.ask = _workers(session, options.cluster, provider)
     run.notices.update(dict.fromkeys(notices))
     return run
 
 
-def _workers(session: Session, cluster: Any, provider: str | None, searches: bool) -> Ask:
+def _workers(session: Session, cluster: Any, provider: str | None) -> Ask:
     try:
         from ipy_websearch.enrichment.dask import DaskWorkers
     except ImportError as exc:
         raise ConfigError('a Dask cluster needs distributed: pip install "ipy_websearch[dask]"') from exc
-    return DaskWorkers(session, cluster, provider, searches=searches).ask
+    return DaskWorkers(session, cluster, provider).ask
 
 
 def _provider_to_ask(session: Session, asked: str | None) -> tuple[str | None, tuple[str, ...]]:
@@ -478,7 +473,7 @@ class Enrichment:
         left = [outcome for outcome in self.outcomes if outcome.status == "interrupted"]
         for outcome in left:
             outcome.status, outcome.error = self.stopped or (outcome.status, outcome.error)
-        self.notices.update(dict.fromkeys([*self.progress.end(), *self.ledger.news()]))
+        self.notices.update(dict.fromkeys(self.ledger.news()))
         self._session.spent_usd = add_money(self._session.spent_usd, self.cost_usd)
         return len(left)
 

@@ -66,17 +66,6 @@ def left(messages_api: Any, *names: str) -> pd.DataFrame:
     return out
 
 
-def test_rows_are_filled_at_half_the_price(messages_api: Any) -> None:
-    """One batch for all distinct rows, results matched by custom_id, tokens at half price in ledger and frame."""
-    messages_api.behave(lambda body: (echo(body), usage(input_tokens=1_000_000, output_tokens=0)))
-    out = ipy_websearch.enrich(companies("A", "B", "A", None), CEO, **BATCH)
-    assert list(out.ceo[:3]) == ["Boss of A", "Boss of B", "Boss of A"] and out.enrich_status[3] == "skipped"
-    assert created(messages_api) == 1 and len(messages_api.requests) == 2
-    full = model_cost("claude-haiku-5-5", Usage(input_tokens=1_000_000))
-    assert full and list(out.enrich_cost_usd[:3]) == [float(full / 2), float(full / 2), 0]
-    assert list(ipy_websearch.cost().usd) == [float(full / 2)] * 2
-
-
 def test_a_result_that_does_not_say_what_it_used_has_no_known_price(messages_api: Any) -> None:
     """It is not taken for free."""
     messages_api.behave(lambda body: (echo(body), usage(input_tokens=None, output_tokens=-1)))
@@ -260,7 +249,7 @@ def test_open_batches_are_shown_and_cancelled(messages_api: Any, shell: Any) -> 
     ("options", "message"),
     [
         ({"model": "offline"}, "no Message Batches"),
-        ({"mode": "bath"}, "did you mean 'batch'"),
+        ({"mode": "bath"}, "must be one of now, batch"),
         ({"provider": "brave"}, "leave provider out"),
     ],
 )
