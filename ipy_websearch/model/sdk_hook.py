@@ -23,6 +23,7 @@ import asyncio
 import copy
 import json
 import queue
+import re
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
@@ -459,8 +460,8 @@ class SearchMiddleware(anthropic.Middleware):
         body = request.options.json_data
         if self._known or _path(request) != MESSAGES or not isinstance(body, dict):
             return False
-        types = [str(tool.get("type")) for tool in body.get("tools") or () if isinstance(tool, Mapping)]
-        return any(kind.startswith(("web_search_", "web_fetch_")) for kind in types)
+        kinds = [str(tool.get("type")) for tool in body.get("tools") or () if isinstance(tool, Mapping)]
+        return any(kind.startswith(("web_search_", "web_fetch_")) for kind in kinds)
 
 
 def with_interception(
@@ -473,8 +474,7 @@ def with_interception(
     """
     given: Any = client
     if isinstance(client, type) or not all(hasattr(client, name) for name in ("messages", "middleware", "with_options")):
-        kind = f"the class {given.__name__} itself" if isinstance(client, type) else type(client).__name__
-        raise ConfigError(f"intercept() takes a client of the anthropic SDK, not {kind}")
+        raise ConfigError(f"intercept() takes a client of the anthropic SDK, not a {type(client).__name__}")
     found, known = platform_of(client)
     own = SearchMiddleware(interceptor, platform or found, given, known=known, retries=retries)
     others = [entry for entry in given.middleware if not isinstance(entry, SearchMiddleware)]
@@ -484,9 +484,8 @@ def with_interception(
 def platform_of(client: Any) -> tuple[Platform, bool]:
     """Return the platform behind an SDK client, and whether that is known for sure (an address may be anybody's)."""
     names = " ".join(kind.__name__ for kind in type(client).__mro__)
-    for word, name in (("Bedrock", "bedrock"), ("Vertex", "vertex"), ("Foundry", "foundry")):
-        if word in names:
-            return PLATFORMS[name], True
+    if cloud := re.search("Bedrock|Vertex|Foundry", names):
+        return PLATFORMS[cloud[0].lower()], True
     host = client.base_url.host
     if host == "anthropic.com" or host.endswith(".anthropic.com"):
         return ANTHROPIC, True

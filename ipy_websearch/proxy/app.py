@@ -55,7 +55,7 @@ class Proxy:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
-            await (self._lifespan(scope, receive, send) if scope["type"] == "lifespan" else send({"type": "websocket.close"}))
+            await self._lifespan(scope, receive, send)
             return
         task = asyncio.current_task()
         assert task is not None

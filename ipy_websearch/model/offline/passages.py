@@ -353,12 +353,11 @@ def _excerpt(text: str, wanted: set[str]) -> str:
 
 def _emphasized(text: str, wanted: set[str]) -> str:
     """Return a passage as Markdown that shows its own characters, the wanted words in bold."""
-    shown, end = [], 0
-    for match in words_in(text):
-        word = _escaped(match[0])
-        shown += [_escaped(text[end : match.start()]), f"**{word}**" if stem(match[0]) in wanted else word]
-        end = match.end()
-    return "".join([*shown, _escaped(text[end:])]).replace("** **", " ")
+    shown = _escaped(text)
+    for match in reversed(list(words_in(shown))):
+        if stem(match[0]) in wanted:
+            shown = f"{shown[: match.start()]}**{match[0]}**{shown[match.end() :]}"
+    return shown.replace("** **", " ")
 
 
 def _escaped(text: str) -> str:
