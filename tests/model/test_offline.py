@@ -152,12 +152,12 @@ def test_a_misspelt_name_is_searched_for_as_the_one_title_that_it_is_near_to(que
 )
 def test_what_is_known_short_or_far_from_every_title_is_no_slip(name: str) -> None:
     text = ask(f"What is the capital of {name}?").text
-    assert "Searched for" not in text and text.startswith((LABEL, "The search gave no passage"))
+    assert "Searched for" not in text and text.startswith(LABEL)
 
 
 def test_nothing_found_is_said_with_the_label() -> None:
     answer = ask("zzqx vwwk?")
-    assert "no passage" in answer.text and "No model read these" in answer.text
+    assert "no passage" in answer.text and answer.text.startswith(LABEL)
 
 
 def test_enrichment_takes_exact_values_from_the_rows_own_article_and_nothing_else() -> None:

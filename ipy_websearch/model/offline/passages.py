@@ -180,9 +180,9 @@ def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]
         if searched:
             said = f"The search gave no passage for “{talk.query}”."
         if talk.failures:
-            reason = talk.failures[-1].removeprefix(UNAVAILABLE).strip(" ()")  # which speaks to a model
-            said = f"The search failed: {reason.removeprefix('the search failed: ') or 'no reason is known'}"
-        return [{"type": "text", "text": f"{said}\n\n{LABEL}"}]
+            reason = talk.failures[-1].removeprefix(UNAVAILABLE).strip(" ()").removeprefix("the search failed: ")
+            said = f"The search failed: {reason or 'no reason is known'}"
+        return [{"type": "text", "text": f"{LABEL}\n\n{said}"}]
     blocks: list[dict[str, Any]] = []
     if (found := answering_sentence(talk.query, talk.sources)) is not None:  # a slip keeps the gate shut
         blocks += [cited_text(found, found.text), {"type": "text", "text": "\n\n"}]

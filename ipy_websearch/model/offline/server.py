@@ -60,8 +60,6 @@ def reply_to(request: Mapping[str, Any]) -> Reply:
     if isinstance(schema, Mapping):
         filled = fill_record(schema, talk.question, talk.sources)
         return Reply([{"type": "text", "text": json.dumps(filled, ensure_ascii=False)}])
-    if any(_RECORDS.search(name) for name, _ in talk.calls):
-        return Reply([{"type": "text", "text": "The record was filled from the fact lines of the results."}])
     return Reply(answer_blocks(talk, searched=bool(talk.calls)))
 
 
@@ -84,8 +82,8 @@ def _calls(talk: Conversation, tools: Mapping[str, Any], wanted: str) -> list[tu
     if searches and (wanted or not talk.calls):
         return [(searches[0], {"query": search_words(talk.query)})]
     others = {*taking("url"), *taking("path"), *searches}
-    recorded = any(_RECORDS.search(name) for name, _ in talk.calls)
-    records = [] if recorded else [name for name in tools if _RECORDS.search(name) and name not in others]
+    called = {name for name, _ in talk.calls}
+    records = [name for name in tools if _RECORDS.search(name) and name not in {*called, *others}]
     named = [wanted] if wanted in tools else records
     return [(name, fill_record(tools[name]["input_schema"], talk.question, talk.sources)) for name in named[:1]]
 
