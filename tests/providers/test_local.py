@@ -104,11 +104,6 @@ def test_a_question_about_something_else_finds_nothing(home: Path) -> None:
         assert len(ask(home, query)) == 0
 
 
-def test_domain_filters_match_the_part_after_corpus(home: Path) -> None:
-    assert {r.url.split("/")[2] for r in ask(home, "mercury", allowed_domains=("planets",))} == {"planets"}
-    assert "planets" not in {r.url.split("/")[2] for r in ask(home, "mercury", blocked_domains=("planets",))}
-
-
 @settings(max_examples=60)
 @given(query=st.text(min_size=2) | st.lists(st.sampled_from("\"*^:(){}+-#'\0 NEAR AND OR NOT c++ a"), min_size=2).map("".join))
 def test_no_text_is_a_syntax_error(home: Path, query: str) -> None:
@@ -211,17 +206,6 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_pat
     assert "2,000,000" in reasons["big.txt"] and "link" in reasons["out.md"] and "binary" in reasons["binary.txt"]
     assert titles(index, "samphire") == ["future"]
     assert titles(index, "café creme") == ["latin"] and titles(index, "日本の首都") == ["cjk"] and not titles(index, "verboten")
-
-
-def test_a_word_that_stands_everywhere_hides_nothing(index: LocalIndex, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of its documents some are ranked: those that have it in the title always, and those with the rarer words beside it."""
-    monkeypatch.setattr("ipy_websearch.providers.local.COMMON", 5)
-    for n in range(20):
-        (notes / f"{n:02}.md").write_text(f"# {'Common ground' if n == 18 else 'Note'}\n\nA common word{n}.")
-    index.add_folder(notes)
-    assert titles(index, "common", count=1) == ["Common ground"]
-    (found, _), *_ = index.search(SearchRequest("what is the common word17 zzz"))
-    assert found.url.endswith("/17.md") and len(titles(index, "common zzz yyy xxx", count=3)) <= 3
 
 
 def test_folders_inside_each_other_share_their_documents(index: LocalIndex, notes: Path) -> None:

@@ -286,15 +286,6 @@ def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Service, t
     assert sum(r.cost_usd for r in results) == Decimal("0.005")
 
 
-def test_a_key_that_is_none_is_said_above_the_results_of_the_next_engine(
-    wikipedia: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BRAVE_API_KEY", "two words")
-    found = Use(tmp_path).search()
-    assert found.provider == "wikipedia" and "two words" not in found.notices[0]
-    assert found.notices[0].startswith("the value of BRAVE_API_KEY (environment)") and "wikipedia was asked" in found.notices[0]
-
-
 # --- engines of other packages ------------------------------------------------------------------------------------------
 
 PLUGIN = """

@@ -10,31 +10,11 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError, MissingKeyError
+from ipy_websearch.tools.schemas import SCHEMAS
 from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
 from tests.tools.helpers import ask, offered, results_of, sources, words_of
 
-DESCRIPTION = (
-    "Search the web using {} and use the results to inform responses. Provides up-to-date information for current events and "
-    "recent data. Returns search result information formatted as search result blocks, including links as markdown hyperlinks."
-)
-PARAMETERS = {
-    "type": "object",
-    "properties": {
-        "query": {"type": "string", "description": "The search query to use", "minLength": 2},
-        "allowed_domains": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Only include search results from these domains",
-        },
-        "blocked_domains": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Never include search results from these domains",
-        },
-    },
-    "required": ["query"],
-}
 BRAVE, GOOGLE = "web_search_brave", "web_search_google"
 
 
@@ -42,17 +22,6 @@ BRAVE, GOOGLE = "web_search_brave", "web_search_google"
 def google(engine: Callable[[str], Any]) -> Any:
     """The fake of Google Custom Search."""
     return engine("google")
-
-
-def test_none_offers_nothing_at_all(messages_api: Any, session: Any, tmp_path: Any) -> None:
-    """Not even the research documents, which come with every other choice."""
-    session.settings.research_root = str(tmp_path)
-    ask(session, messages_api, tools="none")
-    ask(session, messages_api, tools="web_search")
-    assert [[tool["name"] for tool in body.get("tools", [])] for body in messages_api.bodies] == [
-        [],
-        ["web_search", "read_research"],
-    ]
 
 
 def test_a_set_shrinks_to_the_engines_with_a_key_and_says_so(messages_api: Any, session: Any) -> None:
@@ -82,14 +51,12 @@ async def test_a_tool_that_cannot_be_had_is_an_error_before_anything_is_sent(
 
 
 def test_the_pair_has_the_schemas_of_the_specification(messages_api: Any, session: Any, google: Any) -> None:
-    """Word for word; byte for byte the same once the tool's and the engine's name are taken out."""
+    """Those that the executables print; byte for byte the same once the tool's and the engine's name are taken out."""
     ask(session, messages_api, tools="pair")
     tools = offered(messages_api)
-    assert list(tools) == [BRAVE, GOOGLE, "web_fetch"]
-    assert tools[BRAVE] == {
-        "name": BRAVE,
-        "description": DESCRIPTION.format("Brave Search API"),
-        "input_schema": PARAMETERS,
+    assert tools == {
+        name: {"name": name, "description": SCHEMAS[name]["description"], "input_schema": SCHEMAS[name]["parameters"]}
+        for name in (BRAVE, GOOGLE, "web_fetch")
     }
     assert json.dumps(tools[BRAVE]) == json.dumps(tools[GOOGLE]).replace(GOOGLE, BRAVE).replace(
         "Google Custom Search", "Brave Search"
@@ -126,19 +93,6 @@ def test_both_domain_lists_hold_and_the_users_bind_the_model(
     brave_api.reply([hit(f"https://{host}/", host, host) for host in ("a.example", "bad.a.example", "b.example")])
     ask(session, messages_api, tool_use(BRAVE, {"query": "ruby author", **given}), tools=BRAVE, **options)
     assert sources(results_of(messages_api)[0]) == ["https://a.example/"]
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [({"query": "x"}, "at least 2 characters"), ({"query": "ruby", "blocked_domains": ["not a domain"]}, "is not a domain")],
-)
-@pytest.mark.parametrize("tool", [BRAVE, "web_search"])
-def test_a_wrong_input_is_told_and_nothing_is_sent(
-    messages_api: Any, brave_api: Any, session: Any, tool: str, given: dict[str, Any], told: str
-) -> None:
-    ask(session, messages_api, tool_use(tool, given), tools=tool)
-    (result,) = results_of(messages_api)
-    assert result["is_error"] and told in words_of(result) and brave_api.requests == []
 
 
 @pytest.mark.parametrize("tool", [BRAVE, "brave_search"])

@@ -28,7 +28,6 @@ from ipy_websearch.tools.web import (
 )
 from tests.fakes.extractor import Extractor
 from tests.fakes.raw_http import RawServer, answer
-from tests.fakes.replies import tool_use
 
 pytestmark = pytest.mark.anyio
 
@@ -58,29 +57,6 @@ async def fetched(pages: Any, url: str = URL, *, known: Any = None, tool: Any = 
     context = ToolContext(known_urls={url} if known is None else set(known))
     tool = tool or web_fetch_tool(pages)
     return await tool.call(tool.parsed({"url": url, **given}), context)
-
-
-def test_the_schema_is_the_specified_one() -> None:
-    """Name, description and parameters of seed 002, to the letter."""
-    definition = web_fetch_tool(Pages()).definition()  # type: ignore[arg-type]
-    assert definition == {
-        "name": "web_fetch",
-        "description": "Fetches content from a specified URL and returns it as markdown. Converts HTML to markdown using "
-        "libxml2. Supports pagination via offset and limit parameters similar to file_read.",
-        "input_schema": {
-            "type": "object",
-            "properties": {
-                "url": {"type": "string", "format": "uri", "description": "The URL to fetch content from"},
-                "offset": {
-                    "type": "integer",
-                    "description": "Line number to start reading from (1-based)",
-                    "minimum": 1,
-                },
-                "limit": {"type": "integer", "description": "Maximum number of lines to return", "minimum": 1},
-            },
-            "required": ["url"],
-        },
-    }
 
 
 async def test_a_page_becomes_one_passage_of_its_paragraphs() -> None:
@@ -282,23 +258,6 @@ def test_a_hostile_text_makes_few_addresses_in_little_time(text: str) -> None:
     began = time.process_time()
     known = addresses_in(text)
     assert sum(map(len, known)) <= 4 * MOST_ENDS * len(text) and time.process_time() - began < 2
-
-
-def answers_of(api: Any) -> list[str]:
-    """Return what the calls of the last request came to, as text."""
-    blocks = api.bodies[-1]["messages"][-1]["content"]
-    return [str(block["content"]) for block in blocks if block.get("type") == "tool_result"]
-
-
-def test_an_address_in_a_frame_is_read_whatever_column_it_is_in(messages_api: Any, public_web: Any, shell: Any) -> None:
-    """A frame comes as CSV: a comma follows the address; what the model adds to it is refused all the same."""
-    url = public_web.page("http://acme.example/about", PAGE)
-    shell.run(f"import pandas as pd; frame = pd.DataFrame({{'url': ['{url}'], 'site': ['acme.example'], 'n': ['Acme']}})")
-    messages_api.reply(tool_use("web_fetch", {"url": url}), tool_use("web_fetch", {"url": f"{url}?d=key"}))
-    messages_api.reply("Anvils.")
-    assert shell.run("%%ask\nWhat does it make? {frame}").ok
-    read, refused = answers_of(messages_api)
-    assert "anvils of iron" in read and "url_not_in_prior_context" in refused
 
 
 @pytest.mark.parametrize(
