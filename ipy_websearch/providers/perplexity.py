@@ -32,10 +32,6 @@ class PerplexityProvider(base.Engine):
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the body of one search."""
         domains = [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]
-        if len(domains) > MAX_DOMAINS:
-            notices.append(
-                f"perplexity filters by {MAX_DOMAINS} domains, not {len(domains)}; results of others are left out here"
-            )
         period, days = base.period_or_days(request.freshness)
         return base.present(
             query=query,

@@ -35,7 +35,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayError, WebSearchError
 from ipy_websearch.http.address import TO_OPEN, canonical_url, shown
-from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches
+from ipy_websearch.providers.base import SearchRequest, at, clean_domain, host_matches, objects
 from ipy_websearch.providers.passages import best_passages, blocks, tokens_of
 from ipy_websearch.results import Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, plural, shorten, visible
@@ -324,15 +324,13 @@ def rich_passage(results: SearchResults) -> Passage | None:
     """
     import yaml
 
-    rich = results.extra.get("rich")
-    entries = [entry for entry in rich.get("results") or () if isinstance(entry, dict)] if isinstance(rich, dict) else []
-    texts = (visible(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1_000)).strip() for entry in entries)
-    paragraphs = tuple(shorten(text, _RICH_CHARACTERS) for text in texts if text)
-    if not paragraphs:
+    entries = list(objects(at(results.extra.get("rich"), "results")))
+    if not entries:
         return None
+    texts = (visible(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1_000)).strip() for entry in entries)
     kinds = ", ".join(filter(None, dict.fromkeys(plain(entry.get("subtype")) for entry in entries)))
     url = f"https://search.brave.com/search?q={quote_plus(results.query)}"
-    return Passage(url, f"Brave rich result: {kinds or 'data'}", paragraphs)
+    return Passage(url, f"Brave rich result: {kinds or 'data'}", tuple(shorten(text, _RICH_CHARACTERS) for text in texts))
 
 
 # --- web_fetch --------------------------------------------------------------------------------------------------------
@@ -418,18 +416,23 @@ def judge_address(url: str, known: bool, allowed: Collection[str], blocked: Coll
             "only addresses from the question, from search results or from pages already read may be fetched "
             f"(url_not_in_prior_context): {shown(url)}"
         )
-    if domain_refused(url, allowed, blocked):
-        raise FetchError(f"this domain was not allowed (url_not_allowed): {shown(url)}")
+    judge_domain(url, "this domain was not allowed (url_not_allowed)", allowed, blocked)
+
+
+def judge_domain(url: str, refusal: str, allowed: Collection[str], blocked: Collection[str]) -> None:
+    """Check that the host of `url` is inside of the allowed domains (none: all are) and outside of the blocked ones.
+
+    Raises:
+        FetchError: it is not; the message begins with `refusal`.
+    """
+    host = comparable(url)
+    if (allowed and not host_matches(host, map(_host, allowed))) or host_matches(host, map(_host, blocked)):
+        raise FetchError(f"{refusal}: {shown(url)}")
 
 
 def judge_arrival(url: str, allowed: Collection[str], blocked: Collection[str]) -> None:
-    """Check where a page led to.
-
-    Raises:
-        FetchError: to a domain that was not allowed.
-    """
-    if domain_refused(url, allowed, blocked):
-        raise FetchError(f"it redirects to a domain that was not allowed: {shown(url)}")
+    """Check where a page led to; raises `FetchError` for a domain that was not allowed."""
+    judge_domain(url, "it redirects to a domain that was not allowed", allowed, blocked)
 
 
 @lru_cache(maxsize=4_096)  # a page may bring thousands of links, and each is compared at every call
@@ -454,12 +457,6 @@ def is_known(url: str, known: Collection[str]) -> bool:
         return True
     wanted = comparable(url)
     return any(wanted == comparable(candidate) for candidate in known)
-
-
-def domain_refused(url: str, allowed: Collection[str], blocked: Collection[str]) -> bool:
-    """Say whether the host of `url` is outside of the allowed domains (none: all are) or inside a blocked one."""
-    place = comparable(url)
-    return (bool(allowed) and not host_matches(place, map(_host, allowed))) or host_matches(place, map(_host, blocked))
 
 
 @lru_cache(maxsize=1_024)

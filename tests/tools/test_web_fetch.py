@@ -21,7 +21,6 @@ from ipy_websearch.tools.web import (
     MOST_ENDS,
     PAGE_CHARACTERS,
     addresses_in,
-    domain_refused,
     explicit_addresses,
     is_known,
     web_fetch_tool,
@@ -132,19 +131,20 @@ async def test_only_addresses_that_somebody_else_wrote_down_are_fetched(url: str
         assert output.panel_data is None and not output.urls and not output.charges
 
 
-async def test_domains_of_the_user_bind_the_model() -> None:
+@pytest.mark.parametrize(
+    ("domains", "url", "told"),
+    [
+        ({"allowed_domains": ("example.org",)}, URL, "this domain was not allowed (url_not_allowed)"),
+        ({"allowed_domains": ("ple.com",)}, URL, "this domain was not allowed (url_not_allowed)"),
+        ({"blocked_domains": ("example.com",)}, URL, "this domain was not allowed (url_not_allowed)"),
+        ({"allowed_domains": ("example.org",)}, "https://www.example.org/x", "redirects to a domain that was not allowed"),
+    ],
+)
+async def test_domains_of_the_user_bind_the_model(domains: Any, url: str, told: str) -> None:
     """Outside of the allowed ones, inside a blocked one, or redirected there: refused."""
     pages = Pages()
-    allowed = web_fetch_tool(pages, allowed_domains=("example.org",))  # type: ignore[arg-type]
-    blocked = web_fetch_tool(pages, blocked_domains=("example.com",))  # type: ignore[arg-type]
-    for tool in (allowed, blocked):
-        output = await fetched(pages, tool=tool)
-        assert output.is_error and "this domain was not allowed (url_not_allowed)" in output.text
-    assert not pages.reads
-    redirected = await fetched(pages, "https://www.example.org/x", tool=allowed)
-    assert redirected.is_error and "redirects to a domain that was not allowed" in redirected.text
-    assert not domain_refused("https://docs.example.org/", ("example.org",), ())
-    assert domain_refused("https://notexample.org/", ("example.org",), ())
+    output = await fetched(pages, url, tool=web_fetch_tool(pages, **domains))  # type: ignore[arg-type]
+    assert output.is_error and told in output.text and bool(pages.reads) is ("redirects" in told)
 
 
 @pytest.mark.parametrize(
