@@ -223,7 +223,6 @@ DISCOVER = "https://search.brave.com/goggles/discover"
 """Where Brave lists the goggles that people have made public (github.com/brave/goggles-quickstart, README, read 2026-11)."""
 
 _NAME = re.compile(r"[^\W_]+(?:[ _-][^\W_]+)*")
-OPTIONS = ("boost", "downrank", "discard", "site", "inurl", "intitle", "indescription", "incontent")
 FORM = "pattern$option,option with boost=1…10, downrank=1…10 or discard, site=example.com, inurl, …"
 MAX_RULE = 500
 
