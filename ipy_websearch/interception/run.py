@@ -78,7 +78,6 @@ class InterceptedCall:
     _outbox: list[Event] = field(default_factory=list)
     _replies: int = 0
     _refusals: int = 0
-    _nudged: bool = False
 
     def __post_init__(self) -> None:
         self.writer = EventWriter(self.sources)
@@ -304,9 +303,9 @@ class InterceptedCall:
     def _ask_for_words(self, reply: Reply) -> Then:
         """Ask once more when results were followed by nothing at all."""
         empty = all(block.get("type") in THINKING for block in reply.content)
-        if empty and reply.stop_reason == "end_turn" and self._replies > 1 and not self._nudged:
-            self._nudged = True
-            self.messages = with_nudge(self.messages, FINAL_NUDGE)
+        asked = with_nudge(self.messages, FINAL_NUDGE)
+        if empty and reply.stop_reason == "end_turn" and self._replies > 1 and asked != self.messages:
+            self.messages = asked
             return Then.AGAIN
         self.done = True
         return Then.DONE

@@ -130,14 +130,6 @@ def test_wrong_arguments_are_refused_at_once(messages_api: Any) -> None:
 # --- replies ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_search_is_made_once_and_shown_twice(client: Any, messages_api: Any, brave_api: Any) -> None:
-    messages_api.replies([search("ruby author"), search("Ruby  author")], "Matz.")
-    message = ask(client)
-    first, second = found(message)
-    assert [r.url for r in first] == [r.url for r in second] and len(brave_api.queries) == 1
-    assert message.usage.server_tool_use.web_search_requests == 1
-
-
 def test_silence_after_results_is_asked_about_once(client: Any, messages_api: Any) -> None:
     messages_api.replies(search(), stop("end_turn"), "Matz.")
     assert ask(client).content[-1].text == "Matz."

@@ -201,16 +201,11 @@ def blocks_of(events: list[Any]) -> list[str]:
     types = [event.type for event in events if event.type != "ping"]
     assert types[0] == "message_start" and types[-2:] == ["message_delta", "message_stop"]
     assert types.count("message_start") == types.count("message_delta") == 1
-    blocks: list[str] = []
-    opened = False
-    for event in events:
-        if event.type == "content_block_start":
-            assert not opened and event.index == len(blocks)
-            blocks.append(event.content_block.type)
-        elif event.type.startswith("content_block_"):
-            assert opened and event.index == len(blocks) - 1
-        opened = event.type in ("content_block_start", "content_block_delta") or (opened and event.type == "ping")
-    return blocks
+    blocks = [event for event in events if event.type.startswith("content_block_")]
+    begun = [event for event in blocks if event.type == "content_block_start"]
+    assert [event.index for event in blocks] == sorted(event.index for event in blocks)
+    assert [event.index for event in begun] == list(range(types.count("content_block_stop")))
+    return [event.content_block.type for event in begun]
 
 
 def test_the_events_of_all_rounds_are_those_of_one_message(client: Any, messages_api: Any, brave_api: Any) -> None:
