@@ -345,8 +345,10 @@ def sentences(text: str) -> list[str]:
 
 def _excerpt(text: str, wanted: set[str]) -> str:
     """Return a passage as it is, or the part of it that holds most of the wanted words, from the beginning of a sentence."""
-    parts = [" ".join(part.split()) for line in text.splitlines() for part in sentences(line)]
-    windows = [" ".join(parts[n:])[: LONGEST + 1] for n in range(len(parts))]
+    text = ". " + " ".join(text.split())
+    hits = [match.start() for match in words_in(text) if stem(match[0]) in wanted] if len(text) > LONGEST + 2 else []
+    begins = [(text.rfind(". ", 0, hit) + 2, text.rfind(" ", 0, max(0, hit - LONGEST // 2)) + 1) for hit in hits]
+    windows = [text[max(places) :][: LONGEST + 1] for places in begins] or [text[2:][: LONGEST + 1]]
     best = max(windows, key=lambda window: len(wanted & set(stems(window))))
     return best if len(best) <= LONGEST else best.rsplit(" ", 1)[0]
 
