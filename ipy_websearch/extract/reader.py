@@ -49,8 +49,6 @@ class PageReader:
         local: Callable[[str], LocalPage | None] | None = None,
         worker: ExtractionWorker | None = None,
         allow: frozenset[str] | None = None,
-        timeout_s: float = 30.0,
-        max_bytes: int = 5_000_000,
         download: Callable[..., Awaitable[Download]] | None = None,
     ) -> None:
         self.worker = worker or ExtractionWorker()
@@ -59,7 +57,6 @@ class PageReader:
         self._cache_ttl_s = cache_ttl_s
         self._local = local
         self._allow = allow
-        self._limits = {"timeout_s": timeout_s, "max_bytes": max_bytes}
         self._download = download
         self._robots: RobotsFiles | None = None
         self._flights: SingleFlight[Page] = SingleFlight()
@@ -78,7 +75,7 @@ class PageReader:
 
         Past the end the content is "" and `lines_read` 0; a limit beyond the end gives all that is left; None means all.
         `fresh` skips the cache. `robots` is for programs that read many pages: each host's robots.txt has to allow it.
-        `timeout_s` bounds the download (None: as the reader's own).
+        `timeout_s` bounds the download (None: 30 s).
 
         Raises:
             ConfigError: `offset` or `limit` is below 1.
@@ -94,7 +91,7 @@ class PageReader:
         target = check_url(url, allow=allow).url
         page = None if fresh else self._cached(target)
         if page is None:
-            limits = self._limits if timeout_s is None else {**self._limits, "timeout_s": timeout_s}
+            limits = {} if timeout_s is None else {"timeout_s": timeout_s}
             key = f"{target} {robots} {timeout_s}"
             page, _ = await self._flights.share(key, lambda: self._load(target, allow, robots, limits))
         return window(replace(page, url=url), offset, limit)

@@ -16,7 +16,7 @@ from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.extract.worker import ExtractionWorker
 from ipy_websearch.results import Page
-from tests.fakes.extractor import Extractor
+from tests.fakes.pages import Extractor
 from tests.fakes.raw_http import RawServer, answer, html
 
 pytestmark = pytest.mark.anyio

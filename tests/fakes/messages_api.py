@@ -22,15 +22,16 @@ from aiohttp import web
 from tests.fakes import replies, sse
 from tests.fakes.batches import MAX_BATCH_BYTES, Batches, serve
 from tests.fakes.examination import NEWEST, VERSIONS, Issued, Refused, examine, refuse
-from tests.fakes.prompt_cache import PromptCache, prefixes
 from tests.fakes.rendering import (
     MAX_OUTPUT_TOKENS,
+    PromptCache,
     Ready,
     answer_headers,
     cut,
     error_answer,
     failure_answer,
     model_info,
+    prefixes,
     render,
     request_headers,
     stream,
@@ -146,7 +147,7 @@ class MessagesAPI(Server):
                 self.requests.append(received)
             return error_answer(refused.status, refused.kind, refused.message)
         ready = self._next(received)
-        await asyncio.sleep(self.latency_s + ready.manner.delay_s)
+        await asyncio.sleep(self.latency_s + (ready.manner.delay_s or 0))
         return await self._send(request, received, ready)
 
     def _admit(self, request: web.Request) -> str:
@@ -214,7 +215,9 @@ class MessagesAPI(Server):
         message = self._finish(received, ready)
         headers = answer_headers() | ready.manner.headers
         if not received.body.get("stream"):
-            return cut(request) if ready.manner.is_cut else web.json_response(sse.public(message), headers=headers)
+            return (
+                cut(request) if ready.manner.cut_after is not None else web.json_response(sse.public(message), headers=headers)
+            )
         return await stream(request, ready, headers)
 
     def _finish(self, received: Received, ready: Ready) -> dict[str, Any]:

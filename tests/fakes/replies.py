@@ -50,15 +50,14 @@ class Content:
 
 @dataclass(slots=True)
 class Manner:
-    """How a reply is sent: what is not None replaces the usual."""
+    """How a reply is sent: what is not None replaces the usual. A cut falls after so many pieces of the stream."""
 
     stop_reason: str | None = None
     usage: JSON | None = None
     delay_s: float | None = None
     piece_delay_s: float | None = None
-    break_after: int | None = None
-    truncate_after: int | None = None
-    error_after: int | None = None
+    cut_after: int | None = None
+    breaks: bool | None = None
     error: JSON | None = None
     hang_up: bool | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -201,17 +200,17 @@ def slow(seconds: float) -> Manner:
 
 def broken_stream(after: int = 1) -> Manner:
     """Cut the connection after so many pieces (deltas) of the stream."""
-    return Manner(break_after=after)
+    return Manner(cut_after=after, breaks=True)
 
 
 def truncated(after: int | None = None) -> Manner:
     """End the stream cleanly without `message_stop`: after so many pieces, by default after all."""
-    return Manner(truncate_after=1_000_000 if after is None else after)
+    return Manner(cut_after=1_000_000 if after is None else after)
 
 
 def error_event(after: int = 1, kind: str = "overloaded_error", message: str = "Overloaded") -> Manner:
     """Send an error event inside the HTTP 200 stream, after so many pieces."""
-    return Manner(error_after=after, error={"type": kind, "message": message})
+    return Manner(cut_after=after, error={"type": kind, "message": message})
 
 
 def hang_up() -> Manner:

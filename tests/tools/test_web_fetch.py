@@ -25,7 +25,7 @@ from ipy_websearch.tools.web import (
     is_known,
     web_fetch_tool,
 )
-from tests.fakes.extractor import Extractor
+from tests.fakes.pages import Extractor
 from tests.fakes.raw_http import RawServer, answer
 
 pytestmark = pytest.mark.anyio
