@@ -103,9 +103,9 @@ def enriched_view(frame: Any) -> View | None:
     ]
     columns += [list(map(_valued, shown[name], *(shown[part] for part in parts[name]))) for name in asked]
     filled = {name: int(frame[name].notna().sum()) for name in asked}
+    numeric = {name: frame[name].dtype.kind in "iuf" for name in asked}
     heads = [{"name": "", "numeric": True}, *({"name": one_line(name), "numeric": False} for name in own)]
-    for name in asked:
-        heads.append({"name": one_line(name), "numeric": frame[name].dtype.kind in "iuf", "filled": filled[name]})
+    heads += [{"name": one_line(name), "numeric": numeric[name], "filled": filled[name]} for name in asked]
     return {
         "heads": heads,
         "rows": list(zip(*columns, strict=True)),
@@ -172,9 +172,6 @@ def page_view(page: Page) -> View:
 def _lines(page: Page) -> str:
     if page.total_lines == 0:
         return one_line(page.note) or "the page holds no text"
-    if page.lines_read == 0:
-        return f"no lines here; the page has {page.total_lines:,}"
-    some = page.lines_read < page.total_lines
-    words = f"{page.lines_read:,} of {page.total_lines:,} lines" if some else plural(page.total_lines, "line")
+    some = f"{page.lines_read:,} of " if page.lines_read < page.total_lines else ""
     fetched = f", fetched {page.fetched_at:%Y-%m-%d %H:%M} UTC" if page.fetched_at is not None else ""
-    return f"{words} · cached{fetched}" if page.cached else words
+    return f"{some}{plural(page.total_lines, 'line')}{f' · cached{fetched}' if page.cached else ''}"

@@ -133,6 +133,7 @@ def short_address(url: str, width: int = 60) -> str:
 
 _FENCE = re.compile(r"(^ *```.*?(?:^ *``` *$|\Z))", re.DOTALL | re.MULTILINE)
 _BOLD = re.compile(r"`[^`\n]+`|\*\*(?=\S)(.+?)(?<=\S)\*\*|^#{1,6} ([^\n]+)$", re.DOTALL | re.MULTILINE)
+_ITALIC = re.compile(r"`[^`\n]+`|(?<![*\w])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![*\w])")
 _TABLE = re.compile(r"^\|.+\n\|[ :|-]+\n(?:\|.*(?:\n|$))*", re.MULTILINE)
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()]+)\)")
 
@@ -206,7 +207,8 @@ class Terminal:
         if not self.styled:
             return text
         linked = _LINK.sub(lambda m: self.link(m[2], m[1]), text)
-        return _BOLD.sub(lambda m: self.bold(m[1] or m[2]) or m[0], linked)  # m[0] alone is code
+        bold = _BOLD.sub(lambda m: self.bold(m[1] or m[2]) or m[0], linked)  # m[0] alone is code
+        return _ITALIC.sub(lambda m: f"\x1b[3m{m[1]}\x1b[23m" if m[1] else m[0], bold)
 
 
 def grid(rows: Sequence[Sequence[Any]], numeric: Sequence[bool] = (), width: int = 0) -> list[str]:

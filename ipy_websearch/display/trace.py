@@ -145,15 +145,12 @@ def requests_news(trace: Sequence[Step]) -> list[Any]:
 
 def _news(body: Mapping[str, Any], before: Step) -> dict[str, Any]:
     same, known = f"as in step {before.n}", before.request
-    repeated = [name for name in ("system", "tools") if name in body and _is_same(body[name], known.get(name))]
-    messages, earlier = body.get("messages", ()), known.get("messages", ())
-    told = sum(1 for _ in takewhile(lambda pair: _is_same(*pair), zip(messages, earlier, strict=False)))
+    new, old = without_marks(body), without_marks(known)
+    repeated = [name for name in ("system", "tools") if name in new and new[name] == old.get(name)]
+    messages, pairs = body.get("messages", ()), zip(new.get("messages", ()), old.get("messages", ()), strict=False)
+    told = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     news = {**body, **dict.fromkeys(repeated, f"… {same}")}
     return {**news, "messages": [f"… {plural(told, 'message')} {same}", *messages[told:]]} if told else news
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return bool(without_marks(one) == without_marks(other))
 
 
 # --- the context ----------------------------------------------------------------------------------------------------

@@ -208,13 +208,17 @@ def test_a_run_that_broke_off_or_was_stopped_shows_what_there_is() -> None:
 
 
 def test_calls_of_other_tools_are_named_with_their_input() -> None:
-    calls = (("firecrawl_map", {"url": "https://a.example"}), ("read_research", {"path": "notes/x.md"}))
-    strange: tuple[Any, ...] = (("odd", ["no", "object"]), ("mystery", {"deep": {"er": "\x1b[31mred\n" * 99}}))
-    texts = [str(*view_of((ev.ToolStarted("a", *call),)).items) for call in (*calls, *strange)]
-    assert texts[:2] == ["⋯ mapping: a.example", "⋯ reading research: notes/x.md"]
-    assert [str(*view_of((ev.ToolStarted("a", "answer_table", {"rows": [{}]}),)).items)] == ["⋯ writing the table"]
-    assert texts[2] == '⋯ calling odd: {"input": ["no", "object"]}'
-    assert texts[3].startswith('⋯ calling mystery: {"deep"') and len(texts[3]) < 140 and "\x1b" not in texts[3]
+    calls: tuple[Any, ...] = (
+        ("firecrawl_map", {"url": "https://a.example"}),
+        ("read_research", {"path": "notes/x.md"}),
+        ("answer_table", {"rows": [{}]}),
+        ("odd", ["no", "object"]),
+        ("mystery", {"deep": {"er": "\x1b[31mred\n" * 99}}),
+    )
+    *texts, last = [str(*view_of((ev.ToolStarted("a", *call),)).items) for call in calls]
+    told = ["⋯ mapping: a.example", "⋯ reading research: notes/x.md", "⋯ writing the table"]
+    assert texts == [*told, '⋯ calling odd: {"input": ["no", "object"]}']
+    assert last.startswith('⋯ calling mystery: {"deep"') and len(last) < 140 and "\x1b" not in last
 
 
 def test_what_a_source_does_not_say_is_amber_with_what_is_missing_on_hover() -> None:

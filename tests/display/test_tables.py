@@ -131,7 +131,7 @@ def test_a_page_is_shown_with_its_lines_and_cut_where_it_is_long() -> None:
     html, text = html_of(page), text_of(page)
     assert "A &lt;page&gt;" in html and "<h1>Head</h1>" in html and "15,000 of 20,000 lines" in html
     assert len(html) < 70_000 and "more characters in .content" in html and "more characters in .content" in text
-    assert "no lines here; the page has 20,000" in text_of(replace(page, content="", lines_read=0))
+    assert "0 of 20,000 lines" in text_of(replace(page, content="", lines_read=0))
     assert "cached, fetched 2026-11-20 12:00 UTC" in text_of(replace(page, cached=True, fetched_at=NOW))
 
 

@@ -13,10 +13,9 @@ import pytest
 from IPython.core.error import UsageError
 
 from ipy_websearch.display import trace
-from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, trace_widget, without_keys
+from ipy_websearch.display.trace import WIDGET_CHARACTERS, step_views, trace_frame, without_keys
 from ipy_websearch.frames import WebFrame
 from ipy_websearch.results import Answer, Step
-from ipy_websearch.usage import Usage
 from tests.fakes.engines import hit
 from tests.fakes.forms import html_of, text_of
 from tests.fakes.notebook import errors
@@ -144,16 +143,6 @@ def test_without_anywidget_the_trace_is_the_plain_one(asked: Any, monkeypatch: p
     ran = asked.run("%trace --widget -o page")
     trace._widget_class.cache_clear()
     assert isinstance(asked.ns["page"], trace.TraceFrame) and "ipy_websearch[widget]" in ran.html and "in all" in ran.texts()
-
-
-def test_the_widget_begins_at_a_step_and_stays_within_them() -> None:
-    pytest.importorskip("anywidget")
-    steps = tuple(Step(n, "model", "m", usage=Usage(input_tokens=n)) for n in (1, 2, 3))
-    widget = trace_widget(Answer("q", "t", "m", trace=steps), 2)
-    assert (widget.step, widget.title, len(widget.steps)) == (2, "q", 3)
-    widget.step = 9
-    assert widget.step == 3
-    assert "textContent" in widget._esm and "innerHTML" not in widget._esm and "http" not in widget._esm
 
 
 def test_a_notebook_keeps_the_widget_and_the_page(messages_api: Any, brave_api: Any, run_notebook: Any) -> None:
