@@ -128,10 +128,10 @@ def test_a_large_trace_stays_small_in_the_notebook() -> None:
     assert len(json.dumps(step_views(answer), ensure_ascii=False)) < 1.1 * WIDGET_CHARACTERS
 
 
-@pytest.mark.parametrize("line", ["x", "0", "5", "1 2", "²", "--widget --step", "--widget 9"])
+@pytest.mark.parametrize("line", ["x", "0", "5", "1 2", "²", "--widget 9"])
 def test_a_step_that_does_not_exist_is_said_in_one_line(asked: Any, line: str) -> None:
     error = asked.run(f"%trace {line}").error
-    assert isinstance(error, UsageError) and ("1 to 4" in str(error) or "not both" in str(error))
+    assert isinstance(error, UsageError) and "1 to 4" in str(error)
 
 
 # --- the widget -----------------------------------------------------------------------------------------------------
