@@ -12,7 +12,6 @@ days, and requests that were not begun after 24 hours expire.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import sqlite3
@@ -141,7 +140,7 @@ class BatchRun:
         self._ledger = run.ledger
         self._whose = (os.environ.get("ANTHROPIC_BASE_URL", ""), config.model)
         self._search = native_search(config.model, config.client, config.max_searches, config.defaults)
-        self._rows = {row_key(run.keys(n)): n for n in rows}
+        self._rows = {run.row_key(n): n for n in rows}
         self._queue: dict[str, Turns] = {key: [] for key in self._rows}
         self._pending: list[Batch] = []
 
@@ -365,11 +364,6 @@ class BatchRun:
 def may_pass(error: ModelError) -> bool:
     """Say whether the API may take the same request about a batch later on."""
     return is_transient(error) and (error.retry_after or 0.0) <= MAX_WAIT_S
-
-
-def row_key(keys: Iterable[bytes]) -> str:
-    """Return the custom_id of a row: a digest of the store's keys of its columns, 64 characters."""
-    return hashlib.sha256(b"".join(keys)).hexdigest()
 
 
 def native_search(model: str, client: ModelClient, most: int, defaults: SearchRequest) -> Mapping[str, Any] | None:

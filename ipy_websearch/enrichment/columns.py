@@ -15,7 +15,7 @@ import re
 import unicodedata
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from math import isfinite
@@ -235,7 +235,7 @@ def check_names(columns: Sequence[Column], names: Sequence[str], noted: Any = ()
 # --- the rows -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The distinct rows (`inputs`, one text or None for each of `fields`) and which of them each row of the frame is.
 
@@ -249,15 +249,11 @@ class Plan:
     place: array[int]
     all_inputs: list[Inputs]
     sample: int | None = None
-    _askable: dict[tuple[bool, ...], tuple[int, ...]] = field(default_factory=dict)
 
     def askable(self, inputs: Inputs) -> tuple[int, ...]:
         """Return the numbers of the columns whose questions have all their values."""
-        missing = tuple(value is None for value in inputs)
-        if missing not in self._askable:
-            gone = {name for name, without in zip(self.fields, missing, strict=True) if without}
-            self._askable[missing] = tuple(n for n, c in enumerate(self.columns) if not gone & set(c.fields))
-        return self._askable[missing]
+        gone = {name for name, value in zip(self.fields, inputs, strict=True) if value is None}
+        return tuple(n for n, column in enumerate(self.columns) if gone.isdisjoint(column.fields))
 
     def values(self, inputs: Inputs) -> dict[str, str | None]:
         """Return a distinct row's values by their columns."""

@@ -8,6 +8,7 @@ meet, and when the first rows all fail alike. Every row has a status afterwards.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sqlite3
 import time
 import uuid
@@ -347,10 +348,10 @@ class Enrichment:
 
     # --- for those who ask --------------------------------------------------------------------------------------------
 
-    def keys(self, n: int) -> list[bytes]:
-        """Return the store's keys of the columns to ask a row for."""
+    def row_key(self, n: int) -> str:
+        """Return the key of a row: a digest of the store's keys of the columns to ask it for, 64 characters."""
         keys = self._keys(self.plan.inputs[n])
-        return [keys[c] for c in self.outcomes[n].asked]
+        return hashlib.sha256(b"".join(keys[c] for c in self.outcomes[n].asked)).hexdigest()
 
     def names(self) -> dict[str, Any]:
         """Return the names in a ledger row of this run: all its rows are one question."""
