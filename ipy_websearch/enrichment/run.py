@@ -45,7 +45,6 @@ from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.passages import ALL_TOKENS
-from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
 from ipy_websearch.tools.web import PageReading, web_fetch_tool
@@ -94,7 +93,9 @@ def start(session: Session, options: EnrichOptions) -> Any:
     client, model = model_to_ask(session, options.model)
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings, defaults = session.settings, session.search_request("placeholder")
-    provider, notices = _provider_to_ask(session, options.provider)
+    if options.provider:  # it must be there, even where `max_searches` is 0
+        session.router.check(options.provider)
+    provider, notices = session.provider_to_ask(options.provider)
     whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
     budget = session.budgets.for_question(uuid.uuid4().hex[:12], money("budget_usd", options.budget_usd), **whose)
     searches: Searches | None = None
@@ -131,13 +132,6 @@ def _workers(session: Session, cluster: Any, provider: str | None) -> Ask:
     except ImportError as exc:
         raise ConfigError('a Dask cluster needs distributed: pip install "ipy_websearch[dask]"') from exc
     return DaskWorkers(session, cluster, provider).ask
-
-
-def _provider_to_ask(session: Session, asked: str | None) -> tuple[str | None, tuple[str, ...]]:
-    """Return the provider to ask and notices; one that was named must be there, even where `max_searches` is 0."""
-    if asked:
-        session.router.check(asked)
-    return provider_to_ask(asked, session.settings.provider, session.settings.search_tools)
 
 
 def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]:

@@ -43,7 +43,6 @@ from ipy_websearch.model.requests import assistant_message, build_request
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.ledger import Status
 from ipy_websearch.options import EnrichOptions
-from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import SearchResults
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten
@@ -223,7 +222,7 @@ def enrichment(session: Session, kind: Kind, rows: Sequence[tuple[str, ...]], op
         MissingKeyError: there is no key for the model. ConfigError: the engine cannot be asked.
     """
     settings, concurrency, asks = session.settings, options.concurrency, kind == "ask_ai"
-    engine, _ = provider_to_ask(options.provider, settings.provider, settings.search_tools)
+    engine, _ = session.provider_to_ask(options.provider)
     whose = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
     budget = session.budgets.for_question(options.id, options.budget_usd, **whose)
     client, model = model_to_ask(session, options.model) if asks else (session.offline_model, "")
