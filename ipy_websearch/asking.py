@@ -79,7 +79,7 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
         exact=session.recording is not None,
     )
     tools = asked.tools if asked.tools is not None else settings.tools
-    offer = offered(factory, tools, session.keys, client.platform, model, limits, budget.left())
+    offer = offered(factory, tools, session.keys, client.platform, model, limits, budget.budget.left())
     read_pages = factory.read_pages if any(tool.name == "web_search" for tool in offer.tools) else 0
     budget.result_tokens += ALL_TOKENS if read_pages else 0
     budget.server_searches = server_searches(offer.server_tools)

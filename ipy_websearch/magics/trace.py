@@ -47,7 +47,9 @@ class TraceMagics(WebMagics):
         if "otel" in options:
             print(f"{steps} steps written to {session.export_trace(options['otel'])}")
             return None
-        number = _number(call.text, steps)
+        if call.text and call.text not in map(str, range(1, steps + 1)):
+            raise UsageError(f"%trace takes the number of a step, 1 to {steps}, not {call.text!r} (%trace --help)")
+        number = int(call.text) if call.text else None
         from ipy_websearch.display.trace import trace_frame, trace_widget, without_keys
         from ipy_websearch.text import plural
 
@@ -95,10 +97,3 @@ class TraceMagics(WebMagics):
         ]
         names = ["tool", "lines", "characters", "title", "failed"]
         return self.keep(call, WebFrame(rows, columns=names, index=[panel.id for panel in panels]))
-
-
-def _number(text: str, steps: int) -> int | None:
-    """Return the number of a step, None when there is none in the line."""
-    if text and text not in map(str, range(1, steps + 1)):
-        raise UsageError(f"%trace takes the number of a step, 1 to {steps}, not {text!r} (%trace --help)")
-    return int(text) if text else None

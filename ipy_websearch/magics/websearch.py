@@ -291,12 +291,11 @@ def _answers(session: Any) -> str:
     from ipy_websearch.settings import OFFLINE_MODEL
 
     name = model_id(session.settings.model)
-    if name == OFFLINE_MODEL:
-        return "passages as found; the model is set to offline"
     with suppress(ConfigError):  # a malformed key, which is named below
-        if session.has_model_key:
+        if name != OFFLINE_MODEL and session.has_model_key:
             return f"{name}, with the tools {session.settings.tools}"
-    return f"passages as found; no key for {name}"
+    why = "the model is set to offline" if name == OFFLINE_MODEL else f"no key for {name}"
+    return f"passages as found; {why}"
 
 
 def _count(cassette: Any) -> str:

@@ -201,10 +201,6 @@ class RunBudget:
     def __post_init__(self) -> None:
         self.bounded = self.budget.bounded
 
-    def left(self) -> Decimal | None:
-        """Return the US dollars that may still be reserved, None without a limit."""
-        return self.budget.left()
-
     def grant(self, model: str, input_tokens: int, wanted: int, *, final: bool) -> int | None:
         """Return the `max_tokens` that the next request may ask for: `wanted`, fewer, or None when the money is not enough.
 
@@ -355,8 +351,6 @@ class Booking:
                 self._started[event.id] = event
             case ToolFinished():
                 self._tool(event)
-            case _:
-                pass
 
     def charges(self, charges: Sequence[Charge], *, status: Status = "ok", id: str = "") -> Money:
         """Book calls to providers (those of the tool call `id`) and return what they cost together."""
@@ -502,7 +496,7 @@ def estimate(
     first request depends on the model, so two amounts are given: for a usual course (two searches, three requests; with the
     API's own search one request, which reads all of it again after each search) and for the worst that the limits allow.
     """
-    left, model = run.left(), run.model
+    left, model = run.budget.left(), run.model
     granted = any(run.grant(model, input_tokens, max_tokens, final=final) for final in (False, True))
     refused = "" if granted else run.refusal(input_tokens)
     run.close()

@@ -536,5 +536,4 @@ def _scope(session: str | None, since: datetime | None) -> str:
     whose = "all sessions" if session is None else "this session"
     if since is None:
         return whose
-    moment = (since if since.tzinfo else since.replace(tzinfo=UTC)).astimezone(UTC)
-    return f"{whose} since {moment:%Y-%m-%d %H:%M} UTC"
+    return f"{whose} since {datetime.fromtimestamp(microseconds(since) / 1_000_000, UTC):%Y-%m-%d %H:%M} UTC"

@@ -69,7 +69,8 @@ def tariff(model: str, *, batch: bool = False, at: datetime | None = None, terms
         return _FREE
     day = (at or datetime.now(UTC)).astimezone(UTC).date()
     own = next((price for price in own_prices().model if price.id.lower() == model.lower()), None)
-    found = _own_tariff(own, model, batch, terms.fast, day) if own else _listed(model, batch, terms.fast, day)
+    fast = terms.fast and not batch  # a batch has no fast mode, and the user's file states usual prices
+    found = (_own_rates(own, batch),) if own and not fast else _listed(model, batch, fast, day)
     number = _NUMBER.search(model.lower())
     if terms.us_only and number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM:
         return tuple(rates.times(_US_ONLY) for rates in found)
@@ -198,7 +199,7 @@ def _listed(model: str, batch: bool, fast: bool, day: date) -> tuple[Rates, ...]
                 for said in ({}, context)
             )
             as_usual = price.output_mtok == standard.output_mtok
-            if as_usual and fast and not batch:
+            if as_usual and fast:
                 continue  # fast mode always costs more: its price is not listed
             # A model without batch prices of its own costs half in a batch, by the pricing page.
             return _steps(price, _MILLION * (2 if batch and as_usual else 1))
@@ -207,13 +208,11 @@ def _listed(model: str, batch: bool, fast: bool, day: date) -> tuple[Rates, ...]
     return ()
 
 
-def _own_tariff(own: ModelPrice, model: str, batch: bool, fast: bool, day: date) -> tuple[Rates, ...]:
-    """Return the tariff of the user's file, which states usual prices: fast mode raises them as much as the list's."""
+def _own_rates(own: ModelPrice, batch: bool) -> Rates:
+    """Return the rates of the user's file."""
     amounts = [own.input if (usd := getattr(own, name)) is None else usd for name in _TOKENS]
     rates = Rates(-1, *(usd / _MILLION / (2 if batch else 1) for usd in amounts))
-    rates = replace(rates, server_search=own.server_search / 1000)
-    usual, dear = (_listed(model, batch, speed, day) if fast else () for speed in (False, True))
-    return (rates.times(dear[0].output / usual[0].output) if usual and dear else rates,)
+    return replace(rates, server_search=own.server_search / 1000)
 
 
 def _spellings(model: str) -> Iterator[tuple[str, str]]:

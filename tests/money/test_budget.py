@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.money.budget import Booking, Budgets, RunBudget
 from ipy_websearch.money.ledger import DAY_US, Ledger, LedgerRow
-from ipy_websearch.money.prices import model_cost, worst_case
+from ipy_websearch.money.prices import worst_case
 from ipy_websearch.settings import WebSearch
 from ipy_websearch.usage import Charge, Usage
 from tests.fakes.money import total
@@ -163,20 +163,3 @@ def test_a_grant_is_the_most_that_fits(tokens: int, wanted: int, limit: Decimal)
         assert cost(min(wanted, 256)) > limit
     else:
         assert cost(got) <= limit and (got == wanted or cost(got + 1) > limit)
-
-
-def test_a_replay_ends_where_its_recording_did_and_costs_nothing() -> None:
-    """Its rows say so; a budget counts it on a copy, and forgets it afterwards."""
-    ledger = Ledger(None)
-    made = budgets(ledger, day=1)
-    made.rehearse()
-    run = RunBudget(SONNET, made.for_question("q", Decimal("0.5")))
-    booking = Booking(ledger, "s", "q", "why?", replayed_from="tape", budget=run)
-    run.grant(SONNET, 1_000, 2_000, final=False)
-    _responded(booking, SONNET, Usage(1_000, 2_000))
-    booking.close()
-    cost = model_cost(SONNET, Usage(1_000, 2_000)) or Decimal(0)
-    assert run.budget.left() == Decimal("0.5") - cost < 1
-    assert booking.cost_usd == 0 == total(ledger)[0]
-    made.resume()
-    assert made.for_question("q").left() == 1
