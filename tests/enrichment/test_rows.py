@@ -37,15 +37,6 @@ def test_a_sample_fills_the_first_rows_only_and_prices_the_rest(messages_api: An
     assert "looks like 5 rows ≈ 1.50 USD" in capsys.readouterr().out  # three left, half a dollar each
 
 
-def test_estimate_counts_what_is_stored_and_what_is_left(messages_api: Any) -> None:
-    """`df.web.estimate` asks its sample, which need not be asked again afterwards."""
-    messages_api.behave(echo)
-    estimate = companies(*"ABCDEF", "A").web.estimate(CEO, sample=2, max_searches=0)
-    assert (estimate.rows, estimate.distinct, estimate.stored, estimate.sample) == (7, 6, 2, 2)
-    ipy_websearch.enrich(companies(*"ABCDEF"), CEO, **QUIET)
-    assert len(messages_api.requests) == 6
-
-
 # --- the store ----------------------------------------------------------------------------------------------------------
 
 
