@@ -76,6 +76,10 @@ async def test_an_effort_is_sent_with_adaptive_thinking_and_is_in_the_steps(
     messages_api.reply("Matz.")
     await session.ask("Who wrote Ruby?")
     assert not {"output_config", "thinking"} & set(messages_api.bodies[-1])
+    messages_api.models.setdefault("claude-haiku-4-5", 64_000)
+    messages_api.reply("Matz.")
+    answer = await session.ask("Who wrote Ruby?", model="claude-haiku-4-5", effort="high", tools="none")
+    assert not {"output_config", "thinking"} & set(messages_api.bodies[-1]) and "takes no effort" in answer.notices[0]
 
 
 # --- conversations --------------------------------------------------------------------------------------------------------
