@@ -70,6 +70,7 @@ _OPENERS = frozenset(
     "recently here what who how why where which other another all such following later early initially".split()
 )
 _LINKS = frozenset("of the and for".split())
+_COMPARING = frozenset().union(*(one for one, _ in _OPPOSITES))
 _LANGUAGES = {
     "en": frozenset("the of and is was were are in to with by that it from has for at on an as".split()),
     "de": frozenset("der die das und ist ein eine im von mit den dem des zu auf für wurde sind nicht war hat".split()),
@@ -423,8 +424,10 @@ def _names(sentence: str) -> list[str]:
 def _comparisons(others: Sequence[str], near: Sequence[Sentence]) -> list[str]:
     """Return the comparisons of which the nearest sentences of the passages have the opposite alone."""
     words = frozenset(others)
+    if words.isdisjoint(_COMPARING):  # most sentences; a long answer has hundreds
+        return []
     around = frozenset(word for sentence in near for word in sentence.words)
-    opposed = [one for one, other in _OPPOSITES if words & one and not words & other and not around & one and around & other]
+    opposed = [one for one, other in _OPPOSITES if not words & other and not around & one and around & other]
     return [word for one in opposed for word in sorted(words & one)]
 
 

@@ -48,26 +48,22 @@ _BROKEN = ("connection_error", "connection_lost", "truncated", "timeout_error")
 
 @dataclass(slots=True)
 class Meter:
-    """Counts a run against its limits. `clock` gives seconds; the run starts when the meter is made.
+    """Counts a run against its limits; the run starts when the meter is made.
 
     `reached` is the first limit that was reached; `news` tells of it once.
     """
 
     limits: Limits
-    clock: Callable[[], float] = time.monotonic
     steps: int = 0
     searches: int = 0
     reached: LimitName | None = None
     _told: bool = False
-    _start: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._start = self.clock()
+    _start: float = field(default_factory=time.monotonic)
 
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
-        return self.clock() - self._start
+        return time.monotonic() - self._start
 
     @property
     def seconds_left(self) -> float:
