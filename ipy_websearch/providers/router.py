@@ -19,7 +19,6 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -292,9 +291,10 @@ class SearchRouter:
         key = self._key(target, request)
         results, paid = await self._flights.share(key, lambda: self._send(target, request, key))
         if isinstance(results, ProviderError):
-            own = copy(results)
-            own.charges = results.charges if paid else ()
-            raise own from results.__cause__
+            if paid or not results.charges:
+                raise results
+            said: dict[str, Any] = {"provider": results.provider, "status": results.status, "reason": results.reason}
+            raise ProviderError(str(results), lost=True, **said) from results.__cause__
         return results if paid else _as_cached(results)
 
     async def _send(self, target: Target, request: SearchRequest, key: str) -> SearchResults | ProviderError:
