@@ -20,6 +20,7 @@ from tests.fakes.replies import (
     recorded,
     search_results,
     server_search,
+    slow,
     stop,
     text,
     thinking,
@@ -167,6 +168,22 @@ def test_a_paused_turn_is_sent_back_unchanged_and_goes_on(messages_api: Any, ses
     assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
     messages_api.reply("Yes.")
     assert ask(session, "And?", tools="native", follow=True).text == "Yes."
+
+
+@pytest.mark.parametrize("after", range(3, 8))
+def test_a_native_search_that_never_ended_leaves_a_legal_history(messages_api: Any, session: Any, after: int) -> None:
+    """The API's own search waits while one of our tools is called, and the question is left then."""
+    messages_api.reply("First. ", server_search("one", HITS, finished=False), tool_use("read_research"), stop("tool_use"))
+    messages_api.behave(lambda body: "Go on." if "And?" in str(body["messages"][-1]) else ["Then. " * 99, slow(0.05)])
+
+    async def leave() -> None:
+        run = session.start("Who?", tools="native")
+        for _ in range(after):
+            await anext(run)
+        await run.aclose()
+
+    asyncio.run(leave())
+    assert ask(session, "And?", follow=True, tools="native").text == "Go on."
 
 
 def test_endless_pauses_end_in_an_answer(messages_api: Any, session: Any) -> None:
