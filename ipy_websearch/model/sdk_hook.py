@@ -452,7 +452,7 @@ class SearchMiddleware(anthropic.Middleware):
             return None
         call = self._interceptor.begin(body, self._platform, forced=forced)
         if call is not None and body.get("thread"):
-            raise ConfigError("a conversation that the server keeps (thread) cannot be searched for; send the whole history")
+            raise _thread_refusal(request)
         return call
 
     def _offers_native(self, request: Any) -> bool:
@@ -490,6 +490,19 @@ def platform_of(client: Any) -> tuple[Platform, bool]:
     if host == "anthropic.com" or host.endswith(".anthropic.com"):
         return ANTHROPIC, True
     return replace(platform_at(str(client.base_url)), assumed=True), False
+
+
+def _thread_refusal(request: Any) -> anthropic.BadRequestError:
+    """Return the API's own refusal of a conversation that the server is to keep: it would keep the calls of our tools.
+
+    The SDK's tool runner asks for one first and goes on with whole histories when it reads this (anthropic 2.12
+    `lib/threads/_thread_state.py`, read 2026-11).
+    """
+    message = "a conversation kept by the server (thread) cannot be searched for here; send the whole history instead"
+    details = {"error_code": "thread_unsupported_request", "unsupported": ["web_search"]}
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message, "details": details}}
+    response = httpx2.Response(400, json=body, request=httpx2.Request("POST", "http://localhost" + _path(request)))
+    return anthropic.BadRequestError(message, response=response, body=body)
 
 
 def _path(request: Any) -> str:

@@ -16,7 +16,6 @@ from anthropic.lib.credentials import AccessToken
 
 import ipy_websearch as web
 from ipy_websearch import api
-from ipy_websearch.errors import ConfigError
 from ipy_websearch.interception import intercept
 from ipy_websearch.model import sdk_hook
 from ipy_websearch.model.stream import BINARY, message_events
@@ -95,10 +94,18 @@ def test_counts_see_the_tool_as_the_model_gets_it_and_batches_pass(client: Any, 
     assert messages_api.bodies[-1]["tools"] == ASKED["tools"]
 
 
-def test_a_conversation_that_the_server_keeps_is_refused(client: Any, messages_api: Any) -> None:
-    with pytest.raises(ConfigError, match="thread"):
-        client.messages.create(**ASKED, extra_body={"thread": {"type": "create"}})
-    assert not messages_api.requests
+def test_the_tool_runner_of_the_sdk_searches_and_runs_its_own_tools(client: Any, messages_api: Any, brave_api: Any) -> None:
+    """It asks for a conversation kept by the server first, and goes on with whole histories when that is refused."""
+
+    @anthropic.beta_tool
+    def add(left: int, right: int) -> str:
+        """Add two numbers."""
+        return str(left + right)
+
+    messages_api.replies(search(), tool_use("add", {"left": 1, "right": 2}), "Matz, 3.")
+    runner = client.beta.messages.tool_runner(**{**ASKED, "tools": [*ASKED["tools"], add]})
+    assert runner.until_done().content[-1].text == "Matz, 3." and brave_api.queries == ["ruby author"]
+    assert not any("thread" in body for body in messages_api.bodies)
 
 
 def test_a_cancelled_call_stops_and_is_booked(messages_api: Any, brave_api: Any) -> None:
