@@ -78,9 +78,8 @@ def test_a_worker_gives_what_extract_gives_keeps_its_process_and_takes_it_with_i
         assert b"secret" not in Path(f"/proc/{pid}/environ").read_bytes()
         assert "Max file size             0                    0" in Path(f"/proc/{pid}/limits").read_text()
         assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
-        del worker
-        gc.collect()
-        assert soon(lambda: not running(pid))
+        del worker  # the refusal's traceback holds it too, until the collector has run after the worker's thread let go
+        assert soon(lambda: gc.collect() >= 0 and not running(pid))
 
 
 @pytest.mark.parametrize(
