@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Then: ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude",
     )
     where = "where the model is: anthropic, bedrock, vertex, foundry, or the address of a server that speaks the Messages API"
-    parser.add_argument("--platform", "--upstream", metavar="NAME|URL", default="", help=where)
+    parser.add_argument("--platform", metavar="NAME|URL", default="", help=where)
     parser.add_argument("--provider", help="search engine (default: those with a key, then Wikipedia, then local)")
     parser.add_argument("--search-tool", help="a named engine of the setting search_tools")
     parser.add_argument("--max-uses", type=int, help="most searches in one request (default: the request's, or 10)")
