@@ -234,7 +234,7 @@ def test_what_runs_when_it_is_stopped_is_booked_and_answered(
     def ask(url: str) -> None:
         got.append(httpx2.post(f"{url}/v1/messages", json=ASKED, headers=heads, timeout=20))
 
-    with Command("--upstream", messages_api.url, "--provider", "brave") as command:
+    with Command("--platform", messages_api.url, "--provider", "brave") as command:
         asking = threading.Thread(target=ask, args=(command.url,))
         asking.start()
         (brave_api if later else messages_api).wait(lambda fake: fake.active, timeout_s=10)
@@ -248,7 +248,7 @@ def test_nothing_of_its_own_environment_goes_up_and_nothing_is_written_down(mess
     messages_api.allow_refusals = True
     leaks = {"ANTHROPIC_API_KEY": "LEAK-1", "ANTHROPIC_AUTH_TOKEN": "LEAK-2", "ANTHROPIC_LOG": "debug"}
     leaks["ANTHROPIC_CUSTOM_HEADERS"] = "x-api-key: LEAK-3\nanthropic-beta: LEAK-4"
-    with Command("--upstream", messages_api.url, **leaks) as command:
+    with Command("--platform", messages_api.url, **leaks) as command:
         for body in (ASKED, PLAIN):
             response = httpx2.post(f"{command.url}/v1/messages", headers={"x-two": "SECRET"}, json=body)
             assert response.status_code == 401
@@ -298,9 +298,9 @@ def test_no_path_leads_out_of_the_servers_own(proxy: Running, messages_api: Any,
     [
         ([], "--platform"),
         (["--platform", "ftp://x"], "http://"),
-        (["--upstream", "http://user:SECRET@host"], "without a user"),
-        (["--upstream", "http://x", "--host", "0.0.0.0"], "--allow-remote"),
-        (["--upstream", "http://x", "--provider", "nosuch"], "nosuch"),
+        (["--platform", "http://user:SECRET@host"], "without a user"),
+        (["--platform", "http://x", "--host", "0.0.0.0"], "--allow-remote"),
+        (["--platform", "http://x", "--provider", "nosuch"], "nosuch"),
         (["--platform", "mainframe"], "bedrock"),
         (["--platform", "vertex"], "vertex"),
     ],
