@@ -191,7 +191,16 @@ def _type(name: str, kind: Any) -> tuple[type, tuple[Any, ...]]:
 
 
 def names_of(frame: pd.DataFrame) -> list[str]:
-    """Return the names of a frame's columns as text."""
+    """Return the names of a frame's columns as text.
+
+    Raises:
+        ConfigError: the columns have several levels.
+    """
+    if frame.columns.nlevels > 1:
+        raise ConfigError(
+            "the frame's columns have several levels, and a question names a column by one; join them first: "
+            'frame.columns = ["_".join(map(str, names)).strip("_") for names in frame.columns]'
+        )
     return [str(name) for name in frame.columns]
 
 

@@ -319,6 +319,7 @@ class Lookup:
         self._frame = frame
         self._session = session
         self._options = {"count": 1, **options}
+        session.search_request("any", **{name: given for name, given in options.items() if name not in ("provider", "fresh")})
         self._concurrency = concurrency
         self._left = "interrupted"
         engine, _ = session.provider_to_ask(options.get("provider"))

@@ -264,7 +264,11 @@ class Ledger:
 
         with self._lock:
             self._flush()
-            self._file.write(work)
+            try:
+                self._file.write(work)
+            except (sqlite3.Error, OSError) as exc:
+                self._note(exc)
+                raise
         return Reservation(self, id, nano / NANO)
 
     def reservation(self, id: str) -> Reservation | None:

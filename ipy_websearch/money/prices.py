@@ -68,7 +68,7 @@ def tariff(model: str, *, batch: bool = False, at: datetime | None = None, terms
     if model == OFFLINE_MODEL:
         return _FREE
     day = (at or datetime.now(UTC)).astimezone(UTC).date()
-    own = next((price for price in own_prices().model if price.id.lower() == model.lower()), None)
+    own = next((price for price in reversed(own_prices().model) if price.id.lower() == model.lower()), None)
     fast = terms.fast and not batch  # a batch has no fast mode, and the user's file states usual prices
     found = (_own_rates(own, batch),) if own and not fast else _listed(model, batch, fast, day)
     number = _NUMBER.search(model.lower())
@@ -256,6 +256,9 @@ def forget_prices() -> None:
 
 # --- the price files ----------------------------------------------------------------------------------------------------
 
+# How pydantic reads an entry: `plan = 2` is a text; `date` may also be a date of TOML.
+_ENTRY = {"extra": "forbid", "str_strip_whitespace": True, "coerce_numbers_to_str": True}
+
 
 @dataclass(frozen=True, slots=True)
 class PriceRow:
@@ -267,8 +270,8 @@ class PriceRow:
     usd: Decimal
     plan: str = ""
     source: str = ""
-    date: str = ""
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    date: Any = ""
+    __pydantic_config__: ClassVar[Any] = _ENTRY
 
     def __post_init__(self) -> None:
         _check_amount(self.usd)
@@ -287,8 +290,8 @@ class ModelPrice:
     server_search: Decimal = _SERVER_SEARCH_USD * 1000
     plan: str = ""
     source: str = ""
-    date: str = ""
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+    date: Any = ""
+    __pydantic_config__: ClassVar[Any] = _ENTRY
 
     def __post_init__(self) -> None:
         for name in (*_TOKENS, "server_search"):
@@ -310,7 +313,7 @@ class PriceFile:
 
     def rows(self) -> dict[tuple[str, str, str], PriceRow]:
         """Return the prices of providers by (provider, kind, unit)."""
-        return {(row.provider.lower(), row.kind, row.unit): row for row in self.price}
+        return {(row.provider.lower(), row.kind, row.unit.lower()): row for row in self.price}
 
 
 @cache

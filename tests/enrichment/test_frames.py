@@ -108,6 +108,17 @@ def test_what_is_no_frame_gets_one_line_that_names_the_kinds(messages_api: Any, 
     assert ran.ok and shell.ns["out"].collect()["ceo"][0] == "Jo" and "3 of 3 cells filled" in ran.stdout
 
 
+def test_columns_of_several_levels_and_wrong_options_are_one_line_before_anything_is_paid(messages_api: Any) -> None:
+    frame = pd.DataFrame({("company", "name"): ["A"], ("company", "size"): [1]})
+    with pytest.raises(ConfigError, match="several levels.*join them"):
+        web.enrich(frame, {"ceo": "Who leads {('company', 'name')}?"}, progress=False)
+    with pytest.raises(ConfigError, match="several levels"):
+        frame.web.search("{company} CEO", progress=False)
+    with pytest.raises(ConfigError, match="freshness is 'soon'"):
+        pd.DataFrame({"company": ["A", "B"]}).web.search("{company} CEO", freshness="soon", progress=False)
+    assert not messages_api.requests
+
+
 def test_hits_and_tables_become_frames_of_every_kind() -> None:
     hit = SearchResult("Mars", "https://example.org", "Red", datetime(2026, 1, 2, tzinfo=UTC), ("a", "b"))
     hits = SearchResults((hit, SearchResult("Moon", "https://example.org/m")), "q", "local")

@@ -162,9 +162,10 @@ def test_a_locked_file_is_said_and_its_rows_are_written_later(tmp_path: Path, op
     if opened:
         ledger.book([row("0.02")])
     with locked(path, whole=not opened):
-        ledger.book([row("0.03", usage=Usage(5))])
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             reserve(ledger, "0.01")
+        assert ledger.warnings, "a reservation that waited in vain is said, and the next call does not wait"
+        ledger.book([row("0.03", usage=Usage(5))])
         (said,) = ledger.news()
         assert str(path) in said and "locked" in said and ledger.news() == []
         assert Decimal("0.03") <= total(ledger)[0] <= Decimal("0.07")

@@ -239,7 +239,7 @@ def test_the_users_own_prices_win() -> None:
     """A row for the same provider, kind and unit is replaced, a new one added, a model priced; it is read at the start."""
     write_prices(
         '[[price]]\nprovider = "Brave"\nkind = "search"\nunit = "request"\nusd = 0.009\nplan = "old Pro"\n'
-        '[[price]]\nprovider = "tavily"\nkind = "*"\nunit = "request"\nusd = 1\n'
+        '[[price]]\nprovider = " tavily "\nkind = "*"\nunit = "Request"\nusd = 1\nplan = 2\ndate = 2026-11-01\n'
         '[[model]]\nid = "claude-mythos-5-1"\ninput = 10\noutput = 50\ncache_read = 0.25\n'
     )
     assert charge_cost(Charge("brave")) == Decimal("0.009")
