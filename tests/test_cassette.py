@@ -386,7 +386,7 @@ def test_a_killed_kernel_loses_only_what_was_under_way(lesson: Any) -> None:
     lesson.shell.run(f"%websearch record {TAPE}")
     lesson.shell.run("%search moons of Mars")
     lesson.shell.run("%search moons of Saturn")
-    Path(TAPE).write_bytes(Path(TAPE).read_bytes()[:-40])  # without `stop`: the kernel is gone
+    Path(TAPE).write_bytes(Path(TAPE).read_bytes()[:-40] + "é".encode()[:1])  # without `stop`: the kernel is gone
     ran = lesson.replay("%search moons of Mars", "%search moons of Saturn", "%websearch stop")
     assert ran[0].ok and isinstance(ran[1].error, ReplayError)
     assert ran[2].stdout == f"1 exchange replayed from {TAPE}.\n"
@@ -412,7 +412,7 @@ def test_a_line_that_cannot_be_read_is_named(lesson: Any, old: str, new: str, sa
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [(None, "No such file"), (b"", "is no cassette"), (b"\xff\x00", "cannot be read")]
+    ("content", "says"), [(None, "No such file"), (b"", "is no cassette"), (b"\xff\x00", "is no cassette")]
 )
 def test_a_file_that_is_none_is_refused(shell: Any, content: bytes | None, says: str) -> None:
     if content is not None:

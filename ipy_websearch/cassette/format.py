@@ -121,14 +121,14 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], list[str]]:
         ConfigError: there is none, or a line of it cannot be read; the message names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as exc:
+        lines = path.read_bytes().split(b"\n")  # not as one text: a cut may go through a character
+    except OSError as exc:
         raise ConfigError(f"the cassette {path} cannot be read ({exc})") from None
     head: dict[str, Any] = {}
     exchanges, warnings = list[Exchange](), list[str]()
     for number, line in enumerate(lines, 1):
         try:
-            entry = json.loads(line or "{}")  # editors add empty lines
+            entry = json.loads(line.strip() or b"{}")  # editors add empty lines
             if "kind" in entry:
                 exchanges.append(Exchange.of(entry))
             else:

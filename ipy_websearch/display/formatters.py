@@ -7,7 +7,7 @@ imported when the first such value is shown, and values of other libraries never
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -65,13 +65,15 @@ def register(ip: Any) -> ExitStack:
         for kind in _KINDS:
             ours = partial(_pretty, kind) if form == "text" else partial(shown, kind, form)
             before = formatter.deferred_printers.get(tuple(kind.rsplit(".", 1)))
-            undo.callback(_take_back, formatter, kind, before)
+            undo.callback(_take_back, formatter, kind, ours, before)
             formatter.for_type(kind, ours)
     return undo
 
 
-def _take_back(formatter: Any, kind: str, before: Callable[..., Any] | None) -> None:
-    """Restore what a formatter had for a kind."""
-    formatter.pop(kind, None)
-    if before is not None:
-        formatter.for_type(kind, before)
+def _take_back(formatter: Any, kind: str, ours: Callable[..., Any], before: Callable[..., Any] | None) -> None:
+    """Restore what a formatter had for a kind; what others put there since stays."""
+    with suppress(KeyError):
+        if formatter.lookup_by_type(kind) is ours:
+            formatter.pop(kind)
+            if before is not None:
+                formatter.for_type(kind, before)

@@ -90,7 +90,7 @@ class WebSearchMagics(WebMagics):
         display({"text/html": render("status", "html", view), "text/plain": text}, raw=True)
         return None
 
-    def _key(self, name: str, *, save: bool = False, forget: bool = False) -> str:
+    def _key(self, name: str, /, *, save: bool = False, forget: bool = False) -> str:
         keys = self.session.keys
         spec = keys.spec(name)
         if forget:
@@ -138,14 +138,14 @@ class WebSearchMagics(WebMagics):
             lines += [f"  skipped {path}: {reason}" for path, reason in report.skipped[:10]]
         return "\n".join(lines)
 
-    def _cache(self, action: Literal["clear"]) -> str:
+    def _cache(self, action: Literal["clear"], /) -> str:
         if action != "clear":
             raise UsageError(f"write %websearch cache clear, not {action!r}")
         from ipy_websearch.text import plural
 
         return f"{plural(self.session.cache.clear(), 'entry', 'entries')} removed from the cache."
 
-    def _store(self, action: str = "", column: str | None = None) -> Any:
+    def _store(self, action: str = "", column: str | None = None, /) -> Any:
         from ipy_websearch import background
         from ipy_websearch.enrichment.batch import cancel_open, open_batches
         from ipy_websearch.text import plural
@@ -192,7 +192,7 @@ class WebSearchMagics(WebMagics):
         rows = [(goggle.name, goggle.about, goggle.url or "inline") for goggle in catalogue().values()]
         return WebFrame(rows, columns=["goggle", "ranks", "rules"])
 
-    def _export(self, file: str, *, force: bool = False) -> str:
+    def _export(self, file: str, /, *, force: bool = False) -> str:
         from ipy_websearch.display.export import export
         from ipy_websearch.text import plural
 
@@ -200,11 +200,11 @@ class WebSearchMagics(WebMagics):
         export(answers, path, force=force)
         return f"{plural(len(answers), 'answer')} written to {path}"
 
-    def _record(self, file: str, *, force: bool = False) -> str:
+    def _record(self, file: str, /, *, force: bool = False) -> str:
         cassette = self.session.record(file, force=force).cassette
         return f"Recording to {cassette.path}; `%websearch stop` ends it. Keys are left out."
 
-    def _replay(self, file: str, *, instant: bool = False) -> str:
+    def _replay(self, file: str, /, *, instant: bool = False) -> str:
         cassette = self.session.replay(file, instant=instant).cassette
         said = f"Replaying {cassette.path}: nothing is sent and nothing costs anything; `%websearch stop` ends it."
         return "\n".join([said, *(f"note: {warning}" for warning in cassette.warnings)])

@@ -80,6 +80,8 @@ def test_the_cache_is_emptied_and_goggles_are_listed(shell: Any) -> None:
         ("statsu", "did you mean 'status'"),
         ("status --bogus", "cannot read %websearch status --bogus; %websearch help shows"),
         ("key", "cannot read %websearch key"),
+        ("key --name", "cannot read %websearch key --name"),
+        ("export --file", "cannot read %websearch export --file"),
         ("store empty", "store clear [COLUMN]"),
         ("cache empty", "write %websearch cache clear"),
         ("index nowhere", "nowhere is not a folder"),
