@@ -298,6 +298,8 @@ def test_no_path_leads_out_of_the_servers_own(proxy: Running, messages_api: Any,
     [
         ([], "--platform"),
         (["--platform", "ftp://x"], "http://"),
+        (["--platform", "http://[::1"], "http://"),
+        (["--platform", "http://x"], "BRAVE_API_KEY"),  # the setting's engine has no key
         (["--platform", "http://user:SECRET@host"], "without a user"),
         (["--platform", "http://x", "--host", "0.0.0.0"], "--allow-remote"),
         (["--platform", "http://x", "--provider", "nosuch"], "nosuch"),
@@ -305,7 +307,8 @@ def test_no_path_leads_out_of_the_servers_own(proxy: Running, messages_api: Any,
         (["--platform", "vertex"], "vertex"),
     ],
 )
-def test_wrong_options_are_refused_in_a_line(capsys: pytest.CaptureFixture[str], wrong: list[str], says: str) -> None:
+def test_wrong_options_and_settings_are_refused_in_a_line(monkeypatch: Any, capsys: Any, wrong: list[str], says: str) -> None:
+    monkeypatch.setenv("IPY_WEBSEARCH_PROVIDER", "brave")
     assert main(["--port", "0", *wrong]) == 2
     said = capsys.readouterr()
     assert says in said.err and said.err.count("\n") == 1 and "SECRET" not in said.err and said.out == ""

@@ -7,9 +7,10 @@ caller's other tools are called for is handed back, and the conversation can be 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import BudgetExceededError, ModelError
@@ -47,6 +48,7 @@ MAX_ROUNDS, MOST_ROUNDS = 10, 48
 MAX_BREAKPOINTS = 4
 
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
+_FORM = re.compile(r"search_result|tool_result|\bcontent\b(?![ _-]*(management|filter|polic|moderat))", re.IGNORECASE)
 _lock = threading.RLock()  # calls of several threads and event loops are booked one after the other
 
 
@@ -72,6 +74,7 @@ class InterceptedCall:
     done: bool = False
     closed: bool = False
     loop: Loop | None = None
+    _container: Mapping[str, Any] | None = None
     _places: dict[int, WebTool] = field(init=False)
     _kinds: dict[str, Kind] = field(init=False)
     _ids: set[str] = field(init=False)
@@ -141,7 +144,7 @@ class InterceptedCall:
             self.booking.take(event)
 
     async def _sent(self, wire: Exchange, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
-        """Send a request; one that is refused for its thinking goes up once more without."""
+        """Send a request; one that is refused for its form goes up once more in another."""
         send: Callable[[Mapping[str, Any]], AsyncIterator[list[Event]]] = wire.send
         if recording := self.session.recording:
             send = recording.through(send, wire.headers)
@@ -155,7 +158,7 @@ class InterceptedCall:
             except ModelError as exc:
                 if not wire.begun and exc.status != 200 and self.loop:
                     self.loop.retries = 0  # a first request is the SDK's to send again
-                if not self._drops_thinking(exc):
+                if not (self._drops_thinking(exc) or self._drops_blocks(exc)):
                     raise
             body = {**self.request(final=bool(self.loop and self.loop.final)), "max_tokens": body.get("max_tokens")}
 
@@ -165,6 +168,18 @@ class InterceptedCall:
             return False
         before, self.messages = self.messages, without_thinking(self.messages)
         return bool(self.sources.natives) and before != self.messages
+
+    def _drops_blocks(self, error: ModelError) -> bool:
+        """Put text in place of results that a server which nobody knows refused as blocks: they are paid for. Once a call."""
+        refused = error.status in (400, 422) and bool(_FORM.search(str(error)))
+        if not (refused and self.sources.natives and self.platform.assumed and self.platform.search_results):
+            return False
+        self.platform = replace(self.platform, search_results=False)
+        texts = {call_id: self._result(call_id) for call_id in self.sources.natives}
+        for n, message in enumerate(self.messages):
+            content = [texts.get(str(block.get("tool_use_id")), block) for block in blocks_of(message)]
+            self.messages[n] = {**message, "content": content or message["content"]}
+        return True
 
     def _under_our_name(self, event: Event) -> Event:
         """Return an event with calls of our tools by our names (models remember others), and no id of a call twice: small
@@ -186,6 +201,9 @@ class InterceptedCall:
         """Return the next request; the final one may not call our tools."""
         body = {name: value for name, value in self.body.items() if name not in ("stream", "tools", "tool_choice")}
         body["messages"] = self._marked() if self._replies else self.messages
+        if self._container:  # code that the platform ran goes on where it was, with its files
+            own = body.get("container")
+            body["container"] = {**own, "id": self._container["id"]} if isinstance(own, Mapping) else self._container["id"]
         if tools := self._offered(final):
             body["tools"] = tools
             if choice := self._choice(final):
@@ -207,6 +225,7 @@ class InterceptedCall:
         if not reply.complete:
             raise ModelError("the model's answer ended too soon", status=200, kind="api_error")
         self._replies += 1
+        self._container = reply.container or self._container
         self.usage = summed(self.usage, reply.usage_fields)
         self.runner.context.known_urls |= known_addresses({"role": "assistant", "content": reply.content})
         own = [call for call in Call.of(reply) if call.name in OUR_NAMES.values()]

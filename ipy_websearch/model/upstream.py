@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
@@ -127,10 +127,11 @@ def checked_address(address: str) -> str:
     Raises:
         ConfigError: it is no http or https address, has a query, or a user; a password in it is not shown.
     """
-    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", address):
-        wanted = ", ".join(["anthropic", *CLOUDS])
-        raise ConfigError(f"--platform must be {wanted}, or an http:// or https:// address without a user and without a query")
-    return address.rstrip("/")
+    with suppress(httpx2.InvalidURL):
+        if re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", address) and httpx2.URL(address).host:
+            return address.rstrip("/")
+    wanted = ", ".join(["anthropic", *CLOUDS])
+    raise ConfigError(f"--platform must be {wanted}, or an http:// or https:// address without a user and without a query")
 
 
 def _bare_client(address: str) -> Any:

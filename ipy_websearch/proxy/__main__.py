@@ -54,6 +54,7 @@ def serve(options: argparse.Namespace) -> None:
     except ImportError as exc:
         raise ConfigError(f"the proxy needs {exc.name}: pip install 'ipy_websearch[proxy]'") from exc
     from ipy_websearch.interception import WebSearchInterceptor
+    from ipy_websearch.providers.router import provider_to_ask
 
     for name in ("anthropic", "httpx2"):  # ANTHROPIC_LOG would have the SDK write down requests with their keys
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -65,6 +66,9 @@ def serve(options: argparse.Namespace) -> None:
         provider=options.provider, search_tool_name=options.search_tool, max_uses=options.max_uses
     )
     proxy = Proxy(options.platform, interceptor, local_only=local)
+    settings = interceptor.session.settings
+    if not (options.provider or options.search_tool):  # a wrong setting is told here, and not to whoever asks first
+        interceptor.session.router.check(provider_to_ask(None, settings.provider, settings.search_tools)[0])
     with socket.create_server((options.host, options.port)) as listener:
         print(f"http://{options.host}:{listener.getsockname()[1]} searches for {proxy.server.name}", flush=True)
         uvicorn.Server(uvicorn.Config(proxy, **SERVER)).run(sockets=[listener])

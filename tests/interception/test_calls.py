@@ -18,7 +18,7 @@ from ipy_websearch.money.prices import worst_case
 from tests.fakes.clouds import Clouds
 from tests.fakes.engines import hit
 from tests.fakes.money import Limited
-from tests.fakes.replies import search_results, server_search, stop, text, thinking, tool_use, usage
+from tests.fakes.replies import Manner, error, search_results, server_search, stop, text, thinking, tool_use, usage
 from tests.interception.conftest import (
     FETCH,
     MARS,
@@ -326,6 +326,33 @@ def test_the_setting_says_what_an_unknown_address_takes_whenever_it_is_set(messa
         messages_api.replies(search(f"ruby {platform}"), "Matz.")
         ask(client)
         assert forms(messages_api.bodies[-1]) == {form}
+
+
+NOT_TEXT = "messages.2.content.0.content.0.type: Input should be 'text' or 'image'"
+
+
+@pytest.mark.parametrize("way", ["whole", "stream"])
+def test_refused_results_go_up_once_more_as_text(messages_api: Any, brave_api: Any, way: str) -> None:
+    client = intercept(anthropic.Anthropic(max_retries=0), provider="brave")
+    messages_api.replies(search(), error(400, message=NOT_TEXT), "Matz.")
+    assert ask(client, way).content[-1].text == "Matz." and brave_api.queries == ["ruby author"]
+    assert [forms(body) for body in messages_api.bodies[1:]] == [{"search_result"}, {"text"}]
+
+
+@pytest.mark.parametrize(("replies", "sent"), [(["prompt is too long"], 2), ([NOT_TEXT, NOT_TEXT], 3)], ids=["other", "twice"])
+def test_other_refusals_are_the_callers_at_once(messages_api: Any, brave_api: Any, replies: list[str], sent: int) -> None:
+    client = intercept(anthropic.Anthropic(), provider="brave")
+    messages_api.replies(search(), *(error(400, message=reply) for reply in replies))
+    with pytest.raises(anthropic.BadRequestError):
+        ask(client)
+    assert len(messages_api.bodies) == sent
+
+
+def test_code_that_the_platform_runs_goes_on_in_its_container(client: Any, messages_api: Any) -> None:
+    held = Manner(extra={"container": {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}})
+    messages_api.replies([search(), held], "Matz.")
+    ask(client)
+    assert [body.get("container") for body in messages_api.bodies] == [None, "container_1"]
 
 
 # --- money ------------------------------------------------------------------------------------------------------------
