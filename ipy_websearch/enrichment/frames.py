@@ -321,7 +321,7 @@ class Lookup:
         self._options = {"count": 1, **options}
         session.search_request("any", **{name: given for name, given in options.items() if name not in ("provider", "fresh")})
         self._concurrency = concurrency
-        self._left = "interrupted"
+        self._refusal = ""  # why no further search is begun
         engine, _ = session.provider_to_ask(options.get("provider"))
         self._searches = Searches(session.router, engine, concurrency, ())
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -348,7 +348,7 @@ class Lookup:
         from ipy_websearch.frames import WebFrame
 
         missing: tuple[str | None, ...] = (None, None, None, None, "a value that the query needs is missing")
-        left: tuple[str | None, ...] = (None, None, None, None, self._left)
+        left: tuple[str | None, ...] = (None, None, None, None, self._refusal or "interrupted")
         rows = [missing if query is None else self._found.get(query, left) for query in self._queries]
         data = {name: pd.array([row[n] for row in rows], dtype="string") for n, name in enumerate(SEARCHED)}
         return WebFrame(joined(self._frame, pd.DataFrame(data, index=self._frame.index)))
@@ -356,11 +356,12 @@ class Lookup:
     async def _search_for(self, query: str, places: asyncio.Semaphore) -> None:
         try:
             async with places:
+                if self._refusal:
+                    return
                 results = await self._session.searched(query, self._searches.run, **self._options)
         except WebSearchError as exc:
             if isinstance(exc, ProviderError) and exc.permanent:
-                self._left = f"not searched: {exc}"
-                self.stop()
+                self._refusal = f"not searched: {exc}"  # those under way end by themselves: cut off, they would count as paid
             self._found[query] = (None, None, None, None, str(exc))
             self.progress.failed += 1
             return

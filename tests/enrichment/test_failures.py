@@ -78,6 +78,7 @@ def test_df_web_search_stops_at_a_refused_key(brave_api: Any, monkeypatch: pytes
     failing(brave_api, "refused key", monkeypatch)
     out = many(50).web.search("{company}", provider="brave", concurrency=8, progress=False)
     assert out.search_error.str.contains("%websearch key brave").all() and len(brave_api.requests) <= 20
+    assert web.cost().empty, "what was refused costs nothing"
 
 
 @pytest.mark.parametrize("mode", MODES)
