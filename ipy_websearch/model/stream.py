@@ -101,18 +101,22 @@ async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]
     start, seen, understood = b"", False, False
     async for frames, whole in _frames(pieces):
         start = start or b"\n\n".join(frames)[:_EXCERPT]
+        events: list[Event] = []
+        problem: Exception | None = None
         try:
-            events = [event for frame in frames for event in _events_in(frame)]
+            for frame in frames:
+                events += _events_in(frame)
         except (ValueError, RecursionError) as exc:
-            if whole:
-                raise ModelError(f"the model's answer is not JSON ({exc})", status=200, kind="truncated") from exc
-            events = []  # what a stream that broke off ends with is no event
+            problem = exc if whole else None  # what a stream that broke off ends with is no event
         seen = seen or bool(events)
         understood = understood or any(isinstance(event.get("type"), str) for event in events)
         if events:
-            yield events
+            yield events  # also those that came together with a broken one
+        if problem is not None:
+            raise ModelError(f"the model's answer is not JSON ({problem})", status=200, kind="truncated") from problem
     begun = start.lstrip()
-    if not understood and (seen or (begun and not begun.startswith(_FIELDS))):
+    cut_off = begun.startswith(_FIELDS) or any(name.startswith(begun) for name in _FIELDS)  # in its first word
+    if not understood and (seen or not cut_off):
         raise no_message(start, redact)
 
 
