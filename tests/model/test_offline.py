@@ -75,6 +75,8 @@ def test_a_sentence_goes_first_where_all_words_of_the_question_stand_in_it() -> 
         "What will the euro be worth next year?",
         "Who made Ruby?",
         "When was Perl released?",
+        "What is in the Asteroid belt?",
+        "How many versions of Rust are there?",
     ],
 )
 def test_no_sentence_goes_first_for_what_is_current_largest_compared_computed_or_something_else(question: str) -> None:

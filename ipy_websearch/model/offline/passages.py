@@ -296,8 +296,9 @@ _SHUT = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _HOW_MANY = re.compile(r"\bhow\s+many\s+(\w+)", re.IGNORECASE)
-_NUMBER = re.compile(
-    r"\d|^(?:no|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|billion)$"
+_NUMBER = re.compile(  # a year counts nothing
+    r"^(?!(?:1\d|20)\d\d$).*\d"
+    r"|^(?:no|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|billion)$"
 )
 _AMOUNT = re.compile(
     r"\b(?:population|area|size|diameter|distance|height|length|depth|weight|mass|age|number|temperature|(?:melting|boiling)"
@@ -318,7 +319,8 @@ def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | No
         for at, paragraph in enumerate(source.paragraphs):
             for sentence in [] if paragraph.startswith(FACTS) else sentences(paragraph):
                 words = set(stems(sentence))
-                if wanted <= title | words and words - title - wanted and _gives(question, sentence):
+                told = words - title
+                if wanted <= title | words and told & wanted and told - wanted and _gives(question, sentence):
                     fitting.append(Passage(source, at, sentence))
     return min(fitting, key=lambda passage: len(passage.text), default=None)
 
