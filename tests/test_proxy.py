@@ -182,7 +182,7 @@ def test_errors_come_through_with_what_a_client_needs(proxy: Running, heads: Any
     wrong = {**SEARCH, "allowed_domains": ["a.com"], "blocked_domains": ["b.com"]}
     response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, json={**ASKED, "tools": [wrong]})
     assert response.status_code == 400 and "allowed_domains" in response.text
-    for content in (b"{", b'{"temperature": 1e999}', b'{"temperature": NaN}', b"[" * 100_000, b"\xff"):
+    for content in (b"{", b'{"temperature": 1e999}', b'{"temperature": NaN}', b"[" * 100_000, b"\xff", b'"\xed\xa0\x80"'):
         response = httpx2.post(f"{proxy.url}/v1/messages", headers=heads, content=content)
         assert response.status_code == 400 and "JSON" in response.text
 

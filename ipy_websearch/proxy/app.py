@@ -118,7 +118,7 @@ async def _read(request: Request) -> tuple[Any, bytes]:
     if not request.scope["path"].startswith("/v1/messages") or not content:
         return None, bytes(content)
     try:
-        body = json.loads(content, parse_float=_number, parse_constant=_number)
+        body = json.loads(content.decode("utf-8-sig"), parse_float=_number, parse_constant=_number)
         return sound(body) if b"\\u" in content else body, b""  # half a character: programs cut texts anywhere
     except (ValueError, RecursionError) as exc:
         raise HTTPException(400, f"the request's body is not valid JSON ({shorten(plain(str(exc)), 100)})") from None
