@@ -172,6 +172,7 @@ class DaskWorkers:
         self._client, self._own_client = connect(cluster)
         self._session = session
         self._provider = provider
+        self._most_workers: int | None = None
         self._id = f"ipy_websearch-{uuid.uuid4().hex[:12]}"
         self._tasks: dict[str, Task] = {}
         self._queue: deque[int] = deque()
@@ -184,6 +185,8 @@ class DaskWorkers:
         loop = asyncio.get_running_loop()
         self._queue.extend(rows)
         run.progress.note = "waiting for the cluster's workers"
+        if run.options.max_searches and (self._provider or self._session.router.first()) == "wikipedia":
+            self._most_workers = 1  # it takes three requests at once (providers.base.WIKIPEDIA_AT_ONCE)
         try:
             await asyncio.to_thread(self._equip, run, lambda e: loop.call_soon_threadsafe(self._take, run, e[1]))
             while self._tasks or (self._queue and run.stopped is None):
@@ -242,7 +245,7 @@ class DaskWorkers:
         if now < self._check_at and self._workers:
             return
         self._check_at = now + CHECK_S
-        self._workers = sorted(await asyncio.to_thread(self._client.nthreads))
+        self._workers = sorted(await asyncio.to_thread(self._client.nthreads))[: self._most_workers]
         for name, task in list(self._tasks.items()):
             if task.future.status == "error":
                 raise EnrichmentError(f"a task failed on the cluster: {await asyncio.to_thread(task.future.exception)}")
