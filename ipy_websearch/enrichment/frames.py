@@ -182,11 +182,12 @@ def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:
     """
     import narwhals as nw
 
+    doubled = "the frame has several columns of one name; rename one"
     try:
         frame = nw.from_native(given)
         _ = frame.columns
     except nw.exceptions.DuplicateError as exc:
-        raise ConfigError("the frame has several columns of one name; rename one") from exc
+        raise ConfigError(doubled) from exc
     except (TypeError, nw.exceptions.NarwhalsError) as exc:
         raise ConfigError(f"enrich needs {KINDS}, not {type(given).__name__}") from exc
     if isinstance(frame, nw.DataFrame):
@@ -197,6 +198,8 @@ def _eager(given: Any) -> tuple[nw.DataFrame[Any], Callable[[Any], Any]]:
         raise ConfigError(f"enrich needs {KINDS}, not {type(given).__module__}.{type(given).__name__}")
     try:
         return frame.collect("pyarrow"), lambda enriched: given.query("enriched_rows", "SELECT * FROM enriched")
+    except nw.exceptions.DuplicateError as exc:
+        raise ConfigError(doubled) from exc
     except ImportError as exc:
         raise ConfigError("a DuckDB relation needs a package more: pip install pyarrow") from exc
 

@@ -93,9 +93,9 @@ def start(session: Session, options: EnrichOptions) -> Any:
     client, model = model_to_ask(session, options.model)
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
     settings, defaults = session.settings, session.search_request("placeholder")
-    if options.provider:  # it must be there, even where `max_searches` is 0
-        session.router.check(options.provider)
-    provider, notices = session.provider_to_ask(options.provider)
+    # One that was named must be there, even where nothing is searched; the setting's only where it is asked.
+    asked = options.provider or (options.max_searches and not batch)
+    provider, notices = session.provider_to_ask(options.provider) if asked else (None, ())
     whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
     budget = session.budgets.for_question(uuid.uuid4().hex[:12], money("budget_usd", options.budget_usd), **whose)
     searches: Searches | None = None

@@ -137,6 +137,14 @@ def test_overloads_and_rate_limits_lose_no_row(messages_api: Any) -> None:
     assert set(out.enrich_status) == {"ok"} and len(messages_api.requests) == 23 and messages_api.most_active <= 4
 
 
+def test_an_engine_that_is_set_without_its_key_does_no_harm_without_searches(messages_api: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("IPY_WEBSEARCH_PROVIDER", "brave")
+    messages_api.behave(boss)
+    assert list(web.enrich(companies("A"), CEO, **ROW).ceo) == ["Boss of A"]
+    with pytest.raises(MissingKeyError, match="BRAVE_API_KEY"):
+        web.enrich(companies("B"), CEO, progress=False)
+
+
 def test_wrong_columns_and_a_missing_key_are_one_line_before_anything_is_sent(messages_api: Any, monkeypatch: Any) -> None:
     for columns, told in (
         ({"ceo": "Who leads {compny}?"}, "company"),
