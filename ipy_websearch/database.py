@@ -169,12 +169,16 @@ class Database:
 
     def _is_damaged(self, exc: Exception) -> bool:
         """Return whether the file, not a statement of ours, is at fault: a text cannot be read, a constraint inside FTS5 failed
-        (those of ours are named), or SQLite's own check finds something."""
+        (those of ours are named), SQLite's own check finds something, or a table or column that a new file has is missing."""
         if "decode" in str(exc) or str(exc) == "constraint failed":
             return True
+        with closing(sqlite3.connect(":memory:")) as new:
+            self._prepare(new)
+            wanted = _columns(new)
+        self.close()  # so that the caller's file is prepared after this one
         try:
             with closing(sqlite3.connect(str(self.path), timeout=self._busy_timeout_s)) as file:
-                return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
+                return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",) or not wanted <= _columns(file)
         except (sqlite3.Error, UnicodeDecodeError) as found:
             return getattr(found, "sqlite_errorcode", 0) & 0xFF not in _LOCKED
 
@@ -206,6 +210,11 @@ class Database:
         self.warnings.append(f"the {self._purpose} {self.path} {event}")
 
 
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    select = "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
+    return set(connection.execute(select))
+
+
 def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:
     """Close a connection when no thread is using it any more: closing it under one crashes the process."""
     with lock:
@@ -225,6 +234,7 @@ _PRUNE = """
 DELETE FROM entry WHERE rowid IN (
     SELECT id FROM (SELECT rowid AS id, SUM(size) OVER (ORDER BY created DESC, rowid DESC) AS total FROM entry) WHERE total > ?
 )"""
+_PRUNED_EVERY = 100  # entries
 _CACHE_BUSY_S = 0.25  # seconds to wait for another process that writes; then the search is made again instead
 
 
@@ -232,8 +242,8 @@ class Cache:
     """Searches and pages kept for a while, so that the same one is not paid for twice: JSON values by kind and key.
 
     Invariant: the cache never makes a call fail. A locked file or a full disk is a miss. `path` is the file, opened at first
-    use (None: memory only); `warnings` has a line for each thing that happened to it. What is beyond `max_bytes` when it is
-    opened goes, the oldest first; `clock` gives seconds since 1970.
+    use (None: memory only); `warnings` has a line for each thing that happened to it. What is beyond `max_bytes` goes at the
+    opening and now and then, the oldest first; `clock` gives seconds since 1970.
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time, max_bytes: int = 64_000_000) -> None:
@@ -268,8 +278,14 @@ class Cache:
         size = len(text) + len(key)
         if size * 4 > self._max_bytes:
             return
-        insert, row = "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?)", (kind, key, self._clock(), size, text)
-        self._quietly(self._database.write, lambda db: db.execute(insert, row))
+        row = (kind, key, self._clock(), size, text)
+
+        def insert(db: sqlite3.Connection) -> None:
+            stored = db.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?)", row)
+            if (stored.lastrowid or 0) % _PRUNED_EVERY == 0:  # a long run of enrichment opens the file once
+                db.execute(_PRUNE, (self._max_bytes,))
+
+        self._quietly(self._database.write, insert)
 
     def clear(self, kind: str | None = None) -> int:
         """Remove the entries of one kind, or all; return how many. The file is shrunk, so nothing stays in it."""

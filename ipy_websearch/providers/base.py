@@ -738,6 +738,8 @@ class Engine:
             return f"ask again in {duration(wait)}" if wait else "ask again in a moment"
         if status in _REFUSALS and self.info.keys:
             return f"see {self.context.keys.spec(self.info.keys[0]).obtain}"
+        if status >= 500:
+            return "try again later"
         return f"check {self.info.base_variable}" if status == 404 and self.info.base_variable else ""
 
     def refused_key(self, said: str) -> Reason:

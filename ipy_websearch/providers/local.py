@@ -150,6 +150,7 @@ class LocalIndex:
         self._corpus = corpus
         self._list = path.with_suffix(".folders")
         self._to_restore: list[Path] = []
+        self._in_memory: list[Path] | None = None  # the folders of an index whose file cannot be used
         self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
         self.warnings = self._database.warnings
         """One line for each thing that went wrong with the file, until it was said; the index works all the same."""
@@ -190,7 +191,7 @@ class LocalIndex:
             complete = {at for at, _ in found}
             found = sorted(enough, key=lambda row: (covered[row[0]] < NAMED, row[0] not in complete))[:count]
         select = "SELECT url, title, body, date FROM documents WHERE id = ?"
-        return [(Document(*self._rows(select, at)[0]), score) for at, score in found]
+        return [(Document(*row), score) for at, score in found for row in self._rows(select, at)]
 
     def misspelt(self, query: str) -> dict[str, str]:
         """Return the words of a query that stand in no document, each with the one word of a title that it is a slip of.
@@ -318,12 +319,14 @@ class LocalIndex:
 
     def _listed(self) -> list[Path]:
         """Return the folders from which the index can be made again; other kernels write the list too."""
-        if not self._list.is_file():
-            return []
+        if self._in_memory is not None or not self._list.is_file():
+            return self._in_memory or []
         return [Path(name) for name in self._list.read_text("utf-8", "surrogateescape").splitlines()]
 
     def _keep(self, folders: list[Path]) -> None:
-        if not self._database.in_memory:
+        if self._database.in_memory:
+            self._in_memory = sorted(folders)
+        else:
             self._list.write_text("".join(f"{path}\n" for path in sorted(folders)), "utf-8", "surrogateescape")
 
     def _put(self, rows: Sequence[Sequence[Any]], gone: Iterable[str] = ()) -> None:

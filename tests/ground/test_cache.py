@@ -36,6 +36,7 @@ def test_the_oldest_entries_go_when_it_is_full_and_giants_are_not_kept(path: Pat
     for number in range(300):
         now += 1
         cache.put("search", str(number), "x" * 1_000)
+    assert cache.get("search", "0", 900) is None  # also while the file stays open, as in a long run
     cache.close()
     assert cache.get("search", "0", 900) is None and cache.get("search", "299", 900) is not None
     cache.put("search", "giant", "x" * 50_000)

@@ -137,6 +137,7 @@ def test_nothing_invisible_and_no_control_character_is_left(text: str) -> None:
         ("one\r\ntwo\rthree", "one\ntwo\nthree"),
         ("\x1b[31mred\x1b[0m \x1b]8;;http://a\x07link\x1b]8;;\x07", "red link"),
         ("abc\u202egpj.exe", "abcgpj.exe"),
+        ("❤\ufe0f\u200d🔥 a\ufe0f\u200d\ufe0f\u200c\ufe0fb", "❤\ufe0f\u200d🔥 a\ufe0f\ufe0f\ufe0fb"),
     ],
 )
 def test_joiners_stay_where_a_word_or_an_emoji_needs_them(text: str, shown: str) -> None:

@@ -194,7 +194,7 @@ REFUSED: list[tuple[str, int, Any, str, str]] = [
     ("perplexity", 401, b"<html><title>401 Authorization Required</title></html>", "refused.*401 Authorization", "key"),
     ("perplexity", 422, {"detail": [{"msg": "field required"}]}, "422: field required", "request"),
     ("exa", 402, {"error": "no", "tag": "NO_MORE_CREDITS"}, "the plan's credits are used up: no", "credit"),
-    ("exa", 503, {"error": "busy"}, r"answered 503 \(asked 3 times\): busy", "server"),
+    ("exa", 503, {"error": "busy"}, r"answered 503 \(asked 3 times\): busy; try again later", "server"),
     ("searxng", 403, b"<title>403</title>", "add `json` to `search.formats`", "request"),
     ("searxng", 200, recorded("searxng/local_all_unresponsive"), r"did not answer: slowone \(Suspended: timeout\)", "server"),
     ("wikipedia", 200, {"error": {"code": "x", "info": "<b>busy</b>"}}, r"^wikipedia: busy \(x\)$", "server"),
