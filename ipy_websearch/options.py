@@ -179,7 +179,7 @@ def _flag(value: Any) -> bool:
 
 
 def _positive(value: Any) -> Any:
-    if isinstance(value, bool | str) or not float(value) > 0:
+    if isinstance(value, bool | str | bytes) or not float(value) > 0:
         raise ValueError
     return value
 

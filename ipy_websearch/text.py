@@ -25,9 +25,7 @@ _INVISIBLE = re.compile(
 # U+200C and U+200D join or part emoji and the letters of Arabic, Syriac, India and its neighbours. Anywhere else they have no
 # effect, and may be there to hide something.
 _JOINED = "[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u2190-\u2bff\U0001f000-\U0001faff]"
-_USELESS_JOINER = re.compile(
-    f"[\u200c\u200d](?:(?!{_JOINED})|(?<!{_JOINED}[\u200c\u200d])(?<!{_JOINED}\ufe0f[\u200c\u200d]))"
-)
+_USELESS_JOINER = re.compile(f"[\u200c\u200d](?:(?!{_JOINED})|(?<!{_JOINED}[\u200c\u200d])(?<!{_JOINED}\ufe0f[\u200c\u200d]))")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _ANSI = re.compile(r"(?:\x1b|\u241b)\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]", re.DOTALL)
 

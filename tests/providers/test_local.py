@@ -208,6 +208,14 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_pat
     assert titles(index, "café creme") == ["latin"] and titles(index, "日本の首都") == ["cjk"] and not titles(index, "verboten")
 
 
+def test_a_home_that_cannot_be_written_to_keeps_folders_for_the_kernel(notes: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    index = LocalIndex(tmp_path / "taken" / "index.sqlite")
+    added = index.add_folder(notes).added
+    assert added and index.folders() == [(notes, added)] and "kept in memory" in index.warnings[0]
+    assert index.remove_folder(notes) == added and index.folders() == []
+
+
 def test_folders_inside_each_other_share_their_documents(index: LocalIndex, notes: Path) -> None:
     """A folder around one that was added takes it over; one inside is brought up to date there."""
     (notes / "inner").mkdir()
