@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.model.client import ModelClient
@@ -61,7 +61,7 @@ async def cancel(client: ModelClient, batch: str) -> None:
         ModelError: as with `look_up`.
     """
     with client.opened() as sdk:
-        await sdk.messages.batches.cancel(batch)
+        _checked(await sdk.messages.batches.cancel(batch))
 
 
 async def recent(client: ModelClient, since: datetime) -> list[MessageBatch]:
@@ -72,17 +72,19 @@ async def recent(client: ModelClient, since: datetime) -> list[MessageBatch]:
     """
     found = []
     with client.opened() as sdk:
-        async for batch in sdk.messages.batches.list(limit=_PAGE):
-            if _checked(batch).created_at < since:
-                break
-            found.append(batch)
+        try:
+            async for batch in sdk.messages.batches.list(limit=_PAGE):
+                if _checked(batch).created_at < since:
+                    break
+                found.append(batch)
+        except AttributeError as exc:  # what the SDK raises where the answer is no list at all
+            _checked(exc)
     return found
 
 
 def size(batch: MessageBatch) -> int:
     """Return how many requests a batch has."""
-    counts = batch.request_counts
-    return counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
+    return sum(int(str(count)) for count in batch.request_counts.to_dict(exclude_none=True).values())
 
 
 async def results(client: ModelClient, batch: str) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
@@ -117,14 +119,14 @@ def _entry(line: str) -> tuple[str, Mapping[str, Any]] | None:
     return (str(custom_id), result) if isinstance(result, dict) else None
 
 
-def _checked(batch: MessageBatch) -> MessageBatch:
+def _checked(batch: Any) -> MessageBatch:
     """Return what the SDK made of an answer, which it does not check itself.
 
     Raises:
         ModelError: it is no batch.
     """
     if isinstance(getattr(batch, "created_at", None), datetime) and getattr(batch, "request_counts", None):
-        return batch
+        return cast("MessageBatch", batch)
     what = excerpt(str(batch).encode(), 60)
     text = f"the answer is no batch of the Message Batches API ({what!r}); is ANTHROPIC_BASE_URL right?"
     raise ModelError(text, status=200, kind=NO_MESSAGE)

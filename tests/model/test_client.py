@@ -6,11 +6,13 @@ import asyncio
 import gzip
 import json
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pytest
 
 from ipy_websearch.errors import ModelError
+from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.sdk_hook import in_one_piece
 from ipy_websearch.model.stream import read_events
@@ -131,6 +133,29 @@ def test_what_came_together_with_a_broken_event_is_kept() -> None:
         return came
 
     assert asyncio.run(read()) == [{"type": "ping"}]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: batches.cancel(client, "msgbatch_1"),
+        lambda client: batches.recent(client, datetime.now(UTC)),
+        lambda client: batches.look_up(client, "msgbatch_1"),
+    ],
+    ids=["cancel", "recent", "look up"],
+)
+def test_what_is_no_batch_is_told(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(client: ModelClient) -> None:
+        async def write(_: str, writer: asyncio.StreamWriter) -> None:
+            writer.write(answer(b"<h1>Sign in</h1>", "200 OK", Content_Type="text/html", Connection="close"))
+            await writer.drain()
+
+        async with RawServer(write) as server:
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base)
+            await ask(client)
+
+    with pytest.raises(ModelError, match="is ANTHROPIC_BASE_URL right"):
+        run(work)
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["stream", "whole"])
