@@ -249,7 +249,7 @@ def drive(work: Any, progress: bool) -> bool:
 def cost(*, by: str | None = None, everything: bool = False, since: str | date | timedelta | None = None) -> pd.DataFrame:
     """Return what the session spent: one row for each model request and paid call, or sums.
 
-    `by` is None or one of question, model, engine (or provider), kind, day, notebook, session; every grouping sums up to
+    `by` is None or one of question, model, provider, kind, day, notebook, session; every grouping sums up to
     the same total. `everything` is all sessions in the ledger. `since` is only what came later: "7d", "24h", "30m" ago, a date,
     or a moment (without a zone: UTC); of all sessions, when that is before this one began. Column `usd` is US dollars; an
     unknown price is NaN, never 0. The frame's `summary` has the exact total as a Decimal.
