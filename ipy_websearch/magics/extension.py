@@ -178,7 +178,7 @@ def _after_websearch(before: list[str]) -> Iterable[str]:
     from ipy_websearch.providers.brave import catalogue
 
     if not before:
-        return COMMANDS
+        return [*COMMANDS, "help"]
     keys = [name for spec in KEYS.values() for name in spec.names]
     names = {"key": keys, "goggles": catalogue(), "store": ["clear", "cancel"], "cache": ["clear"]}
     flags = [
