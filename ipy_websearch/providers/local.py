@@ -74,7 +74,7 @@ _SCHEMA = (
         id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, title TEXT NOT NULL, body TEXT NOT NULL, date TEXT NOT NULL,
         changed INTEGER NOT NULL, size INTEGER NOT NULL)""",
     "CREATE VIRTUAL TABLE words USING fts5(title, body, tokenize='porter unicode61 remove_diacritics 2')",
-    "CREATE TRIGGER gone AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END",
+    "CREATE TRIGGER gone AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.rowid; END",
 )
 _BELOW = "substr(url, 1, length(?1) + 1) = ?1 || '/'"
 _SITE = "instr(lower(replace(url, '%20', '-')), ?) > 0"
@@ -190,7 +190,7 @@ class LocalIndex:
             enough = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE]
             complete = {at for at, _ in found}
             found = sorted(enough, key=lambda row: (covered[row[0]] < NAMED, row[0] not in complete))[:count]
-        select = "SELECT url, title, body, date FROM documents WHERE id = ?"
+        select = "SELECT url, title, body, date FROM documents WHERE rowid = ?"
         return [(Document(*row), score) for at, score in found for row in self._rows(select, at)]
 
     def misspelt(self, query: str) -> dict[str, str]:
@@ -301,7 +301,7 @@ class LocalIndex:
             for at in self._holding(_quoted(term), numbers):
                 held[at] += 1 / len(terms)
         wanted = set(map(stem, terms))
-        for at, title in self._rows(f"SELECT id, title FROM documents WHERE id IN ({','.join(map(str, numbers))})"):
+        for at, title in self._rows(f"SELECT rowid, title FROM documents WHERE rowid IN ({','.join(map(str, numbers))})"):
             words = set(stems(_with_symbols(re.sub(r" \(.*\)$", "", title))))
             held[at] += (not wanted.isdisjoint(words)) + (NAMED if words <= wanted else 0)
         return held
@@ -375,7 +375,7 @@ def _condition(request: SearchRequest) -> tuple[str, list[str]]:
         if names:
             parts.append(f"{sense}({' OR '.join([_SITE] * len(names))})")
             values += [f"/{name}/" for name in names]
-    return f"AND rowid IN (SELECT id FROM documents WHERE {' AND '.join(parts)})" if parts else "", values
+    return f"AND rowid IN (SELECT rowid FROM documents WHERE {' AND '.join(parts)})" if parts else "", values
 
 
 # --- queries and passages ---------------------------------------------------------------------------------------------

@@ -216,6 +216,17 @@ def test_a_home_that_cannot_be_written_to_keeps_folders_for_the_kernel(notes: Pa
     assert index.remove_folder(notes) == added and index.folders() == []
 
 
+def test_a_damaged_word_of_the_schema_makes_no_search_empty(index: LocalIndex, notes: Path, tmp_path: Path) -> None:
+    index.add_folder(notes)
+    index.close()
+    path = tmp_path / "home" / "index.sqlite"
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    other.close()
+    path.write_bytes(path.read_bytes().replace(b"id INTEGER PRIMARY KEY, url", b"id INTEGER PRIMqRY KEY, url"))
+    assert b"PRIMqRY" in path.read_bytes() and titles(index, "zweigelt") == ["The plan"]
+
+
 def test_folders_inside_each_other_share_their_documents(index: LocalIndex, notes: Path) -> None:
     """A folder around one that was added takes it over; one inside is brought up to date there."""
     (notes / "inner").mkdir()
