@@ -195,7 +195,8 @@ def closed(messages: Sequence[Message]) -> list[Message]:
 def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Return a history for a request without tools, which may have no calls: their results stay, as the user's own words.
 
-    "Requests which include `tool_use` or `tool_result` blocks must define tools" (the API's refusal, 2026-11).
+    "Requests which include `tool_use` or `tool_result` blocks must define tools" (the API, 2026-11). Turns of one role
+    become one: chat templates of small models (Gemma's, Mistral's) raise an error where roles do not take turns.
     """
     history: list[Message] = []
     for message in messages:
@@ -205,7 +206,10 @@ def without_calls(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
                 content += content_of(block)
             elif block.get("type") != "tool_use":
                 content.append(block)
-        history += [{**message, "content": content}] if content else []
+        if content and history and history[-1]["role"] == message["role"]:
+            history[-1] = {**history[-1], "content": [*history[-1]["content"], *content]}
+        elif content:
+            history.append({**message, "content": content})
     return history
 
 

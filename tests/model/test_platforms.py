@@ -69,6 +69,8 @@ def test_a_local_server_is_asked_without_a_key(
     _, second, last = messages_api.bodies
     assert second["messages"][-1]["content"][0]["content"][0]["type"] == "text"
     assert ("tools" in last) == ("cache_control" in str(last)) == ("is_error" in str(last)) == (platform == "litellm")
+    roles = [message["role"] for message in last["messages"]]
+    assert all(role != following for role, following in zip(roles, roles[1:], strict=False))
 
 
 @pytest.fixture
