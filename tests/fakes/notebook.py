@@ -9,6 +9,7 @@ from typing import Any
 
 TESTS = Path(__file__).parent.parent
 NO_NETWORK = Path(__file__).parent / "no_network"
+TRANSPORT = "ipc"  # a TCP port that is free when a kernel is started may be another test's when the kernel binds it
 
 
 def subprocess_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -24,6 +25,7 @@ def run_cells(cells: Sequence[str] | Any, folder: Path, *, env: Mapping[str, str
     """
     import nbformat
     from nbclient import NotebookClient
+    from traitlets.config import Config
 
     notebook = cells
     if not isinstance(cells, nbformat.NotebookNode):
@@ -34,6 +36,7 @@ def run_cells(cells: Sequence[str] | Any, folder: Path, *, env: Mapping[str, str
         kernel_name="python3",
         allow_errors=True,
         resources={"metadata": {"path": str(folder)}},
+        config=Config(KernelManager={"transport": TRANSPORT}),
     )
     client.execute(env=subprocess_environment(env))
     return notebook

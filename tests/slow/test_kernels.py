@@ -12,7 +12,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from tests.benchmarks.enrich_server import EnrichServer
-from tests.fakes.notebook import errors, subprocess_environment, texts
+from tests.fakes.notebook import TRANSPORT, errors, subprocess_environment, texts
 
 pytestmark = [
     pytest.mark.kernel,
@@ -76,10 +76,12 @@ def server() -> Iterator[EnrichServer]:
 @pytest.fixture
 def kernel(kernels: None, server: EnrichServer) -> Iterator[Kernel]:
     """A kernel whose environment leads to the server."""
-    from jupyter_client.manager import start_new_kernel
-
     environment = subprocess_environment({"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-test"})
-    manager, client = start_new_kernel(env=environment)
+    manager = KernelManager(transport=TRANSPORT)
+    manager.start_kernel(env=environment)
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
     yield Kernel(manager, client)
     client.stop_channels()
     manager.shutdown_kernel(now=True)
@@ -158,7 +160,7 @@ def test_a_notebook_runs_through_without_anybody_to_ask(run_notebook: Any) -> No
 
 def test_restart_and_run_all_is_not_held_up_by_a_key(tmp_path: Path, kernels: None) -> None:
     """All cells are sent at once and somebody could type; a cell that runs alone asks."""
-    manager = KernelManager(kernel_name="python3")
+    manager = KernelManager(kernel_name="python3", transport=TRANSPORT)
     manager.start_kernel(cwd=str(tmp_path), env=subprocess_environment())
     client = manager.client()
     client.start_channels()
