@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,15 +31,16 @@ def run_cells(cells: Sequence[str] | Any, folder: Path, *, env: Mapping[str, str
     notebook = cells
     if not isinstance(cells, nbformat.NotebookNode):
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    client = NotebookClient(
-        notebook,
-        timeout=timeout_s,
-        kernel_name="python3",
-        allow_errors=True,
-        resources={"metadata": {"path": str(folder)}},
-        config=Config(KernelManager={"transport": TRANSPORT}),
-    )
-    client.execute(env=subprocess_environment(env))
+    with tempfile.TemporaryDirectory(prefix="kernel-") as sockets:  # their addresses may have a hundred characters at most
+        client = NotebookClient(
+            notebook,
+            timeout=timeout_s,
+            kernel_name="python3",
+            allow_errors=True,
+            resources={"metadata": {"path": str(folder)}},
+            config=Config(KernelManager={"transport": TRANSPORT, "ip": f"{sockets}/socket"}),
+        )
+        client.execute(env=subprocess_environment(env))
     return notebook
 
 

@@ -74,10 +74,10 @@ def server() -> Iterator[EnrichServer]:
 
 
 @pytest.fixture
-def kernel(kernels: None, server: EnrichServer) -> Iterator[Kernel]:
+def kernel(kernels: None, server: EnrichServer, tmp_path: Path) -> Iterator[Kernel]:
     """A kernel whose environment leads to the server."""
     environment = subprocess_environment({"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-test"})
-    manager = KernelManager(transport=TRANSPORT)
+    manager = KernelManager(transport=TRANSPORT, ip=str(tmp_path / "kernel"))
     manager.start_kernel(env=environment)
     client = manager.client()
     client.start_channels()
@@ -160,7 +160,7 @@ def test_a_notebook_runs_through_without_anybody_to_ask(run_notebook: Any) -> No
 
 def test_restart_and_run_all_is_not_held_up_by_a_key(tmp_path: Path, kernels: None) -> None:
     """All cells are sent at once and somebody could type; a cell that runs alone asks."""
-    manager = KernelManager(kernel_name="python3", transport=TRANSPORT)
+    manager = KernelManager(transport=TRANSPORT, ip=str(tmp_path / "kernel"))
     manager.start_kernel(cwd=str(tmp_path), env=subprocess_environment())
     client = manager.client()
     client.start_channels()
