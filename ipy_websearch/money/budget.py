@@ -159,7 +159,7 @@ def unknown_price(what: str) -> str:
     """Return one line: what has no known price, and where a price can be written."""
     return (
         f"the price of {what} is unknown, so no budget can be kept with it; ask without one, or write the price into your own "
-        "prices.toml (%websearch prices says where)"
+        "prices.toml, in the settings folder that %websearch status names"
     )
 
 
