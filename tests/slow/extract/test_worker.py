@@ -84,7 +84,7 @@ def test_a_worker_gives_what_extract_gives_keeps_its_process_and_takes_it_with_i
 
 @pytest.mark.parametrize(
     ("limits", "said"),
-    [({"timeout_s": 0.3}, "it took longer than 0.3 s"), pytest.param({"memory_mb": 60, "timeout_s": 60}, "", marks=linux)],
+    [({"timeout_s": 3}, "it took longer than 3 s"), pytest.param({"memory_mb": 60, "timeout_s": 60}, "", marks=linux)],
 )
 def test_a_page_that_takes_too_much_gives_its_words_and_the_next_page_works(limits: dict[str, float], said: str) -> None:
     worker = ExtractionWorker(**limits)  # type: ignore[arg-type]
