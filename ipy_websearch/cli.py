@@ -144,9 +144,11 @@ def _input(raw: bytes, parameters: JSON) -> JSON:
         ConfigError: it is no JSON object, or a field is missing.
     """
     try:
-        given = dict(json.loads(raw.decode("utf-8-sig")))
-    except (ValueError, TypeError, RecursionError):
-        raise ConfigError("Invalid input: standard input must hold one JSON object") from None
+        given = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise ConfigError("Invalid input: standard input must hold one JSON object")
     values = {name: given[name] for name in parameters["properties"] if given.get(name) is not None}
     for name in parameters["required"]:
         if name not in values:

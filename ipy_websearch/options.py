@@ -185,7 +185,12 @@ def _positive(value: Any) -> Any:
 
 
 def _one_of(words: Sequence[str]) -> Form:
-    return partial(_in_form, lambda value: words[words.index(value)], f"one of {', '.join(words)}")
+    def known(value: Any) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    return partial(_in_form, known, f"one of {', '.join(words)}")
 
 
 def _usd(value: Any) -> Decimal | None:

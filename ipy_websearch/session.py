@@ -324,7 +324,7 @@ class Session:
         Raises:
             ConfigError: there is no answer yet, or the file cannot be written.
         """
-        from ipy_websearch.asking import trace_of
+        from ipy_websearch.otel import trace_of
 
         if not (chosen := answer or next(reversed(self.answers), None)):
             raise ConfigError("there is no answer to export yet; ask first, with %ask or Session.ask")

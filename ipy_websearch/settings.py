@@ -206,9 +206,12 @@ def _project_table(path: Path) -> dict[str, Any]:
 
     try:
         tool = tomllib.loads(data.decode("utf-8-sig")).get("tool")
-        return dict(tool.get("ipy_websearch", {})) if isinstance(tool, dict) else {}
-    except (ValueError, TypeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:
         raise ConfigError(f"[tool.ipy_websearch] in {path} cannot be read as TOML in UTF-8: {_line(exc)}") from exc
+    table = tool.get("ipy_websearch", {}) if isinstance(tool, dict) else {}
+    if not isinstance(table, dict):
+        raise ConfigError(f"tool.ipy_websearch in {path} must be a table: write [tool.ipy_websearch] on a line of its own")
+    return table
 
 
 def _line(exc: BaseException) -> str:

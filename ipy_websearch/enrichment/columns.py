@@ -1,5 +1,4 @@
-"""What is asked, columns that are questions with a type, for the distinct rows of a frame; and the record of a model read back
-into cells. Pure.
+"""The questions of a run, one a column, with the type of its answers; and a model's record read back into cells. Pure.
 
 A question names columns of the frame in braces: "Who is the CEO of {company}?"; `{{` and `}}` stand for the braces themselves.
 Equal inputs are one distinct row, asked once. A value counts in its normal form: as text, without blanks around it, 2020.0 as

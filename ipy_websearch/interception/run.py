@@ -163,14 +163,14 @@ class InterceptedCall:
             body = {**self.request(final=bool(self.loop and self.loop.final)), "max_tokens": body.get("max_tokens")}
 
     def _drops_thinking(self, error: ModelError) -> bool:
-        """Leave out thinking that came back in another place, and was refused for that; say whether there was any."""
+        """Leave thinking out of the history after the API refused to take it back; say whether that changed anything."""
         if self._replies or error.status not in (400, 422) or "thinking" not in str(error).lower():
             return False
         before, self.messages = self.messages, without_thinking(self.messages)
         return bool(self.sources.natives) and before != self.messages
 
     def _drops_blocks(self, error: ModelError) -> bool:
-        """Put text in place of results that a server which nobody knows refused as blocks: they are paid for. Once a call."""
+        """Send results as text after an unknown server refused them as blocks: they are paid for. True once a call."""
         refused = error.status in (400, 422) and bool(_FORM.search(str(error)))
         if not (refused and self.sources.natives and self.platform.assumed and self.platform.search_results):
             return False
@@ -293,7 +293,7 @@ class InterceptedCall:
 
         Where the whole request is marked, the API sets that one itself.
         """
-        used = str([self.body.get(part) for part in ("system", "tools", "messages")]).count("'cache_control': {")
+        used = _breakpoints([self.body.get(part) for part in ("system", "tools", "messages")])
         if self.body.get("cache_control") or not self.platform.caching or not 0 < used < MAX_BREAKPOINTS:
             return self.messages
         *others, last = self.messages
@@ -356,3 +356,12 @@ def known_addresses(message: Mapping[str, Any]) -> set[str]:
 def _handed_back(reply: Reply) -> bool:
     """Say whether a reply calls tools of the caller's."""
     return any(block.get("type") == "tool_use" and not own_kind(block) for block in reply.content)
+
+
+def _breakpoints(part: Any) -> int:
+    """Return how many cache breakpoints a part of a request has."""
+    if isinstance(part, list | tuple):
+        return sum(map(_breakpoints, part))
+    if not isinstance(part, Mapping):
+        return 0
+    return bool(part.get("cache_control")) + _breakpoints(part.get("content"))

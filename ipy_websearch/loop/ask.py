@@ -598,7 +598,7 @@ _STOPPED = {
     **dict.fromkeys(("end_turn", "stop_sequence", "tool_use", "pause_turn"), ""),
     "max_tokens": "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens",
     "refusal": "the model declined to answer",
-    "model_context_window_exceeded": ("the answer was cut off: the model's context window is full; ask anew without --follow"),
+    "model_context_window_exceeded": "the answer was cut off: the model's context window is full; ask anew without --follow",
 }
 """What a reader should know of why the model stopped, "" when it ended as it should."""
 

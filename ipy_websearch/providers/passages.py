@@ -80,10 +80,11 @@ def content_words(text: str) -> list[str]:
 
 
 def slips_of(unknown: Iterable[str], query: str, titles: Iterable[str]) -> dict[str, str]:
-    """Return those of the unknown words of a query that are slips of a word of a title which the query then names whole.
+    """Return the misspelt words of a query, each with the word of a title that was meant.
 
-    A slip has at least `SHORTEST_MISSPELT` letters; one of them is wrong, neither the first nor the last, or two are swapped.
-    Where two words are as near, neither is meant.
+    A word counts as misspelt if the query, with the slip mended, holds all of that title. It has at least `SHORTEST_MISSPELT`
+    letters; one of them is wrong, neither the first nor the last, or two are swapped. Where two words are as near, neither is
+    meant.
 
     >>> slips_of(["portgual", "radius"], "radius of Portgual", ["Portugal", "Radium"])
     {'portgual': 'Portugal'}

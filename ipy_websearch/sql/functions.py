@@ -392,8 +392,8 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
         with suppress(EnrichmentError):  # the rows say so
             task.future.result()
     except KeyboardInterrupt:
+        _stopped = time.monotonic(), line  # before anything else: the signal's own exception may still come, and end this block
         task.cancel()
-        _stopped = time.monotonic(), line
         raise KeyboardInterrupt(STOPPED) from None
 
 

@@ -87,6 +87,16 @@ def test_the_users_place_goes_to_the_engine(client: Any, messages_api: Any, brav
     assert {name: sent[f"x-loc-{name}"] for name in where} == where and brave_api.requests[0].values()["country"] == "BR"
 
 
+@pytest.mark.parametrize("caches", [True, False])
+def test_a_caller_who_caches_has_the_newest_result_cached_too(client: Any, messages_api: Any, caches: bool) -> None:
+    """A text that looks like a breakpoint is none."""
+    system = {"type": "text", "text": "{'cache_control': {'type': 'ephemeral'}}"}
+    marked = {**system, "cache_control": {"type": "ephemeral"}}
+    messages_api.replies(search(), "So.")
+    ask(client, system=[marked if caches else system])
+    assert ("cache_control" in messages_api.bodies[-1]["messages"][-1]["content"][-1]) is caches
+
+
 WRONG: list[Any] = [
     (SEARCH, {"max_uses": 7.5}),
     (SEARCH, {"max_uses": {"a": 1}}),

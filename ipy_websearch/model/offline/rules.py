@@ -148,7 +148,8 @@ def _fits(value: Any, path: str, fields: Fields) -> Iterator[str]:
     for name, kind in fields.items():
         given = value.get(name.rstrip("?"))
         if given is None or (given == "" and name == "model"):
-            yield from [] if name.endswith("?") else [f"{path}{name}: Field required"]
+            if not name.endswith("?"):
+                yield f"{path}{name}: Field required"
         elif not isinstance(given, kind) or (kind is int and isinstance(given, bool)):
             wanted = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
             yield f"{path}{name.rstrip('?')}: Input should be a valid {wanted}"
@@ -290,11 +291,13 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     )
 
 
-def _tool(path: str, tool: Mapping[str, Any]) -> Iterator[str]:
-    yield from [] if isinstance(tool, Mapping) else _fits(tool, f"{path}.", {})
+def _tool(path: str, tool: Any) -> Iterator[str]:
+    if not isinstance(tool, Mapping):
+        yield from _fits(tool, f"{path}.", {})
     kind = tool.get("type")
     if kind not in (None, "custom"):
-        yield from [] if _OTHER_TOOL.fullmatch(str(kind)) else _server_tool(path, tool)
+        if not _OTHER_TOOL.fullmatch(str(kind)):
+            yield from _server_tool(path, tool)
         return
     yield from _fits(tool, f"{path}.custom.", _CUSTOM_TOOL)
     schema, name = tool["input_schema"], tool["name"]
