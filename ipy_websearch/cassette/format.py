@@ -50,14 +50,14 @@ from ipy_websearch.text import plain, shorten
 FORMAT = 2
 Kind = Literal["model", "engine", "page"]
 
+# The response headers that are written down; cookies, ids, and what counts requests are not.
 KEPT_HEADERS = frozenset("content-type content-language etag last-modified link location retry-after retry-after-ms".split())
-"""The response headers that are written down; cookies, ids, and what counts requests are not."""
 
+# What stands in the place of a key.
 MARK = "[key]"
-"""What stands in the place of a key."""
 
+# Query parameters whose values are keys, whoever's they are.
 SECRET_PARAMETERS = frozenset("key cx api_key apikey api-key access_token auth token client_secret subscription-token".split())
-"""Query parameters whose values are keys, whoever's they are."""
 
 _SECRET_HEADERS = ("authorization", "x-subscription-token", "x-api-key", "api-key", "x-goog-api-key")
 _VARIABLE = re.compile(r"(_API_KEY|_AUTH_TOKEN|_TOKEN|_SECRET|_SECRET_ACCESS_KEY|_PASSWORD)$")

@@ -62,8 +62,8 @@ _PLACEHOLDER_ADDRESS = "http://recorded.invalid"
 
 Events = list[dict[str, Any]]
 Fields = Mapping[str, Any]
+# Sends a request to a model and gives its stream events as they arrive, together what came together.
 Send = Callable[[Mapping[str, Any]], AsyncIterator[Events]]
-"""Sends a request to a model and gives its stream events as they arrive, together what came together."""
 
 
 class Recorder:

@@ -18,11 +18,11 @@ from ipy_websearch.citations.claims import check
 from ipy_websearch.results import Citation, Claim, Read
 from ipy_websearch.text import fold, plain, visible
 
+# Where a sentence of an answer ends; initials and titles before a name end none.
 SENTENCE_END = re.compile(
     r"(?<=[.!?。！？])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|St|No|vs)\.)(?<!\bMrs\.)[\"”’')*_]*\s+(?=[^\sa-z])"
     r"|(?<=[。！？])(?=[^\s\"”’')*_」』）\[\\])|\n+"
 )
-"""Where a sentence of an answer ends; initials and titles before a name end none."""
 
 _MARKS = re.compile(r"(?<!\\)\[(\d{1,4})\]")
 _BEHIND_THE_STOP = re.compile(r"([.!?。！？][\"”’')*_]*)((?:\[\d{1,4}\])+)")

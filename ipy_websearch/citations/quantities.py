@@ -45,6 +45,7 @@ _WORDS = {
     }.items()
     for word in words.split()
 }  # fmt: skip
+# Words that stand for a number in a passage, but are too loose, or of too few languages, to demand one of it.
 _LOOSE = frozenset(
     "a an one half both couple third quarter decade century dozen zwei drei vier fünf sechs sieben neun zehn elf zwölf deux "
     "trois "
@@ -52,7 +53,6 @@ _LOOSE = frozenset(
     "cinque sei "
     "sette otto nove dieci".split()
 )
-"""Words that stand for a number in a passage, but are too loose, or of too few languages, to demand one of it."""
 
 _FACTORS = {
     name: factor

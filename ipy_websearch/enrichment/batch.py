@@ -42,24 +42,24 @@ from ipy_websearch.usage import Usage, reported
 if TYPE_CHECKING:
     from ipy_websearch.enrichment.run import Enrichment
 
+# Rows of one batch: far less than the API takes (100,000 and 256 MB), so that the first rows are back early.
 CHUNK_ROWS = 2_000
-"""Rows of one batch: far less than the API takes (100,000 and 256 MB), so that the first rows are back early."""
 
 FIRST_POLL_S, MAX_POLL_S, SLOWER = 2.0, 60.0, 1.5
 MAX_WAIT_S = 600.0
+# Seconds for which handing a batch in is tried. One that is at the API is waited for without end.
 PATIENCE_S = 60.0
-"""Seconds for which handing a batch in is tried. One that is at the API is waited for without end."""
 
 LEASE_S = 25 * 3_600.0
 KEPT_S = 30 * 86_400.0
+# How many answers a row may take: the API pauses its own searches after a while and wants to be asked to go on.
 MAX_TURNS = 4
-"""How many answers a row may take: the API pauses its own searches after a while and wants to be asked to go on."""
 
 UNBILLED = ("errored", "canceled", "expired")
 MAX_SKEW = timedelta(minutes=5)
 
+# The messages of a row after its first one: none for a new row.
 Turns = list[dict[str, Any]]
-"""The messages of a row after its first one: none for a new row."""
 
 
 # --- batches that are at the API --------------------------------------------------------------------------------------

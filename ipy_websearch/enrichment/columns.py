@@ -30,25 +30,25 @@ from ipy_websearch.text import fold, plain, shorten, visible
 if TYPE_CHECKING:
     import pandas as pd
 
+# The API takes 16 unions in strict tools (platform.claude.com/docs, structured outputs, read 2026-11); each null is one.
 MAX_COLUMNS = 16
-"""The API takes 16 unions in strict tools (platform.claude.com/docs, structured outputs, read 2026-11); each null is one."""
 
+# The columns about a row; those about a value are `{column}_source`, `_quote` and `_confidence`.
 OWN = ("enrich_status", "enrich_error", "enrich_cost_usd")
-"""The columns about a row; those about a value are `{column}_source`, `_quote` and `_confidence`."""
 
 PARTS = ("source", "quote", "confidence")
 
+# Where a frame's `attrs` name the columns that enrichments have added to it: those alone may be replaced.
 NOTED = "enrich_columns"
-"""Where a frame's `attrs` name the columns that enrichments have added to it: those alone may be replaced."""
 
+# Why a cell is empty: the model found no value in what it read, or no search gave a single result.
 NOT_FOUND, NO_RESULTS = "not found", "the search found nothing"
-"""Why a cell is empty: the model found no value in what it read, or no search gave a single result."""
 
+# Why a value is less sure than the model said.
 NOT_QUOTED, NO_QUOTE = "is not in its quote", "had a quote that no result has; the quote was left out"
-"""Why a value is less sure than the model said."""
 
+# The most confidence that such a value has; it is below what the display shades.
 DOUBTED = 0.4
-"""The most confidence that such a value has; it is below what the display shades."""
 
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -409,16 +409,17 @@ def _visible(value: Any) -> Any:
 
 # --- values -------------------------------------------------------------------------------------------------------------
 
+# Texts that say there is no value. "NA" is Namibia and sodium, "none" an answer, "Nan" a province: these are values.
 _NOTHING = frozenset("n/a|n.a|null|unknown|not found|not available|not applicable|not known|no data|?|-|--|–|—".split("|"))
-"""Texts that say there is no value. "NA" is Namibia and sodium, "none" an answer, "Nan" a province: these are values."""
 
 _WORDS = {str: "text", bool: "yes or no", float: "number"}
 _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 _SHOWN_CHARS = 60
+# A longer text is no number and no date that a column holds.
 _MOST_CHARS = 60
-"""A longer text is no number and no date that a column holds."""
 
 _BLANK = r"[ \u00a0\u2009\u202f'’]"
+# The ways in which numbers are written, each with its decimal point.
 _NUMBERS = (
     (r"\d+\.?\d*(?:[eE][-+]?\d{1,3})?|\.\d+", "."),
     (r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?", "."),  # 1,234,567.8
@@ -427,10 +428,9 @@ _NUMBERS = (
     (r"[1-9]\d{0,2}\.\d{3},\d+", ","),  # 1.234,5
     (rf"[1-9]\d{{0,2}}(?:{_BLANK}\d{{3}})+(?:\.\d+)?", "."),  # 1 234 567 and 1’234’567
 )
-"""The ways in which numbers are written, each with its decimal point."""
 
+# Two in one country and two thousand in another: "2.000". A whole number is not read out of it.
 _ONE_GROUP = re.compile(r"[-+−]?[1-9]\d{0,2}\.\d{3}")
-"""Two in one country and two thousand in another: "2.000". A whole number is not read out of it."""
 
 _YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?:[T ]\d{2}:\d{2}.*)?")
 

@@ -46,24 +46,24 @@ if TYPE_CHECKING:
     from ipy_websearch.session import Session
 
 TASK_ROWS = 25
+# Seconds between two looks at which workers are there.
 CHECK_S = 0.5
-"""Seconds between two looks at which workers are there."""
 
 WAIT_S = 30.0
+# Seconds that are waited for the last events of rows that were cut off.
 CUT_OFF_S = 1.0
-"""Seconds that are waited for the last events of rows that were cut off."""
 
+# Seconds after a task's end in which the events of its rows must have come.
 LATE_S = 5.0
-"""Seconds after a task's end in which the events of its rows must have come."""
 
 TASK_LEASE_S = 900.0
 _ADDRESSES = ("_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "IPY_WEBSEARCH_CONTACT")
 
+# A row's number, the columns to ask for, and its values.
 RowInput = tuple[int, tuple[int, ...], dict[str, str | None]]
-"""A row's number, the columns to ask for, and its values."""
 
+# The provider to ask (None: the chain), how many searches run at once, and what one costs.
 SearchTerms = tuple[str | None, int, tuple[Charge, ...]]
-"""The provider to ask (None: the chain), how many searches run at once, and what one costs."""
 
 
 # --- on the workers ---------------------------------------------------------------------------------------------------

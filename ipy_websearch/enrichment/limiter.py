@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 MAX_DEADLINE_S = 600.0
 MAX_BACKOFF_S = 8.0
+# How many steps there are from 0 to the most.
 STEPS = 20
-"""How many steps there are from 0 to the most."""
 
+# A probe above what is known to work costs a `retry-after`; so many times as long is waited between two of them.
 CAREFUL = 10.0
-"""A probe above what is known to work costs a `retry-after`; so many times as long is waited between two of them."""
 
 MIN_RAISE_S, MAX_RAISE_S = 1.0, 60.0
+# A timer may be early by so much.
 CLOCK_S = 0.001
-"""A timer may be early by so much."""
 
 
 class ConcurrencyLimiter:

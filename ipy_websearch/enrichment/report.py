@@ -39,12 +39,12 @@ _FAULTS = "values that fit no type are missing; the next call asks for them agai
 _DOUBTS = "values of lower confidence, because"
 _CELLS = {"": "filled", NOT_FOUND: "not_found", NO_RESULTS: "no_results"}
 
+# A `retry-after` of less than these seconds is not worth a word.
 SHOWN_FROM_S = 1.0
-"""A `retry-after` of less than these seconds is not worth a word."""
 
+# Seconds between two drawings of a bar: one that moves, one that stands still in a terminal, where it shows its clock, and one
+# elsewhere while only the time left of a wait changes.
 INTERVAL_S, CLOCK_S, COUNTDOWN_S = 0.2, 1.0, 10.0
-"""Seconds between two drawings of a bar: one that moves, one that stands still in a terminal, where it shows its clock, and one
-elsewhere while only the time left of a wait changes."""
 
 
 @dataclass(slots=True)

@@ -42,12 +42,12 @@ from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web import PageReading, addresses_in, web_search_tool
 from ipy_websearch.usage import Charge, Limits
 
+# Seconds for a search with its wait for a limited provider. Its own request ends after the provider's time limit.
 TOOL_TIMEOUT_S = 600.0
-"""Seconds for a search with its wait for a limited provider. Its own request ends after the provider's time limit."""
 
 
+# Seconds of nothing but 429s after which a search fails, or goes to the next provider.
 PATIENCE_S = 30.0
-"""Seconds of nothing but 429s after which a search fails, or goes to the next provider."""
 
 PAUSE_S = 1.0
 

@@ -58,14 +58,14 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
+# So many rows are begun before one has succeeded. When all of them fail alike, the run ends.
 PROBES = 20
-"""So many rows are begun before one has succeeded. When all of them fail alike, the run ends."""
 
+# Seconds that rows under way have to end in when a permanent failure stops the run: their requests are paid for.
 GRACE_S = 5.0
-"""Seconds that rows under way have to end in when a permanent failure stops the run: their requests are paid for."""
 
+# Rows that are looked up in the store together.
 ROWS_AT_ONCE = 500
-"""Rows that are looked up in the store together."""
 
 NATIVE = "anthropic"
 
@@ -161,8 +161,8 @@ def searches_of(
 
 # --- running it ---------------------------------------------------------------------------------------------------------
 
+# Asks for distinct rows and tells `finish` what came of each; when it has ended or was cancelled, nothing is under way.
 Ask = Callable[["Enrichment", Sequence[int]], Coroutine[Any, Any, None]]
-"""Asks for distinct rows and tells `finish` what came of each; when it has ended or was cancelled, nothing is under way."""
 
 
 class Enrichment:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Part of every key: raise it when the way of asking changes so much that old values should be asked for again.
 VERSION = 2
-"""Part of every key: raise it when the way of asking changes so much that old values should be asked for again."""
 
 APPLICATION_ID = 0x69777365  # "iwse"
 TABLES_VERSION = 3

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ipy_websearch.database import Cache
     from ipy_websearch.http.download import Download, RobotsFiles
 
+# Title, Markdown and date of a page in the local index.
 LocalPage = tuple[str, str, datetime | None]
-"""Title, Markdown and date of a page in the local index."""
 
 _LOCAL_SCHEMES = ("corpus:", "file:")
 _CACHE_KIND = "page-4"  # the number goes up whenever extraction gives something else for the same page

@@ -24,12 +24,12 @@ from ipy_websearch.errors import BlockedAddressError, ConfigError
 from ipy_websearch.text import shorten, visible
 
 ALLOW_VARIABLE = "IPY_WEBSEARCH_FETCH_ALLOW"
+# Where the advice in a refusal begins. It is left out for an address that a page chose.
 TO_OPEN = "; to open it, set"
-"""Where the advice in a refusal begins. It is left out for an address that a page chose."""
+# Characters that an address may have; common servers take no more.
 MAX_URL = 8_192
-"""Characters that an address may have; common servers take no more."""
+# Ports that serve pages. Any other (SSH, mail, databases, caches) has to be opened with the allow list.
 WEB_PORTS = frozenset({80, 443, 8000, 8008, 8080, 8443})
-"""Ports that serve pages. Any other (SSH, mail, databases, caches) has to be opened with the allow list."""
 
 IPAddress = IPv4Address | IPv6Address
 

@@ -39,8 +39,8 @@ from ipy_websearch.errors import ConfigError, FailureReason, ProviderError, Rate
 from ipy_websearch.keys import SHORTEST_SECRET
 from ipy_websearch.text import plain, shorten
 
+# Query parameters. None values are left out; in a sequence of pairs, a name may come several times.
 Params = Mapping[str, Any] | Sequence[tuple[str, Any]]
-"""Query parameters. None values are left out; in a sequence of pairs, a name may come several times."""
 
 MESSAGE_WIDTH, PLACE_WIDTH = 200, 100
 
@@ -50,11 +50,11 @@ _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _ENVIRONMENT = (*_PROXIES, "NO_PROXY", "no_proxy", *_CERTIFICATES)
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+# Seconds for which an idle connection is kept: as long as a model may think between two searches.
 _KEPT_S = 60.0
-"""Seconds for which an idle connection is kept: as long as a model may think between two searches."""
 _KEY_PARAMETER = re.compile(r"(?<=[?&]key=)[^&]*")
+# Levels that an engine's JSON may have. The deepest real one seen has nine; what reads it is recursive.
 MAX_DEPTH = 100
-"""Levels that an engine's JSON may have. The deepest real one seen has nine; what reads it is recursive."""
 
 _CODINGS = ("", "identity", "gzip", "deflate")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -123,8 +123,8 @@ class Reason(NamedTuple):
     kind: FailureReason | None = None
 
 
+# Reads an engine's own refusal; None leaves it to `explain_any`.
 Explain = Callable[[HttpResponse], Reason | None]
-"""Reads an engine's own refusal; None leaves it to `explain_any`."""
 
 
 def explain_any(response: HttpResponse) -> Reason:

@@ -196,8 +196,8 @@ def _media_type(header: str) -> tuple[str, str]:
 
 # --- connections ------------------------------------------------------------------------------------------------------
 
+# Seconds for one address of a host that has several; the last one may take as long as the caller waits.
 ADDRESS_S = 3.0
-"""Seconds for one address of a host that has several; the last one may take as long as the caller waits."""
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
@@ -268,12 +268,12 @@ def guarded_transport(allow: frozenset[str], proxy: str | None = None) -> httpx.
 
 # --- robots.txt -------------------------------------------------------------------------------------------------------
 
+# Seconds that a file is kept; RFC 9309, section 2.4, allows no more.
 KEPT_S = 86_400.0
-"""Seconds that a file is kept; RFC 9309, section 2.4, allows no more."""
+# Seconds after which a server that failed is asked again.
 FAILURE_KEPT_S = 600.0
-"""Seconds after which a server that failed is asked again."""
+# Bytes of a file that are read. Protego turns rules into regular expressions, and a stranger writes them.
 MAX_BYTES = 64_000
-"""Bytes of a file that are read. Protego turns rules into regular expressions, and a stranger writes them."""
 AT_ONCE = 2
 
 _TIMEOUT_S = 15.0

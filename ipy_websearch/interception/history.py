@@ -19,8 +19,8 @@ from ipy_websearch.interception.tools import OUR_NAMES, Kind
 from ipy_websearch.model.requests import THINKING, Message, content_of, sendable
 from ipy_websearch.tools.base import ToolOutput
 
+# Writes the result that the model is given for the call of that id.
 Render = Callable[[str, ToolOutput], Block]
-"""Writes the result that the model is given for the call of that id."""
 
 
 def is_sound(messages: Any) -> bool:

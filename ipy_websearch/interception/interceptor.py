@@ -41,8 +41,8 @@ from ipy_websearch.usage import Limits, Terms
 
 ClientT = TypeVar("ClientT")
 
+# Seconds after which a call starts no more tools; each tool has a limit of its own, and so has the caller's client.
 TOOLS_TIMEOUT_S = 3_600.0
-"""Seconds after which a call starts no more tools; each tool has a limit of its own, and so has the caller's client."""
 
 _ALIASES = {"vertex_ai": "vertex", "azure": "foundry", "azure_ai": "foundry", "bedrock_converse": "bedrock"}
 _VARYING = re.compile(r"\d+(?:\.\d+)?")  # seconds to wait, times of day: the problem is the same

@@ -27,8 +27,8 @@ from ipy_websearch.tools.web import UNAVAILABLE
 Block = dict[str, Any]
 
 MARK = "IPYWS3"
+# The most characters of `cited_text` that the API's own search gives.
 CITED_CHARACTERS = 150
-"""The most characters of `cited_text` that the API's own search gives."""
 
 _OWN_ID = re.compile(r"srvtoolu_ipy(\d+)_((?:[0-9a-f]{2})+)")
 _MONTHS = "January February March April May June July August September October November December".split()

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from ipy_websearch.model.sdk_hook import Exchange
     from ipy_websearch.session import Session
 
+# Rounds of calls that one call of the caller may have: the API's own loop pauses after as many (platform.claude.com/docs, read
+# 2026-11). A tool's `max_uses` may ask for more, up to the second. Two requests follow: a call too many, and the answer.
 MAX_ROUNDS, MOST_ROUNDS = 10, 48
-"""Rounds of calls that one call of the caller may have: the API's own loop pauses after as many (platform.claude.com/docs, read
-2026-11). A tool's `max_uses` may ask for more, up to the second. Two requests follow: a call too many, and the answer."""
 
 MAX_BREAKPOINTS = 4
 

@@ -68,11 +68,11 @@ from ipy_websearch.text import plural
 from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput
 from ipy_websearch.usage import LimitName, Limits
 
+# How often a turn that the API paused is resumed; each pause already stands for ten searches of its own.
 MAX_PAUSES = 5
-"""How often a turn that the API paused is resumed; each pause already stands for ten searches of its own."""
 
+# The share of the supported sentences that a mended answer must still have: an empty one has no faults either.
 _LEAST_KEPT = 0.5
-"""The share of the supported sentences that a mended answer must still have: an empty one has no faults either."""
 
 
 # --- the text ----------------------------------------------------------------------------------------------------------
@@ -82,8 +82,8 @@ _BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}$")
 _MARKS = re.compile(r"\\?\[\d{1,3}(?:, ?\d{1,3})*\]")
 LOOK_BACK = 1_000  # characters of the answer in which the sentence before a mark is looked for
 
+# What a reader should see next; a passage that is cited for the first time comes before its mark.
 Shown = list[Cited | TextDelta]
-"""What a reader should see next; a passage that is cited for the first time comes before its mark."""
 
 
 class AnswerText:
@@ -594,13 +594,13 @@ class AnswerLoop:
         return ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)
 
 
+# What a reader should know of why the model stopped, "" when it ended as it should.
 _STOPPED = {
     **dict.fromkeys(("end_turn", "stop_sequence", "tool_use", "pause_turn"), ""),
     "max_tokens": "the answer was cut off at max_tokens; raise it with %config WebSearch.max_tokens",
     "refusal": "the model declined to answer",
     "model_context_window_exceeded": "the answer was cut off: the model's context window is full; ask anew without --follow",
 }
-"""What a reader should know of why the model stopped, "" when it ended as it should."""
 
 
 def stop_note(reply: Reply) -> str:

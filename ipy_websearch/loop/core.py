@@ -37,11 +37,11 @@ from ipy_websearch.usage import LimitName, Limits, Usage, lost
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+# The share of `timeout_s` that is kept for the final answer: tools get none of it.
 ANSWER_SHARE = 0.25
-"""The share of `timeout_s` that is kept for the final answer: tools get none of it."""
 
+# The most seconds that are kept for the final answer.
 MAX_ANSWER_RESERVE_S = 30.0
-"""The most seconds that are kept for the final answer."""
 
 _BROKEN = ("connection_error", "connection_lost", "truncated", "timeout_error")
 
@@ -278,8 +278,8 @@ def _checked(tool: Tool, value: Any) -> BaseModel | str:
 
 # --- the loop ---------------------------------------------------------------------------------------------------------
 
+# Sends a request and gives its stream events as they arrive, raising `ModelError`.
 Send = Callable[[Mapping[str, Any]], AsyncIterator[list[RawEvent]]]
-"""Sends a request and gives its stream events as they arrive, raising `ModelError`."""
 
 
 class Then(Enum):

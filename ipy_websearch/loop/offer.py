@@ -127,11 +127,11 @@ def affordable_native(tools: Sequence[Definition], model: str, room: Decimal) ->
 
 TABLE_TOOL = "answer_table"
 SOURCE = "source"
+# The types that a column may be asked for in, by the names that people write; enrichment's columns have the same.
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "date": date, "list": list}
-"""The types that a column may be asked for in, by the names that people write; enrichment's columns have the same."""
 _TEXTS = ("list[str]", "typing.List[str]", "typing.List")
+# The API takes 16 unions in strict tools; each column is one, for the null.
 MAX_COLUMNS = 12
-"""The API takes 16 unions in strict tools; each column is one, for the null."""
 
 SCHEMAS: dict[type, dict[str, Any]] = {
     str: {"type": "string"},
@@ -240,14 +240,14 @@ def table_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -
 
 RETRIEVED = "the model called no tool: the question was searched for, and the model reads what was found"
 
+# What Brave takes as a query (api-dashboard.search.brave.com, read 2026-11); other providers take more.
 QUERY_CHARACTERS, QUERY_WORDS = 400, 50
-"""What Brave takes as a query (api-dashboard.search.brave.com, read 2026-11); other providers take more."""
 
+# How servers refuse tools: Ollama ("… does not support tools"), vLLM (its two command line options) and llama.cpp ("tools param
+# requires --jinja flag"); from their issues, read 2026-11.
 _REFUSALS = re.compile(
     r"not support (?:tool|function)|tools? (?:are|is) not supported|enable-auto-tool-choice|requires? --jinja", re.IGNORECASE
 )
-"""How servers refuse tools: Ollama ("… does not support tools"), vLLM (its two command line options) and llama.cpp ("tools
-param requires --jinja flag"); from their issues, read 2026-11."""
 
 _FORMATS = re.compile(r"output_(?:config|format)|extra inputs", re.IGNORECASE)
 _WRITTEN_CALL = re.compile(r"[{\[<][^{}]{0,80}\b(?:web_search|brave_search|firecrawl_search|tool_call|function)\b")

@@ -28,8 +28,8 @@ _OPTION = r"(--[A-Za-z][\w-]*|-[A-Za-z])(?=[\s=\d]|$)"
 _VALUE = r"""(?:=|\s+|(?=\d))(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>\S+))(?!\S)"""
 _PLACE = r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}"
 _CALL = r"(?s)%(\w+)(?:[ \t]+(.*))?"
+# How similar two names are when one is a typing mistake for the other.
 _TYPO = 0.8
-"""How similar two names are when one is a typing mistake for the other."""
 MAX_CHARS = 20_000
 MAX_ROWS = 100
 LINE_MAGICS = frozenset({"ask", "search", "fetch", "cost", "panels", "trace", "websearch"})

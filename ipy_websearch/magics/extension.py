@@ -31,10 +31,10 @@ CLASSES = (SearchMagics, AskMagics, EnrichMagics, CostMagics, TraceMagics, WebSe
 _ATTRIBUTE = "_ipy_websearch_loaded"
 _MAGIC = r"(?s)\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?(%%?)([a-z]+)[ \t]+(.*)"
 _VARIABLE = r"(?<!\{)\{([A-Za-z_]\w*|)$"
+# Positional arguments in which nothing is completed.
 _TEXTS = ("question", "query")
-"""Positional arguments in which nothing is completed."""
+# What is typed of a word, and all that might be meant.
 Found = tuple[str, Iterable[str]]
-"""What is typed of a word, and all that might be meant."""
 
 
 def load(shell: Any) -> None:

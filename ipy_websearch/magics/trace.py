@@ -13,8 +13,8 @@ from ipy_websearch.magics.arguments import HELP, OUTPUT, WebMagics, magic, parse
 class TraceMagics(WebMagics):
     """Holds the magics, and where a walk through an answer has got to."""
 
+    # The answer whose steps are shown one at a time, and the number of the step shown last.
     _walk: tuple[Any, int] = (None, 0)
-    """The answer whose steps are shown one at a time, and the number of the step shown last."""
 
     @magic("line")
     @argument("number", nargs="*", help="Number of the step to show whole (default: an overview of all).")

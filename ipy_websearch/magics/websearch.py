@@ -218,11 +218,11 @@ class WebSearchMagics(WebMagics):
 
 
 _NAMES = "status key index cache store prices goggles export record replay stop".split()
+# The commands by name. Their positional parameters are words of the line, those by keyword its flags.
 COMMANDS: dict[str, Callable[..., Any]] = {name: getattr(WebSearchMagics, f"_{name}") for name in _NAMES}
-"""The commands by name. Their positional parameters are words of the line, those by keyword its flags."""
 
+# Milliseconds to wait for the messages of further cells before somebody is asked for a key.
 ON_THE_WAY_MS = 300
-"""Milliseconds to wait for the messages of further cells before somebody is asked for a key."""
 
 
 def cells_wait(shell: Any) -> bool:

@@ -109,13 +109,13 @@ def settled(found: Platform, setting: str, model: object) -> Platform:
     return replace(found, search_results=blocks)
 
 
+# Short names that people say, and the ids that the API takes.
 ALIASES = {
     "sonnet": "claude-sonnet-5-5",
     "opus": "claude-opus-5-5",
     "haiku": "claude-haiku-5-5",
     "fable": "claude-fable-5-2",
 }
-"""Short names that people say, and the ids that the API takes."""
 
 _CLAUDE = re.compile(r"(^|[./])claude-(opus|sonnet|haiku|fable|mythos|\d)")
 _SMALL_WINDOW = re.compile(r"claude-(3|haiku-4|opus-4-[015]|sonnet-4-[05])")
@@ -186,12 +186,12 @@ Lack = Literal["tools", "output_config"]
 MESSAGES = "/v1/messages"
 _HTTP_LIBRARIES = ("httpx2", "httpcore2", "httpcore", "aiohttp", "httpx_aiohttp")
 
+# The SDK's client for each cloud, and what it wants to find.
 CLOUDS = {
     "bedrock": ("AsyncAnthropicBedrock", "AWS credentials and AWS_REGION"),
     "vertex": ("AsyncAnthropicVertex", "Google credentials, ANTHROPIC_VERTEX_PROJECT_ID and CLOUD_ML_REGION"),
     "foundry": ("AsyncAnthropicFoundry", "ANTHROPIC_FOUNDRY_API_KEY and ANTHROPIC_FOUNDRY_RESOURCE"),
 }
-"""The SDK's client for each cloud, and what it wants to find."""
 
 
 def open_client(platform: str, key: str | None) -> Any:

@@ -85,11 +85,11 @@ def without_marks(value: Any) -> Any:
 
 # --- results -----------------------------------------------------------------------------------------------------------
 
+# Characters of a hit's description in plain text (seed 000's form).
 PLAIN_WIDTH = 200
-"""Characters of a hit's description in plain text (seed 000's form)."""
 
+# Characters of results in a message to a model that calls no tools, some 3,000 tokens: local servers often read 8,000.
 READ_CHARACTERS = 12_000
-"""Characters of results in a message to a model that calls no tools, some 3,000 tokens: local servers often read 8,000."""
 
 
 def tool_result(call_id: str, output: ToolOutput, platform: Platform, *, cited: bool = True) -> dict[str, Any]:
@@ -322,11 +322,11 @@ def server_tools(model: str, platform: Platform, max_uses: int, request: SearchR
 
 # --- tokens ------------------------------------------------------------------------------------------------------------
 
+# The most that an image has: larger ones are made smaller (platform.claude.com/docs, "Vision", read 2026-11).
 IMAGE_TOKENS = 5_000
-"""The most that an image has: larger ones are made smaller (platform.claude.com/docs, "Vision", read 2026-11)."""
 
+# What the results of one of the API's own searches may have; about 7,800 were recorded.
 SEARCH_RESULT_TOKENS = 12_000
-"""What the results of one of the API's own searches may have; about 7,800 were recorded."""
 
 _API_USES = 10  # how often the API uses a tool in one request before it pauses, when no bound is set
 _PAGE_TOKENS = 50_000

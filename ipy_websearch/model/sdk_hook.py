@@ -59,9 +59,9 @@ MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
 
 RAW_RESPONSE = "X-Stainless-Raw-Response"
 
+# Seconds of silence after which a caller's stream gets a `ping`, as the API's own does while its tools run: what is in between
+# (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60.
 PING_S = 10.0
-"""Seconds of silence after which a caller's stream gets a `ping`, as the API's own does while its tools run: what is in
-between (proxies, load balancers, a client's own limit) takes a connection for dead after 30 to 60."""
 
 _REFUSED = (400, 404, 422, 501)
 _OF_THE_BODY = (b"content-type", b"content-encoding", b"content-length", b"transfer-encoding")

@@ -33,11 +33,11 @@ Event = dict[str, Any]
 
 # --- a body as events --------------------------------------------------------------------------------------------------
 
+# The kind of the error for what is no answer of the Messages API: a login page, some other service's JSON.
 NO_MESSAGE = "no_message"
-"""The kind of the error for what is no answer of the Messages API: a login page, some other service's JSON."""
 
+# The content type of Bedrock's own form of a stream.
 BINARY = "vnd.amazon.eventstream"
-"""The content type of Bedrock's own form of a stream."""
 
 _CLOUD_ERRORS = {  # `ResponseStream` of botocore 1.44, `bedrock-runtime/2023-09-30/service-2.json`, read 2026-11
     "throttlingException": "rate_limit_error",

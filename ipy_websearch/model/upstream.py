@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ipy_websearch.interception.interceptor import WebSearchInterceptor
 
 PUBLIC = "https://api.anthropic.com"
+# How often a later request of a call is sent again; the first one is the caller's to send again.
 RETRIES = 2
-"""How often a later request of a call is sent again; the first one is the caller's to send again."""
 
 _NOT_PASSED = frozenset(
     "connection content-encoding content-length content-type cookie expect host idempotency-key keep-alive proxy-authenticate "

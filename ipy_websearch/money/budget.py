@@ -34,20 +34,20 @@ from ipy_websearch.text import plural, usd
 from ipy_websearch.usage import USUAL, Charge, Limits, Terms, Usage
 
 MIN_ANSWER_TOKENS = 256
+# Input that a round of searching is expected to add: the results of one search and the model's call.
 GROWTH_TOKENS = 4_000
-"""Input that a round of searching is expected to add: the results of one search and the model's call."""
 
+# Input that the results of one call are expected to add; the money for reading them is reserved with the call.
 RESULT_TOKENS = 2_500
-"""Input that the results of one call are expected to add; the money for reading them is reserved with the call."""
 
+# Input that a round adds at least: the frames of the calls, and lines that say why results were left out.
 CLOSING_TOKENS = 500
-"""Input that a round adds at least: the frames of the calls, and lines that say why results were left out."""
 
+# Seconds that one request or call of a run may take where nobody says how many: the SDK's own limit.
 RUN_S = 600.0
-"""Seconds that one request or call of a run may take where nobody says how many: the SDK's own limit."""
 
+# What answers without a network, and so is on no cassette.
 UNRECORDED = (OFFLINE_MODEL, "local")
-"""What answers without a network, and so is on no cassette."""
 
 _NOTHING = Decimal(0)
 _EARLIER_S = 3_600.0  # clocks may be set back
@@ -151,8 +151,8 @@ class Budget:
             raise BudgetExceededError(f"{text}budget away ({limits[0].raised_by.split()[0]} … none)") from exc
 
 
+# No limit is in force, and nothing is booked with it.
 UNBOUNDED = Budget(Ledger(None), "", "")
-"""No limit is in force, and nothing is booked with it."""
 
 
 def unknown_price(what: str) -> str:
@@ -188,8 +188,8 @@ class RunBudget:
     planned: Sequence[Charge] = ()
     result_tokens: int = RESULT_TOKENS
     bounded: bool = field(init=False)
+    # US dollars held for the request under way: its worst case.
     request_usd: Decimal = field(default=_NOTHING, init=False)
-    """US dollars held for the request under way: its worst case."""
     _worst: Decimal = field(default=_NOTHING, init=False)  # of the request that was sent last
     _kept: Decimal = field(default=_NOTHING, init=False)  # for the planned calls and the final answer
     _input: int = field(default=0, init=False)  # tokens that the final answer will have to read
@@ -435,8 +435,8 @@ USUAL_SEARCHES = 2
 USUAL_RESULT_TOKENS = 1_500
 USUAL_CALL_TOKENS, USUAL_ANSWER_TOKENS = 150, 600
 USUAL_NATIVE_TOKENS = 7_800  # results of one of the API's own searches, as recorded in 2026
+# Input that the page of a round is taken to add, in the worst case.
 PAGE_TOKENS = 10_000
-"""Input that the page of a round is taken to add, in the worst case."""
 
 COMMON_SHARE = Decimal("0.55")  # the cautious count of an English prompt is about 1.8 times what it usually has
 

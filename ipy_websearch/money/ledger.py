@@ -44,11 +44,11 @@ CENT_OF_A_CENT = Decimal("0.0001")
 DAY_US = 86_400_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUESTION_CHARS = 200
+# Seconds that a reservation outlives its request's own time limit when the process has died.
 LEASE_S = 60.0
-"""Seconds that a reservation outlives its request's own time limit when the process has died."""
 
+# Seconds after which a file that could not be used is tried again, and seconds to wait for another kernel's lock.
 RETRY_S, BUSY_S = 5.0, 1.0
-"""Seconds after which a file that could not be used is tried again, and seconds to wait for another kernel's lock."""
 
 Kind = Literal["model", "search", "fetch", "context", "map"]
 Status = Literal["ok", "error", "interrupted", "replayed"]
@@ -367,8 +367,8 @@ class Ledger:
         )  # fmt: skip
 
 
+# Rows to insert as values, the reservation that they settle (None: none), and the nano-dollars that it keeps.
 _Entry = tuple[Sequence[tuple[object, ...]], str | None, int]
-"""Rows to insert as values, the reservation that they settle (None: none), and the nano-dollars that it keeps."""
 
 
 def _write(connection: sqlite3.Connection, entries: Sequence[_Entry]) -> None:
@@ -428,8 +428,8 @@ _GROUPS = {
     "notebook": "notebook",
     "session": "session",
 }
+# What costs can be grouped by. Each grouping sums up to the whole: by model, providers stand in the row "(engines)".
 GROUPS = tuple(_GROUPS)
-"""What costs can be grouped by. Each grouping sums up to the whole: by model, providers stand in the row "(engines)"."""
 
 # The columns of a report as SQL, and their types.
 _ROW = {

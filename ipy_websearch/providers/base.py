@@ -41,8 +41,8 @@ _COUNTRY = re.compile(r"[a-z]{2}|all", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[a-z]{2}(-[a-z]{2,4})?|all", re.IGNORECASE)
 _FRESHNESS = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 
+# Requests that Wikipedia takes at once from one asker (its rate-limit announcement of 2026-03).
 WIKIPEDIA_AT_ONCE = 3
-"""Requests that Wikipedia takes at once from one asker (its rate-limit announcement of 2026-03)."""
 
 
 # --- from an engine's JSON to our fields ------------------------------------------------------------------------------
@@ -50,16 +50,16 @@ WIKIPEDIA_AT_ONCE = 3
 # Whatever an engine sends may be missing, null, of the wrong type or hostile: what cannot be read becomes "", None or (), never
 # a guess. Text is made plain (no tags, entities decoded), dates become aware UTC, relative dates ("3 days ago") are not dates.
 
+# Characters of a description or snippet; longer ones are cut at a word. The whole text stays in `raw`.
 DESCRIPTION_WIDTH = 2_000
-"""Characters of a description or snippet; longer ones are cut at a word. The whole text stays in `raw`."""
 
 MAX_SNIPPETS = 5
 
+# The most credits or dollars that an answer is believed to have cost.
 MAX_AMOUNT = 100_000
-"""The most credits or dollars that an answer is believed to have cost."""
 
+# The periods of `SearchRequest.freshness` in the words that several engines take.
 PERIODS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
-"""The periods of `SearchRequest.freshness` in the words that several engines take."""
 
 _RFC_DATE = re.compile(r"[A-Za-z]{3}, \d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(:\d{2})?( .{1,5})?")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?")
@@ -422,6 +422,7 @@ class ProviderInfo:
 # --- which engines there are ------------------------------------------------------------------------------------------
 
 
+# The built-in engines by name, in the order in which they are asked.
 PROVIDERS: dict[str, ProviderInfo] = {
     info.name: info
     for info in (
@@ -492,7 +493,6 @@ PROVIDERS: dict[str, ProviderInfo] = {
         ),
     )
 }
-"""The built-in engines by name, in the order in which they are asked."""
 
 _REFUSALS = {402: "the plan's credits are used up", 403: "the key or its plan does not allow this"}
 _LONGEST_WAIT_S = 1e8  # three years: a header may say anything

@@ -219,8 +219,8 @@ def _numbers(header: str) -> list[float]:
 # (github.com/brave/goggles-quickstart, getting-started.md, read 2026-11). Precedence: `$discard` with a pattern or site, then
 # boosts, then downranks; a bare `$discard` drops what no other rule matched.
 
+# Where Brave lists the goggles that people have made public (github.com/brave/goggles-quickstart, README, read 2026-11).
 DISCOVER = "https://search.brave.com/goggles/discover"
-"""Where Brave lists the goggles that people have made public (github.com/brave/goggles-quickstart, README, read 2026-11)."""
 
 _NAME = re.compile(r"[^\W_]+(?:[ _-][^\W_]+)*")
 FORM = "pattern$option,option with boost=1…10, downrank=1…10 or discard, site=example.com, inurl, …"

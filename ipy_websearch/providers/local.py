@@ -47,11 +47,11 @@ from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.usage import Charge
 
 APPLICATION_ID = 0x69777369  # "iwsi"
+# To be raised with every change of the tables or of `_index_form`: an index of another version is made anew.
 SCHEMA_VERSION = 6
-"""To be raised with every change of the tables or of `_index_form`: an index of another version is made anew."""
 
+# Files stored in one transaction: other kernels that write wait for at most so many.
 BATCH = 500
-"""Files stored in one transaction: other kernels that write wait for at most so many."""
 
 SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
 PAGE_TYPES = {".html": "text/html", ".htm": "text/html", ".xhtml": "text/html", ".pdf": "application/pdf"}
@@ -59,14 +59,14 @@ SUFFIXES = ("", ".md", ".markdown", ".txt", ".text", ".rst", ".ipynb", ".py", *P
 MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
 DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
 MAX_TERMS, CANDIDATES = 32, 40
+# Documents with the words of a query that are ranked; a word that stands in more tells nothing beside others.
 COMMON = 2_000
-"""Documents with the words of a query that are ranked; a word that stands in more tells nothing beside others."""
+# By what a document gains that holds two neighbours of the query side by side ("largest country"), among its first words.
 TOGETHER, MAX_PAIRS = 1.3, 4
-"""By what a document gains that holds two neighbours of the query side by side ("largest country"), among its first words."""
+# What a document gets whose whole title stands in the query: it goes first.
 NAMED = 10.0
-"""What a document gets whose whole title stands in the query: it goes first."""
+# The share of a query's words that a document must hold, unless one stands in its title.
 LEAST_COVERAGE = 0.33
-"""The share of a query's words that a document must hold, unless one stands in its title."""
 
 _SCHEMA = (
     "CREATE TABLE corpus (stamp TEXT NOT NULL)",
@@ -152,8 +152,8 @@ class LocalIndex:
         self._to_restore: list[Path] = []
         self._in_memory: list[Path] | None = None  # the folders of an index whose file cannot be used
         self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
+        # One line for each thing that went wrong with the file, until it was said; the index works all the same.
         self.warnings = self._database.warnings
-        """One line for each thing that went wrong with the file, until it was said; the index works all the same."""
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 
+# The most tokens of one page, and of all pages of a search.
 PAGE_TOKENS, ALL_TOKENS = 1_500, 4_000
-"""The most tokens of one page, and of all pages of a search."""
+# Characters of a page that are looked at: a long book would take seconds.
 MOST_CHARACTERS = 200_000
-"""Characters of a page that are looked at: a long book would take seconds."""
 
+# Letters of a word that may be taken for a slip of another: a shorter one is as often a word of its own.
 SHORTEST_MISSPELT = 6
-"""Letters of a word that may be taken for a slip of another: a shorter one is as often a word of its own."""
 
 _PIECE_CHARACTERS = 1_000  # a longer paragraph, list or table is cut into pieces of about this size
 _FENCE = re.compile(r"[ \t>]{0,12}(`{3,}|~{3,})(.*)")

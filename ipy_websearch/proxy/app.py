@@ -27,11 +27,11 @@ from ipy_websearch.interception import WebSearchInterceptor
 from ipy_websearch.model.upstream import Answered, Upstream
 from ipy_websearch.text import plain, shorten, sound
 
+# Most bytes of a request's body: as many as the API takes.
 MAX_BYTES = 32 * 2**20
-"""Most bytes of a request's body: as many as the API takes."""
 
+# Seconds that answers have to come to their end when the proxy does.
 END_S = 5.0
-"""Seconds that answers have to come to their end when the proxy does."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 CLIENT_GONE = 499

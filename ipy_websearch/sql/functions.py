@@ -49,14 +49,14 @@ from ipy_websearch.text import shorten
 
 TIMEOUT_S, SEARCH_S = 90.0, 30.0
 MAX_TOKENS = 1_000
+# Limits of one answer, from seed 000.
 RESULTS, RESULT_CHARS = 5, 200
-"""Limits of one answer, from seed 000."""
 
+# Seconds for which a fresh answer stays fresh: DuckDB may call a function several times in one query.
 FRESH_S = 60.0
-"""Seconds for which a fresh answer stays fresh: DuckDB may call a function several times in one query."""
 
+# Engines that are always there: they alone do not make the model search, unless one is named.
 KEYLESS = ("wikipedia", "local")
-"""Engines that are always there: they alone do not make the model search, unless one is named."""
 
 Kind = Literal["ask_ai", "web_search"]
 ARGUMENTS: dict[Kind, tuple[str, ...]] = {"ask_ai": ("context", "question"), "web_search": ("query",)}
@@ -70,12 +70,12 @@ RESULTS_TYPE = (
 )
 
 TICK_S = 0.1
+# Seconds for which the same line is refused after Ctrl-C: DuckDB and IPython run a stopped query again at once.
 STOPPED_S = 5.0
-"""Seconds for which the same line is refused after Ctrl-C: DuckDB and IPython run a stopped query again at once."""
 
 STOPPED = "the query was stopped; what was answered by then is not asked again"
+# The arguments of one call as text, and whether no kept answer may be given.
 Arguments = tuple[tuple[str, ...], bool]
-"""The arguments of one call as text, and whether no kept answer may be given."""
 
 _SYSTEM = """\
 You answer a question for one row of a SQL query. Today is {today}.

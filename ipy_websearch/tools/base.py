@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.providers.router import SearchRouter
 
+# Characters that the model gets of one call, about 20,000 tokens; the panel has everything.
 MODEL_CHARACTERS = 80_000
-"""Characters that the model gets of one call, about 20,000 tokens; the panel has everything."""
 
+# How the note begins that stands behind a snippet whose page could not be read.
 UNREAD = "(Only a snippet: the page was not read: "
-"""How the note begins that stands behind a snippet whose page could not be read."""
 
 
 # --- a call and its output --------------------------------------------------------------------------------------------
@@ -194,12 +194,12 @@ def place(url: str) -> str:
 
 # --- which tools there are ---------------------------------------------------------------------------------------------
 
+# The sets that `--tools` understands besides the names of single tools.
 TOOL_SETS: dict[str, tuple[str, ...]] = {
     "standard": ("web_search", "web_fetch"),
     "tiers": ("brave_search", "brave_llm_context", "firecrawl_scrape", "firecrawl_search", "firecrawl_map"),
     "pair": ("web_search_brave", "web_search_google", "web_fetch"),
 }
-"""The sets that `--tools` understands besides the names of single tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +261,7 @@ class ToolFactory:
         return tool
 
 
+# Each tool with the engine that it cannot do without ("": none).
 TOOLS = {
     "web_search": "",
     "web_fetch": "",
@@ -273,7 +274,6 @@ TOOLS = {
     "web_search_google": "google",
     "read_research": "",
 }
-"""Each tool with the engine that it cannot do without ("": none)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,8 +60,8 @@ _GITHUB_ROOT = re.compile(
     r"(?P<path>(?:/[^/@\\\x00-\x1f]+)*)/?(?:@(?P<ref>\S+))?"
 )
 
+# Returns the document at a path that was checked, or raises `_DocumentError`.
 Read = Callable[[str], Awaitable[bytes]]
-"""Returns the document at a path that was checked, or raises `_DocumentError`."""
 
 
 class ReadResearchInput(BaseModel, extra="forbid"):

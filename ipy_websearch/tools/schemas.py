@@ -43,6 +43,7 @@ _FETCH_PARAMETERS: dict[str, Any] = {
 }
 
 
+# Each tool's name, description and parameters, in the order in which the seed prints them.
 SCHEMAS: dict[str, dict[str, Any]] = {
     "web_search_brave": {
         "name": "web_search_brave",
@@ -63,4 +64,3 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "parameters": _FETCH_PARAMETERS,
     },
 }
-"""Each tool's name, description and parameters, in the order in which the seed prints them."""

@@ -205,8 +205,8 @@ def _output(tool: str, results: SearchResults, found: str) -> ToolOutput:
 # --- Firecrawl -----------------------------------------------------------------------------------------------------------
 
 Format = Literal["markdown", "html", "rawHtml", "screenshot", "links", "summary", "images"]
+# Links of one page, or of one site, that the model gets; the panel has all.
 MODEL_LINKS = 200
-"""Links of one page, or of one site, that the model gets; the panel has all."""
 
 SCRAPE_DESCRIPTION = (
     "Read one web page in full, JavaScript included, as Markdown with its links. For a known address, when passages are not "
@@ -216,8 +216,8 @@ SEARCH_DESCRIPTION = (
     "Search the web and read the top results in full, in one call. For when whole pages are needed and no address is known."
 )
 MAP_DESCRIPTION = "List the addresses of a site, from its sitemap and what search engines know of it, to explore its structure."
+# Formats that come as one text, with their headings.
 _TEXTS = {"markdown": "", "summary": "Summary", "html": "HTML", "rawHtml": "Raw HTML", "screenshot": "Screenshot"}
-"""Formats that come as one text, with their headings."""
 
 
 _LOCATION = WithJsonSchema(

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 # --- web_search -------------------------------------------------------------------------------------------------------
 
+# What the model reads when no engine answered (seed 000, "Brave API failures").
 UNAVAILABLE = "Search unavailable. Please answer from your knowledge."
-"""What the model reads when no engine answered (seed 000, "Brave API failures")."""
 
 DESCRIPTION = (
     "Search the web and use the results to inform the answer. Provides up-to-date information beyond your knowledge. "
@@ -57,10 +57,10 @@ DESCRIPTION = (
 )
 _RICH_CHARACTERS = 8_000
 
+# Seconds that reading the pages of one search may take in all.
 READ_S = 4.0
-"""Seconds that reading the pages of one search may take in all."""
+# Seconds that the last page has when all the others have been read.
 LAST_S = 1.0
-"""Seconds that the last page has when all the others have been read."""
 
 Search = Callable[[SearchRequest], Awaitable[SearchResults]]
 
@@ -335,16 +335,16 @@ def rich_passage(results: SearchResults) -> Passage | None:
 
 # --- web_fetch --------------------------------------------------------------------------------------------------------
 
+# Lines that the model gets when it asks for no limit; `next_offset` says where the next ones begin.
 PAGE_LINES = 500
-"""Lines that the model gets when it asks for no limit; `next_offset` says where the next ones begin."""
+# Characters that the model gets at once, about 10,000 tokens.
 PAGE_CHARACTERS = 40_000
-"""Characters that the model gets at once, about 10,000 tokens."""
+# Addresses that one page makes known: each is compared at every later call.
 MOST_ADDRESSES = 10_000
-"""Addresses that one page makes known: each is compared at every later call."""
 
 _FREE = Charge("web_fetch", "fetch", Decimal(1), "request", usd=Decimal(0))
+# Places at which one address is cut; what is known stays a small multiple of the text, however it is written.
 MOST_ENDS = 16
-"""Places at which one address is cut; what is known stays a small multiple of the text, however it is written."""
 
 _SCHEME = r"(?:https?|corpus|file)://"
 _INSIDE = r"[^\s<>\"`{}|\\^]"
@@ -358,8 +358,8 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3130-\u318f\u3400-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
+# How an address ends whose last mark may be its own: "wiki/Apple_Inc.", "wiki/Hey_Jude!".
 _ABBREVIATED = re.compile(r"[_.][A-Za-z]{1,5}\.$|_[^/_]+[!?]$")
-"""How an address ends whose last mark may be its own: "wiki/Apple_Inc.", "wiki/Hey_Jude!"."""
 _ENDING = ".,;:!?'\"*_(["
 _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 

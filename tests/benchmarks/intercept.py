@@ -29,9 +29,9 @@ from tests.benchmarks.peers import SYSTEM, TOOL, HandLoop
 
 MODEL = "claude-sonnet-5-5"
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
+# Turns of the two that are compared: a virtual machine's speed changes within a second. Each ratio is of two turns that follow
+# one another, in several processes, since one keeps for its life how its memory happened to be laid out.
 ROUNDS = 40
-"""Turns of the two that are compared: a virtual machine's speed changes within a second. Each ratio is of two turns that follow
-one another, in several processes, since one keeps for its life how its memory happened to be laid out."""
 
 ABOUT = (
     "CPU milliseconds a question: one search and an answer of forty pieces, on a server in another process; same transports "

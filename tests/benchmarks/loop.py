@@ -24,8 +24,8 @@ from tests.benchmarks.peers import HandLoop
 
 TURNS = 7
 STEPS, CONTEXT_TOKENS = 6, 12_000
+# What a token counts that is written to the cache or read from it (platform.claude.com/docs, read 2026-11).
 WRITTEN, READ = 1.25, 0.1
-"""What a token counts that is written to the cache or read from it (platform.claude.com/docs, read 2026-11)."""
 
 Ask = Callable[[str], Awaitable[Any]]
 

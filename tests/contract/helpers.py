@@ -14,8 +14,8 @@ from tests.fakes.replies import Content, tool_use
 from tests.fakes.warm import python
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
+# Options of an enrichment that answers from what the model knows.
 ROW: dict[str, Any] = {"progress": False, "max_searches": 0}
-"""Options of an enrichment that answers from what the model knows."""
 
 
 def search(query: str, **more: Any) -> Content:

@@ -53,6 +53,7 @@ def failing(brave: Any, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
             brave.behave(lambda values: Answer(body=brave.error_body(status), status=status, headers=headers))
 
 
+# How an engine fails, what is said of it, and the most requests that a hundred rows may cost it.
 MODES = {
     "refused key": ("%websearch key brave", 20),
     "no credit": ("brave", 20),
@@ -64,7 +65,6 @@ MODES = {
     "garbage": ("brave", 20),
     "unreachable": ("brave", 0),
 }
-"""How an engine fails, what is said of it, and the most requests that a hundred rows may cost it."""
 
 
 def test_df_web_search_waits_out_a_429(brave_api: Any) -> None:

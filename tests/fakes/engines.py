@@ -25,8 +25,8 @@ from aiohttp import web
 from tests.fakes.server import Handler, Received, Server, receive
 
 JSON = dict[str, Any]
+# What a parameter may be: a regular expression, whole numbers, or a JSON type; "" is anything.
 Form = str | range | type
-"""What a parameter may be: a regular expression, whole numbers, or a JSON type; "" is anything."""
 Hit = dict[str, Any]
 Behaviour = Callable[[JSON], Any]
 
@@ -90,12 +90,12 @@ class Refusal(Exception):
 class Engine(Server):
     """Base of the fake engines. A subclass says its paths, checks parameters and puts results into its own shape."""
 
+    # Environment variable of the key; "" for engines without one.
     key_name = ""
-    """Environment variable of the key; "" for engines without one."""
+    # Environment variable of the base address.
     url_name = ""
-    """Environment variable of the base address."""
+    # The parameters of a search; `query` and `count` (with its default) name two of them.
     fields: Mapping[str, Form] = {}
-    """The parameters of a search; `query` and `count` (with its default) name two of them."""
     query = "query"
     count: tuple[str, int] = ("limit", 10)
 

@@ -25,8 +25,8 @@ LIBRARIES = (
     "dotenv mcp PIL.Image hypothesis trio polars dask.dataframe anyio.from_thread anyio._backends._asyncio pytest xdist"
 ).split()
 
+# The environment variable by which workers of pytest find the process that pytest started.
 ADDRESS = "TESTS_WARM_PYTHON"
-"""The environment variable by which workers of pytest find the process that pytest started."""
 
 
 def python() -> list[str]:

@@ -46,6 +46,7 @@ def recorded(name: str) -> Any:
     return json.loads((WIRE / f"{name}.json").read_text(encoding="utf-8"))
 
 
+# What each engine answers when it finds nothing.
 NO_HITS: dict[str, Any] = defaultdict(
     lambda: {"results": []},
     brave={"type": "search"},
@@ -53,7 +54,6 @@ NO_HITS: dict[str, Any] = defaultdict(
     firecrawl={"success": True, "data": {}},
     wikipedia={"query": {"search": []}},
 )
-"""What each engine answers when it finds nothing."""
 
 
 @dataclass(slots=True)
@@ -92,8 +92,8 @@ class Service:
         return httpx.Response(status, headers={"content-type": "application/json", **headers}, content=data)
 
 
+# The services by host; the fixture `served` fills and empties it.
 SERVED: dict[str, Service] = {}
-"""The services by host; the fixture `served` fills and empties it."""
 
 
 def host_of(name: str) -> str:
@@ -202,6 +202,7 @@ def check_sound(results: SearchResults) -> None:
     assert all(isinstance(charge, Charge) and charge.provider for charge in results.charges)
 
 
+# Fields of requests that between them use everything a request can have.
 EVERY_FILTER: tuple[dict[str, Any], ...] = (
     {},
     {"count": 1},
@@ -217,7 +218,6 @@ EVERY_FILTER: tuple[dict[str, Any], ...] = (
     {"blocked_domains": tuple(f"spam{n}.example" for n in range(160))},
     {"goggles": ("$discard\n$boost=3,site=docs.python.org",)},
 )
-"""Fields of requests that between them use everything a request can have."""
 
 
 def check_every_filter(name: str) -> None:

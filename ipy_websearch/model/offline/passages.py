@@ -147,18 +147,18 @@ def _is_part(text: str, others: Sequence[str]) -> bool:
 
 # --- the passages that fit it ------------------------------------------------------------------------------------------
 
+# Passages in an answer.
 SHOWN = 3
-"""Passages in an answer."""
+# Characters of a passage; a longer paragraph is cut to its best sentences.
 LONGEST = 480
-"""Characters of a passage; a longer paragraph is cut to its best sentences."""
 
 LABEL = (
     "**No model read these: they are the passages that share your words. "
     "`%websearch key anthropic` sets a key for answers by Claude.**"
 )
 _PARTS_OF_NAMES = [[stem(word)] for word in "new north northern south southern east eastern west western equatorial".split()]
+# What the line of an article with its facts begins with, and the fact that names it otherwise.
 FACTS, OTHER_NAMES = "Facts:", "other names: "
-"""What the line of an article with its facts begins with, and the fact that names it otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

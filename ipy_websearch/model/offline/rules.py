@@ -16,8 +16,8 @@ from typing import Any
 from ipy_websearch.errors import ModelError
 
 Block = Mapping[str, Any]
+# The fields of an object with their types; a "?" stands behind the names of those that may be missing.
 Fields = Mapping[str, Any]
-"""The fields of an object with their types; a "?" stands behind the names of those that may be missing."""
 
 MAX_STRICT, MAX_OPTIONAL, MAX_UNIONS, MAX_BREAKPOINTS = 20, 24, 16, 4
 MIN_THINKING_TOKENS = 1_024

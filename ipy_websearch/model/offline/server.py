@@ -22,8 +22,8 @@ from ipy_websearch.model.stream import message_events
 from ipy_websearch.providers.passages import content_words
 from ipy_websearch.tools.web import likely_readings, without_addresses
 
+# Words of a row's questions that are searched for.
 QUERY_WORDS = 24
-"""Words of a row's questions that are searched for."""
 
 _PATH = re.compile(r"(?<![\w/:.])(?:[\w-]+/)*[\w-]+\.(?:md|txt|rst|csv|json|ipynb|py|html|pdf)\b")
 _PREFERRED = ("web_search", "brave_search", "web_search_brave")
@@ -38,8 +38,8 @@ class Reply:
     stop_reason: str = "end_turn"
 
 
+# Gives the reply to a request; a `ModelError` that it raises becomes the API's refusal with that status.
 Replies = Callable[[Mapping[str, Any]], Reply]
-"""Gives the reply to a request; a `ModelError` that it raises becomes the API's refusal with that status."""
 
 
 def reply_to(request: Mapping[str, Any]) -> Reply:

@@ -32,11 +32,11 @@ from tests.fakes.server import Server
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 START_S = 60
 RUN_MS = 60_000
+# No flag keeps the news away, and without the second only 50 outputs of a cell are shown.
 SETTINGS = {
     "apputils-extension/notification": {"checkForUpdates": False, "doNotDisturbMode": True, "fetchNews": "false"},
     "notebook-extension/tracker": {"maxNumberOutputs": 1000},
 }
-"""No flag keeps the news away, and without the second only 50 outputs of a cell are shown."""
 
 _PANEL = "const app = window.jupyterapp, panel = app.shell.currentWidget;"
 _OPEN = f"""(name) => {{ {_PANEL} return panel?.context?.path?.endsWith(name) && panel.context.isReady

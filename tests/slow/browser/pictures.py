@@ -121,8 +121,8 @@ STATES = {
     "tables": ["SEARCH.to_frame()", "SearchResults((), 'nothing there', 'brave')", ENRICHED, COST],
     "status": [STATUS, PLOT],
 }
+# Which outputs of a state are pictures of their own, small enough for the README, and their names.
 README = {"done": {0: "answer"}, "tables": {2: "enriched", 3: "cost"}}
-"""Which outputs of a state are pictures of their own, small enough for the README, and their names."""
 LOOKS = {"untrusted": ("Light", 1280), "dark": ("Dark", 1000), "narrow": ("Dark", 600), "unfolded": ("Light", 1000)}
 _THEME = "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab %s'}).then(() => 0)"
 _UNFOLD = "() => document.querySelectorAll('.jp-OutputArea-output details').forEach(e => e.open = true)"
