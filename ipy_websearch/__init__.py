@@ -39,12 +39,12 @@ __all__ = [
 _HOMES = {
     "Answer": "results",
     "Citation": "results",
-    "Limits": "usage",
+    "Limits": "results",
     "Page": "results",
     "SearchResult": "results",
     "SearchResults": "results",
     "Session": "session",
-    "Usage": "usage",
+    "Usage": "results",
     "WebSearchError": "errors",
     "ask": "api",
     "cost": "api",
@@ -58,9 +58,8 @@ if TYPE_CHECKING:
     from ipy_websearch.api import ask, cost, enrich, fetch, search
     from ipy_websearch.errors import WebSearchError
     from ipy_websearch.interception import intercept
-    from ipy_websearch.results import Answer, Citation, Page, SearchResult, SearchResults
+    from ipy_websearch.results import Answer, Citation, Limits, Page, SearchResult, SearchResults, Usage
     from ipy_websearch.session import Session
-    from ipy_websearch.usage import Limits, Usage
 
 
 def __getattr__(name: str) -> Any:

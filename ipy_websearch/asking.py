@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ipy_websearch import background
 from ipy_websearch.errors import ConfigError, ModelError
-from ipy_websearch.events import Event, Finished, Money, Notice
 from ipy_websearch.loop.ask import AnswerLoop, Job
 from ipy_websearch.loop.offer import offered, parse_columns, system_prompt
 from ipy_websearch.model.client import ModelClient, context_window, model_id, thinking_fields, unknown_note
@@ -20,12 +19,11 @@ from ipy_websearch.money.budget import Booking, Estimate, estimate
 from ipy_websearch.money.prices import add_money, is_at_hand, model_cost, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
-from ipy_websearch.results import Answer
+from ipy_websearch.results import Answer, Event, Finished, Money, Notice, Usage
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.tools.base import ToolFactory
 from ipy_websearch.tools.research import read_research_tool
 from ipy_websearch.tools.web import addresses_in, addresses_of
-from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
     from ipy_websearch.session import Session

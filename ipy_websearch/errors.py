@@ -23,8 +23,7 @@ import traceback
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ipy_websearch.results import Answer
-    from ipy_websearch.usage import Charge
+    from ipy_websearch.results import Answer, Charge
 
 # Why a provider failed: the key was refused; the account is empty; the plan is used up, with a reset more than a minute away;
 # too many requests just now; no answer came; the provider broke or sent something unreadable; it refused this request.

@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.results import Limits
 from ipy_websearch.settings import CHECKS, WebSearch, did_you_mean
 from ipy_websearch.text import shorten, visible
-from ipy_websearch.usage import Limits
 
 P = ParamSpec("P")
 R = TypeVar("R")

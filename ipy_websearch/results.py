@@ -1,6 +1,8 @@
-"""The values that the package returns: search results, pages, panels, citations and answers. Frozen, and without HTML.
+"""The values that the package passes on and returns: usage, charges and limits, search results, pages, panels, citations,
+answers, and the events of a question under way. Frozen, without prices and without HTML.
 
-How a value looks in a notebook is registered by `display` when the extension is loaded.
+The loop yields the events; the ledger, the trace, the display and the tests all read the same stream. How a value looks in a
+notebook is registered by `display` when the extension is loaded.
 """
 
 from __future__ import annotations
@@ -10,20 +12,184 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, overload
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 from urllib.parse import quote, urlsplit
 
 from ipy_websearch.errors import ConfigError, FailureReason
 from ipy_websearch.text import visible
-from ipy_websearch.usage import Charge, LimitName, Usage
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ipy_websearch.frames import SearchFrame
+
+# --- what is counted and billed, and the limits of a question -----------------------------------------------------------
+
+# US dollars; None means that the price is unknown, which is never the same as 0.
+Money: TypeAlias = Decimal | None
+
+# Why an answer was cut short; None in its place means that it was not.
+LimitName = Literal["max_searches", "max_steps", "budget", "timeout", "interrupted"]
+
+
+class Terms(NamedTuple):
+    """Terms that raise the price of a request's tokens: the fast mode, and inference that stays in the US."""
+
+    fast: bool = False
+    us_only: bool = False
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Terms:
+        """Return the terms of a request, or of a reply's usage: both use the same field names.
+
+        >>> Terms.of({"model": "claude-opus-5", "speed": "fast"})
+        Terms(fast=True, us_only=False)
+        """
+        fast, us_only = fields.get("speed") == "fast", fields.get("inference_geo") == "us"
+        return cls(fast, us_only) if fast or us_only else USUAL
+
+    def __or__(self, other: Terms) -> Terms:
+        return self if self is other else Terms(self.fast or other.fast, self.us_only or other.us_only)
+
+
+USUAL = Terms()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and server tool uses of one model request, or the sum of several. All counts, none overlapping.
+
+    `input_tokens` are those billed at the full input price: cache reads and writes are counted apart, as in the
+    Messages API's `usage` object (platform.claude.com/docs, "Prompt caching", read 2026-11). `terms` are those that the
+    request was billed at; a sum, which is no request and has no price, has those of any part.
+
+    >>> (Usage(input_tokens=20, cache_read_tokens=1_000) + Usage(input_tokens=5)).total_input_tokens
+    1025
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    server_searches: int = 0
+    server_fetches: int = 0
+    terms: Terms = USUAL
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_5m_tokens + other.cache_write_5m_tokens,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
+            self.server_searches + other.server_searches,
+            self.server_fetches + other.server_fetches,
+            self.terms | other.terms,
+        )
+
+    @property
+    def total_input_tokens(self) -> int:
+        """Everything that the model read: uncached input, cache reads and cache writes."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_5m_tokens + self.cache_write_1h_tokens
+
+    @classmethod
+    def from_api(cls, usage: Mapping[str, Any] | None) -> Usage:
+        """Return the usage of a Messages API `usage` object; anything that is not a count is 0.
+
+        Without the `cache_creation` split, all cache writes count as five-minute ones, the API's default. Compactions are
+        billed but missing from the top level, so they are added; the model's other iterations are in it already
+        (anthropic 2.12 `types/beta/beta_usage.py`, read 2026-11). `reported` tells a missing count from a 0.
+        """
+        usage = _mapping(usage)
+        total = cls._level(usage)
+        iterations = usage.get("iterations")
+        for part in iterations if isinstance(iterations, list | tuple) else ():
+            if isinstance(part, Mapping) and part.get("type") == "compaction":
+                total += cls._level(part)
+        return total
+
+    @classmethod
+    def _level(cls, usage: Mapping[str, Any]) -> Usage:
+        """Return the counts of one level of a `usage` object."""
+        split = _mapping(usage.get("cache_creation"))
+        written = _count(usage.get("cache_creation_input_tokens"))
+        long_lived = _count(split.get("ephemeral_1h_input_tokens"))
+        short_lived = _count(split.get("ephemeral_5m_input_tokens")) if split else written
+        server = _mapping(usage.get("server_tool_use"))
+        return cls(
+            input_tokens=_count(usage.get("input_tokens")),
+            output_tokens=_count(usage.get("output_tokens")),
+            cache_read_tokens=_count(usage.get("cache_read_input_tokens")),
+            cache_write_5m_tokens=max(short_lived, written - long_lived),
+            cache_write_1h_tokens=long_lived,
+            server_searches=_count(server.get("web_search_requests")),
+            server_fetches=_count(server.get("web_fetch_requests")),
+            terms=Terms.of(usage),
+        )
+
+
+def reported(usage: Mapping[str, Any] | None, name: str) -> bool:
+    """Return whether a Messages API `usage` object holds a believable count of that name (0 is one)."""
+    value = _mapping(usage).get(name)
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED
+
+
+# The largest count that is believed; sums of larger ones would not fit into the ledger's integers.
+MOST_COUNTED = 2**53
+
+
+def _count(value: Any) -> int:
+    """Return a count as an int, also one written as 100.0; 0 for anything else."""
+    return int(min(value, MOST_COUNTED)) if type(value) in (int, float) and 0 <= value < inf else 0
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One call to a provider, paid or free, in the unit it bills by.
+
+    `units` counts `unit`s ("request", "credit", "page", …); `usd` is the cost that the provider reports (None: the price table
+    decides). `cached` calls cost nothing and are booked all the same. `lost` calls were sent without a
+    usable answer: they count as billed, at the expected price.
+    """
+
+    provider: str
+    kind: Literal["search", "fetch", "context", "map"] = "search"
+    units: Decimal = Decimal(1)
+    unit: str = "request"
+    usd: Decimal | None = None
+    cached: bool = False
+    lost: bool = False
+
+
+def lost(charges: Iterable[Charge]) -> tuple[Charge, ...]:
+    """Return the charges of calls that were sent and got no usable answer; those from the cache are left out."""
+    return tuple(replace(charge, lost=True) for charge in charges if not charge.cached)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far one question may go.
+
+    `max_searches` counts calls of search tools, `max_steps` model requests before the one that answers, `budget_usd` US dollars
+    for model and providers together (None: no budget of its own), `timeout_s` wall-clock seconds from question to answer.
+    """
+
+    max_searches: int = 5
+    max_steps: int = 8
+    budget_usd: Decimal | None = None
+    timeout_s: float = 120.0
+
+
+# --- searches, pages and panels ------------------------------------------------------------------------------------------
 
 # Panels that a session keeps, compressed: some 15 MB. The oldest leave first.
 KEPT_PANELS = 1_000
@@ -500,3 +666,130 @@ def _csl(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 STYLES: dict[str, Callable[[dict[str, Any]], Any]] = {"bibtex": _bibtex, "ris": _ris, "csl": _csl}
+
+
+# --- the events of a question under way ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequested:
+    """Model request number `step` (from 1) is about to be sent; `body` is its JSON, `final` the last one allowed."""
+
+    step: int
+    model: str
+    body: Mapping[str, Any] = field(repr=False)
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer's Markdown, in order; citation marks such as "[1]" come as pieces of their own."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """A passage was cited for the first time; its mark is in the text that follows."""
+
+    citation: Citation
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """The model called a tool; calls of one reply start together."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool call ended. `summary` is one line for people; `charges` are booked even when it failed.
+
+    `content` goes to the model: the result block of our tools, the block's content where the API ran the tool. `log` are facts
+    for `answer.steps`.
+    """
+
+    id: str
+    name: str
+    summary: str
+    is_error: bool = False
+    seconds: float = 0.0
+    panel: Panel | None = None
+    charges: Sequence[Charge] = ()
+    results: SearchResults | None = field(default=None, repr=False)
+    content: Any = field(default=None, repr=False)
+    log: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResponded:
+    """A model request ended, well or badly; `stop_reason` is None when the reply broke off.
+
+    `estimated` is True when the API reported no usage and the counts are ours. `lost` requests were sent and cut off before the
+    API had answered anything.
+    """
+
+    step: int
+    model: str
+    usage: Usage
+    stop_reason: str | None
+    seconds: float
+    content: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    request_id: str | None = None
+    estimated: bool = False
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LimitReached:
+    """A limit was reached; the model is asked to write its answer from what it has."""
+
+    limit: LimitName
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A remark for the reader: a provider failed and the next one answered, a request is retried."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retracted:
+    """The text of the running model request is void: its stream broke before it was shown and it is sent again."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """All text so far is void: the model has mended its answer, whose Markdown and citations are these."""
+
+    text: str
+    citations: Sequence[Citation] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is complete (or as complete as a limit let it be); the last event of a run."""
+
+    answer: Answer
+
+
+Event: TypeAlias = (
+    ModelRequested
+    | TextDelta
+    | Cited
+    | ToolStarted
+    | ToolFinished
+    | ModelResponded
+    | LimitReached
+    | Notice
+    | Retracted
+    | Rewritten
+    | Finished
+)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch import background
 from ipy_websearch.database import Cache
 from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchError
-from ipy_websearch.events import Money
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys, KeySpec
 from ipy_websearch.model.client import ModelClient
@@ -34,7 +33,7 @@ from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, op
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.router import SearchPlan, SearchRouter, provider_to_ask
-from ipy_websearch.results import Answer, Page, Panels, SearchResults
+from ipy_websearch.results import Answer, Money, Page, Panels, SearchResults
 from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
 

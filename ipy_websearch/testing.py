@@ -47,11 +47,10 @@ from ipy_websearch.model.offline.server import OfflineTransport, Reply, reply_to
 from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.base import ProviderContext, ProviderInfo, SearchRequest, provider_info
 from ipy_websearch.providers.router import SearchRouter, Target
-from ipy_websearch.results import Attempt, SearchResult, SearchResults
+from ipy_websearch.results import Attempt, Charge, SearchResult, SearchResults
 from ipy_websearch.session import Session
 from ipy_websearch.settings import settings_in_force
 from ipy_websearch.text import fold
-from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     from ipy_websearch.http.download import Download

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.events import Event
 from ipy_websearch.model.client import forces_tools
+from ipy_websearch.results import Event
 from tests.fakes.replies import (
     Manner,
     broken_stream,

@@ -14,7 +14,7 @@ import pytest
 
 import ipy_websearch as web
 from ipy_websearch.errors import ModelError
-from ipy_websearch.events import Retracted, TextDelta, ToolFinished
+from ipy_websearch.results import Retracted, TextDelta, ToolFinished
 from ipy_websearch.session import Session
 from tests.fakes import sse
 from tests.fakes.engines import hit

@@ -25,7 +25,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from ipy_websearch import events as ev
+from ipy_websearch import results as ev
 from ipy_websearch.display.render import View, render
 from ipy_websearch.display.text import Terminal, cell, cost, iso, one_line, place_of, prose, safe_href, short_address
 from ipy_websearch.loop.offer import TABLE_TOOL

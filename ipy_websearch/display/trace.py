@@ -34,9 +34,8 @@ from ipy_websearch.loop.ask import AnswerLoop
 from ipy_websearch.model.client import context_window
 from ipy_websearch.model.requests import prompt_tokens, text_tokens, without_marks
 from ipy_websearch.money.budget import COMMON_SHARE
-from ipy_websearch.results import Answer, Step
+from ipy_websearch.results import Answer, Step, Usage
 from ipy_websearch.text import duration, plural, shorten, visible
-from ipy_websearch.usage import Usage
 
 # The most that all JSON of an overview takes of a notebook file.
 OVERVIEW_CHARACTERS = 48_000

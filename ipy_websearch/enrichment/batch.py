@@ -36,8 +36,8 @@ from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation, microseconds
 from ipy_websearch.money.prices import add_money, billed_model, worst_case
 from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.results import Usage, reported
 from ipy_websearch.text import fold, plural, shorten, visible
-from ipy_websearch.usage import Usage, reported
 
 if TYPE_CHECKING:
     from ipy_websearch.enrichment.run import Enrichment

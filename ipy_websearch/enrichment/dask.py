@@ -38,8 +38,8 @@ from ipy_websearch.model.requests import estimate_tokens, user_message
 from ipy_websearch.money.budget import GROWTH_TOKENS, Booking, RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, charges_cost, worst_case
+from ipy_websearch.results import Charge
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch
-from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     from ipy_websearch.enrichment.run import Enrichment

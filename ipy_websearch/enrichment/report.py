@@ -17,8 +17,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_ASKED, NOT_FOUND, Cell, Column
-from ipy_websearch.events import Money
 from ipy_websearch.money.prices import add_money
+from ipy_websearch.results import Money
 from ipy_websearch.text import duration, plural, shorten, usd
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from ipy_websearch.enrichment.columns import Column, Evidence, RowError, cells_o
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
-from ipy_websearch.events import ToolFinished
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
 from ipy_websearch.loop.offer import SCHEMAS, call_free, json_record, refuses_formats, refuses_tools, search_call
 from ipy_websearch.model.client import ModelClient, Platform, forces_tools
@@ -36,11 +35,10 @@ from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_spent, is_tr
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchPlan, SearchRouter, stood_in
-from ipy_websearch.results import Panels, SearchResults
+from ipy_websearch.results import Charge, Limits, Panels, SearchResults, ToolFinished
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web import PageReading, addresses_in, web_search_tool
-from ipy_websearch.usage import Charge, Limits
 
 # Seconds for a search with its wait for a limited provider. Its own request ends after the provider's time limit.
 TOOL_TIMEOUT_S = 600.0

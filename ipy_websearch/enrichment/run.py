@@ -38,17 +38,16 @@ from ipy_websearch.enrichment.report import (
 from ipy_websearch.enrichment.row import Row, RowConfig, Searches, record_tool, system_text
 from ipy_websearch.enrichment.store import Stored, cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
-from ipy_websearch.events import Money
 from ipy_websearch.model.client import model_id
 from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.providers.passages import ALL_TOKENS
+from ipy_websearch.results import Money, Usage
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
 from ipy_websearch.tools.web import PageReading, web_fetch_tool
-from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.enrichment.columns import Cell, Column, fit
-from ipy_websearch.events import Money
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import request_key
+from ipy_websearch.results import Money
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -33,11 +33,10 @@ from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import checked
 from ipy_websearch.providers.router import provider_to_ask
-from ipy_websearch.results import Panels
+from ipy_websearch.results import Limits, Panels, Terms
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Tool, ToolContext
-from ipy_websearch.usage import Limits, Terms
 
 ClientT = TypeVar("ClientT")
 

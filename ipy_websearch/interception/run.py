@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import BudgetExceededError, ModelError
-from ipy_websearch.events import ModelRequested, ModelResponded
 from ipy_websearch.interception.native import EventWriter, Sources, blocks_of, given, own_kind, result_block, server_id
 from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Then
@@ -34,6 +33,7 @@ from ipy_websearch.model.requests import (
 from ipy_websearch.model.stream import Event, Reply
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.prices import add_money
+from ipy_websearch.results import ModelRequested, ModelResponded
 from ipy_websearch.tools.base import ToolOutput
 from ipy_websearch.tools.web import addresses_of
 

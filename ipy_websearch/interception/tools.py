@@ -23,12 +23,11 @@ from ipy_websearch import background
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError, ProviderError
 from ipy_websearch.model.client import Platform
 from ipy_websearch.providers.base import Place, SearchRequest, clean_domain, host_matches
-from ipy_websearch.results import SearchResults
+from ipy_websearch.results import Charge, SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web import DESCRIPTION, UNAVAILABLE
 from ipy_websearch.tools.web import web_search_tool as routed_search_tool
-from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     from ipy_websearch.extract.reader import PageReader

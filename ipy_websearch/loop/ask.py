@@ -15,18 +15,6 @@ from typing import Any
 
 from ipy_websearch.citations import SENTENCE_END, CitationBook, check
 from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
-from ipy_websearch.events import (
-    Cited,
-    Event,
-    LimitReached,
-    ModelRequested,
-    Notice,
-    Retracted,
-    Rewritten,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-)
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
 from ipy_websearch.loop.offer import (
     FINAL_NUDGE,
@@ -63,10 +51,26 @@ from ipy_websearch.model.requests import (
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import RunBudget
-from ipy_websearch.results import Answer, Claim, Panel, Panels
+from ipy_websearch.results import (
+    Answer,
+    Cited,
+    Claim,
+    Event,
+    LimitName,
+    LimitReached,
+    Limits,
+    ModelRequested,
+    Notice,
+    Panel,
+    Panels,
+    Retracted,
+    Rewritten,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
 from ipy_websearch.text import plural
 from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput
-from ipy_websearch.usage import LimitName, Limits
 
 # How often a turn that the API paused is resumed; each pause already stands for ten searches of its own.
 MAX_PAUSES = 5

@@ -23,16 +23,27 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, ReplayError, WebSearchError
-from ipy_websearch.events import Event, LimitReached, ModelRequested, ModelResponded, Notice, Retracted, ToolFinished
 from ipy_websearch.model.requests import counted, estimate_tokens, written_tokens
 from ipy_websearch.model.stream import MAX_RETRIES, Reply, may_be_billed, retry_wait_s
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.money.budget import RunBudget
 from ipy_websearch.money.prices import billed_model
-from ipy_websearch.results import Panels
+from ipy_websearch.results import (
+    Event,
+    LimitName,
+    LimitReached,
+    Limits,
+    ModelRequested,
+    ModelResponded,
+    Notice,
+    Panels,
+    Retracted,
+    ToolFinished,
+    Usage,
+    lost,
+)
 from ipy_websearch.text import fold, plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
-from ipy_websearch.usage import LimitName, Limits, Usage, lost
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

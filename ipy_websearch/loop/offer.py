@@ -30,10 +30,10 @@ from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import worst_case
 from ipy_websearch.options import as_tuple
+from ipy_websearch.results import Limits
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import plain, plural, shorten
 from ipy_websearch.tools.base import Offer, Tool, ToolContext, ToolFactory, ToolOutput, build_tools
-from ipy_websearch.usage import Limits
 
 if TYPE_CHECKING:
     from jinja2 import Template

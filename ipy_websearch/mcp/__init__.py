@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from ipy_websearch import __version__
 from ipy_websearch.enrichment.columns import NOTED
 from ipy_websearch.errors import WebSearchError
-from ipy_websearch.events import Money, ToolFinished
+from ipy_websearch.results import Money, ToolFinished
 from ipy_websearch.session import Session
 
 try:

@@ -22,9 +22,9 @@ from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.client import Platform, context_window, thinking_fields
 from ipy_websearch.options import as_tuple
 from ipy_websearch.providers.base import SearchRequest
+from ipy_websearch.results import USUAL, Terms, Usage, reported
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
-from ipy_websearch.usage import USUAL, Terms, Usage, reported
 
 Message = dict[str, Any]
 

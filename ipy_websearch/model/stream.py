@@ -23,8 +23,8 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
+from ipy_websearch.results import Usage
 from ipy_websearch.text import duration, plain, shorten, sound
-from ipy_websearch.usage import Usage
 
 if TYPE_CHECKING:
     import anthropic

@@ -25,13 +25,24 @@ from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.errors import BudgetExceededError
-from ipy_websearch.events import Event, ModelRequested, ModelResponded, Money, ToolFinished, ToolStarted
 from ipy_websearch.money.ledger import DAY_US, LEASE_S, Ledger, LedgerRow, Limit, Refused, Reservation, Standing, Status
 from ipy_websearch.money.prices import add_money, caching_saved, charge_cost, charges_cost, model_cost, worst_case
-from ipy_websearch.results import Step
+from ipy_websearch.results import (
+    USUAL,
+    Charge,
+    Event,
+    Limits,
+    ModelRequested,
+    ModelResponded,
+    Money,
+    Step,
+    Terms,
+    ToolFinished,
+    ToolStarted,
+    Usage,
+)
 from ipy_websearch.settings import OFFLINE_MODEL, WebSearch
 from ipy_websearch.text import plural, usd
-from ipy_websearch.usage import USUAL, Charge, Limits, Terms, Usage
 
 MIN_ANSWER_TOKENS = 256
 # Input that a round of searching is expected to add: the results of one search and the model's call.

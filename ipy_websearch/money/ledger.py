@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ipy_websearch.database import Database
 from ipy_websearch.errors import BudgetExceededError, ConfigError
+from ipy_websearch.results import MOST_COUNTED, Usage
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import shorten, visible
-from ipy_websearch.usage import MOST_COUNTED, Usage
 
 if TYPE_CHECKING:
     from ipy_websearch.frames import CostFrame

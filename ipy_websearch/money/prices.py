@@ -19,9 +19,9 @@ from importlib.resources import files
 from typing import Any, ClassVar, Literal
 
 from ipy_websearch.errors import ConfigError
+from ipy_websearch.results import USUAL, Charge, Terms, Usage
 from ipy_websearch.settings import OFFLINE_MODEL, settings_dir
 from ipy_websearch.text import shorten
-from ipy_websearch.usage import USUAL, Charge, Terms, Usage
 
 FILE_NAME = "prices.toml"
 

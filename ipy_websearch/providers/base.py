@@ -27,10 +27,9 @@ from urllib.parse import urlsplit
 from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError
 from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
 from ipy_websearch.keys import Keys, base_url
-from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import duration, plain, shorten, visible
-from ipy_websearch.usage import Charge
 
 T = TypeVar("T")
 SafeSearch = Literal["off", "moderate", "strict"]

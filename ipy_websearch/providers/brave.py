@@ -20,10 +20,9 @@ from typing import Any
 from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError
 from ipy_websearch.http.client import HttpResponse, Reason, retry_after
 from ipy_websearch.providers import base
-from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import visible
-from ipy_websearch.usage import Charge
 
 # A request line longer than this is refused by many servers; the endpoints take the same parameters as a JSON body.
 _LONG_GOGGLES = 4_000

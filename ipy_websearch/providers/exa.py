@@ -12,8 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.providers import base
-from ipy_websearch.results import SearchResult
-from ipy_websearch.usage import Charge
+from ipy_websearch.results import Charge, SearchResult
 
 INCLUDED_RESULTS, RESULTS_PER_PRICE = 10, 7
 

@@ -14,8 +14,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from ipy_websearch.providers import base
-from ipy_websearch.results import SearchResult, SearchResults
-from ipy_websearch.usage import Charge
+from ipy_websearch.results import Charge, SearchResult, SearchResults
 
 # Firecrawl gives up a little before we do, so that the error is its own and says why.
 _SERVER_TIMEOUT_MS = 28_000

@@ -12,8 +12,7 @@ from typing import Any
 
 from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import base
-from ipy_websearch.results import SearchResult
-from ipy_websearch.usage import Charge
+from ipy_websearch.results import Charge, SearchResult
 
 _PERIODS = {"pd": "d1", "pw": "w1", "pm": "m1", "py": "y1"}
 

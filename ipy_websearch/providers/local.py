@@ -42,9 +42,8 @@ from ipy_websearch.providers.passages import (
     stems,
     with_words,
 )
-from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten, visible
-from ipy_websearch.usage import Charge
 
 APPLICATION_ID = 0x69777369  # "iwsi"
 # To be raised with every change of the tables or of `_index_form`: an index of another version is made anew.

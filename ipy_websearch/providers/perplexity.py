@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ipy_websearch.providers import base
-from ipy_websearch.results import SearchResult
-from ipy_websearch.usage import Charge
+from ipy_websearch.results import Charge, SearchResult
 
 MAX_DOMAINS = 20
 

@@ -39,9 +39,8 @@ from ipy_websearch.providers.base import (
     provider_info,
     provider_infos,
 )
-from ipy_websearch.results import Attempt, SearchResult, SearchResults
+from ipy_websearch.results import Attempt, Charge, SearchResult, SearchResults, lost
 from ipy_websearch.text import fold
-from ipy_websearch.usage import Charge, lost
 
 # Seconds for which a failure is remembered, by its reason; until the time that the engine names, but at most an hour.
 OUTAGES_S = {"key": 300.0, "credit": 300.0, "quota": 300.0, "unreachable": 60.0, "server": 30.0}

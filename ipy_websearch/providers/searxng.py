@@ -12,9 +12,8 @@ from typing import Any
 
 from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import base
-from ipy_websearch.results import SearchResult
+from ipy_websearch.results import Charge, SearchResult
 from ipy_websearch.text import shorten
-from ipy_websearch.usage import Charge
 
 _SAFETY = {"off": "0", "moderate": "1", "strict": "2"}
 

@@ -18,9 +18,8 @@ from urllib.parse import quote
 
 from ipy_websearch.errors import ProviderError
 from ipy_websearch.providers import base
-from ipy_websearch.results import SearchResult, SearchResults
+from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import visible
-from ipy_websearch.usage import Charge
 
 CONNECT_TIMEOUT_S = 3.0
 MAX_EXTRACTS = 20

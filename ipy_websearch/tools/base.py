@@ -21,10 +21,9 @@ from urllib.parse import unquote, urlsplit
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.keys import Keys
 from ipy_websearch.providers.base import SearchRequest, provider_info
-from ipy_websearch.results import Page, Read, SearchResult, SearchResults
+from ipy_websearch.results import Charge, Page, Read, SearchResult, SearchResults, lost
 from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import plain, shorten
-from ipy_websearch.usage import Charge, lost
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -32,7 +32,7 @@ from ipy_websearch.providers.base import SafeSearch, SearchRequest
 from ipy_websearch.providers.brave import resolve
 from ipy_websearch.providers.firecrawl import FirecrawlProvider, one, published, used
 from ipy_websearch.providers.passages import blocks
-from ipy_websearch.results import Page, SearchResults
+from ipy_websearch.results import Charge, Page, SearchResults
 from ipy_websearch.text import plain, plural, shorten, visible
 from ipy_websearch.tools.base import (
     MODEL_CHARACTERS,
@@ -55,7 +55,6 @@ from ipy_websearch.tools.web import (
     search_output,
     unread,
 )
-from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     from ipy_websearch.providers.brave import BraveProvider

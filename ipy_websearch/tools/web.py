@@ -37,11 +37,10 @@ from ipy_websearch.errors import ConfigError, FetchError, ProviderError, ReplayE
 from ipy_websearch.http.address import TO_OPEN, canonical_url, shown
 from ipy_websearch.providers.base import SearchRequest, at, clean_domain, host_matches, objects
 from ipy_websearch.providers.passages import best_passages, blocks, tokens_of
-from ipy_websearch.results import Page, SearchResult, SearchResults
+from ipy_websearch.results import Charge, Page, SearchResult, SearchResults
 from ipy_websearch.text import plain, plural, shorten, visible
 from ipy_websearch.tools.base import UNREAD, Passage, Tool, ToolContext, ToolOutput, as_passage, place, refused
 from ipy_websearch.tools.schemas import SCHEMAS
-from ipy_websearch.usage import Charge
 
 if TYPE_CHECKING:
     from ipy_websearch.extract.reader import PageReader

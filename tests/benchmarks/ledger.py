@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from ipy_websearch.money.ledger import GROUPS, Ledger, LedgerRow, cost_frame
-from ipy_websearch.usage import Usage
+from ipy_websearch.results import Usage
 from tests.benchmarks import write_section
 
 ROWS = 100_000

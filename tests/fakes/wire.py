@@ -27,8 +27,7 @@ from ipy_websearch.errors import WebSearchError
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys
 from ipy_websearch.providers.base import PROVIDERS, Provider, ProviderContext, SearchRequest, create
-from ipy_websearch.results import SearchResults
-from ipy_websearch.usage import Charge
+from ipy_websearch.results import Charge, SearchResults
 from tests.fakes.replies import WIRE
 from tests.fakes.server import Received
 

@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.results import Answer, Citation, Panel, Panels, SearchResult, SearchResults, Step
+from ipy_websearch.results import Answer, Citation, Panel, Panels, SearchResult, SearchResults, Step, Usage
 from ipy_websearch.text import fold, plain, shorten, sound, visible
-from ipy_websearch.usage import Usage
 
 DAY = datetime(2026, 10, 2, 8, tzinfo=UTC)
 BODY = json.dumps({"web": {"results": [{"title": f"Result {n} ❤️", "url": f"https://a.example/{n}"} for n in range(40)]}})

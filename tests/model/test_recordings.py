@@ -12,7 +12,7 @@ import pytest
 from ipy_websearch.errors import ModelError
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.prices import model_cost
-from ipy_websearch.usage import Usage
+from ipy_websearch.results import Usage
 from tests.fakes.replies import WIRE, recorded
 from tests.test_ask import ask
 

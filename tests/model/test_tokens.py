@@ -17,7 +17,7 @@ from ipy_websearch.model.requests import (
     prompt_tokens,
     text_tokens,
 )
-from ipy_websearch.usage import Terms, Usage
+from ipy_websearch.results import Terms, Usage
 from tests.fakes.replies import WIRE
 
 OPUS, SONNET = "claude-opus-5", "claude-sonnet-5-5"

@@ -15,8 +15,8 @@ from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.money.budget import Booking, Budgets, RunBudget
 from ipy_websearch.money.ledger import DAY_US, Ledger, LedgerRow
 from ipy_websearch.money.prices import worst_case
+from ipy_websearch.results import Charge, Usage
 from ipy_websearch.settings import WebSearch
-from ipy_websearch.usage import Charge, Usage
 from tests.fakes.money import total
 from tests.money.test_ledger import Clock
 
@@ -144,7 +144,7 @@ def test_no_sequence_of_events_passes_a_limit(steps: list[Any], limit: Decimal, 
 
 
 def _responded(booking: Booking, model: str, usage: Usage, *, lost: bool = False) -> None:
-    from ipy_websearch.events import ModelResponded
+    from ipy_websearch.results import ModelResponded
 
     booking.take(ModelResponded(1, model, usage, None if lost else "end_turn", 0.1, lost=lost))
 

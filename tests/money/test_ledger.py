@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.money.ledger import BUSY_S, RETRY_S, Ledger, LedgerRow, Limit, Refused, cost_frame
-from ipy_websearch.usage import Usage
+from ipy_websearch.results import Usage
 from tests.fakes.money import total
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -23,7 +23,7 @@ from ipy_websearch.money.prices import (
     price_table,
     worst_case,
 )
-from ipy_websearch.usage import Charge, Usage
+from ipy_websearch.results import Charge, Usage
 
 HAIKU, SONNET, OPUS = "claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5"
 US_SONNET = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"

@@ -14,8 +14,8 @@ from ipy_websearch.errors import BudgetExceededError, ProviderError
 from ipy_websearch.model.requests import estimate_tokens
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.providers import brave
+from ipy_websearch.results import Usage
 from ipy_websearch.session import Session
-from ipy_websearch.usage import Usage
 from tests.fakes.engines import Answer
 from tests.fakes.money import held, spent
 from tests.fakes.replies import delay, error, server_search, thinking, tool_use, truncated, usage

@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.events import ModelResponded
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.ledger import GROUPS, Kind, Ledger, LedgerRow, cost_frame, curve
-from ipy_websearch.usage import Usage
+from ipy_websearch.results import ModelResponded, Usage
 from tests.fakes.money import total
 from tests.fakes.replies import WIRE
 

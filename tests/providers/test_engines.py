@@ -17,8 +17,7 @@ from ipy_websearch.providers import base
 from ipy_websearch.providers.base import Place, SearchRequest, create
 from ipy_websearch.providers.brave import BraveProvider, catalogue, resolve
 from ipy_websearch.providers.wikipedia import search_words
-from ipy_websearch.results import SearchResults
-from ipy_websearch.usage import Charge
+from ipy_websearch.results import Charge, SearchResults
 from tests.fakes.wire import (
     NO_HITS,
     Service,

@@ -17,8 +17,7 @@ from ipy_websearch.errors import ConfigError, MissingKeyError, ProviderError
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchRouter, provider_to_ask
-from ipy_websearch.results import SearchResults
-from ipy_websearch.usage import Charge
+from ipy_websearch.results import Charge, SearchResults
 from tests.fakes.wire import Service, context, run
 
 ARTICLE = {"query": {"search": [{"title": "Article", "pageid": 1, "snippet": "words"}]}}
@@ -293,7 +292,7 @@ from decimal import Decimal
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import ProviderInfo
 from ipy_websearch.results import SearchResult, SearchResults
-from ipy_websearch.usage import Charge
+from ipy_websearch.results import Charge
 
 class Engine(base.Engine):
     name = "mine"
