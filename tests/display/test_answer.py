@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ipy_websearch import events as ev
+from ipy_websearch import results as ev
 from ipy_websearch.display.answer import AnswerView
 from ipy_websearch.display.text import Terminal, cell, cost, iso
 from ipy_websearch.model.offline.passages import LABEL

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ipy_websearch import events as ev
+from ipy_websearch import results as ev
 from ipy_websearch.display.answer import LiveAnswer, mark_shown
 from ipy_websearch.display.formatters import register
 from ipy_websearch.results import Answer, Citation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from ipy_websearch import events as ev
+from ipy_websearch import results as ev
 from ipy_websearch.results import Answer, Attempt, Citation, Panel, SearchResult, SearchResults, Step, Usage
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

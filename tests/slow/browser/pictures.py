@@ -22,7 +22,7 @@ from pathlib import Path
 from dataclasses import replace
 from decimal import Decimal
 from IPython.display import display
-from ipy_websearch import events as ev
+from ipy_websearch import results as ev
 from ipy_websearch.display.formatters import register
 from ipy_websearch.display.cost import cost_png
 from ipy_websearch.display.export import export

@@ -16,7 +16,7 @@ from tests.slow.browser.payloads import payloads
 SETUP = """
 import json
 from datetime import UTC, datetime
-from ipy_websearch import events as ev
+from ipy_websearch import results as ev
 from ipy_websearch.display.formatters import register
 from ipy_websearch.display.answer import LiveAnswer
 from ipy_websearch.results import Answer, Attempt, Citation, Page, Panel, SearchResult, SearchResults, Step
