@@ -26,14 +26,15 @@ import json
 import os
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import quote, quote_plus
 
 from ipy_websearch.errors import (
     BlockedAddressError,
@@ -44,7 +45,7 @@ from ipy_websearch.errors import (
     RateLimitedError,
     WebSearchError,
 )
-from ipy_websearch.model.requests import without_marks
+from ipy_websearch.model.requests import question, without_marks
 from ipy_websearch.text import plain, shorten
 
 FORMAT = 2
@@ -69,13 +70,10 @@ _SHAPES = re.compile(
 )
 _USER_INFO = re.compile(r"(?<=//)[^/@:\s\"']+:[^/@\s\"']+@")  # with a password: `ssh://git@host` is no secret
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-_ERRORS: dict[type[WebSearchError], tuple[str, ...]] = {  # subclasses first
-    ModelError: ("status", "retry_after", "kind"),
-    RateLimitedError: ("status", "retry_after", "provider"),
-    ProviderError: ("status", "retry_after", "provider"),
-    BlockedAddressError: (),
-    FetchError: ("status",),
-}
+# Subclasses first.
+_KINDS = (ModelError, RateLimitedError, ProviderError, BlockedAddressError, FetchError, ConfigError, WebSearchError)
+_ERRORS: dict[str, type[WebSearchError]] = {kind.__name__: kind for kind in _KINDS}
+_TOLD = ("status", "retry_after", "kind", "provider")
 
 
 @dataclass(slots=True)
@@ -92,9 +90,9 @@ class Exchange:
 
     def text(self) -> str:
         """Return the exchange as a line of the file, with its keys still in it."""
-        fields = {name: getattr(self, name) for name in ("kind", "to", "n", "at", "took_s", "request")}
-        fields["at"] = self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return json.dumps({**fields, **self.outcome}, ensure_ascii=False, default=str)
+        at = self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        head = {"kind": self.kind, "to": self.to, "n": self.n, "at": at, "took_s": self.took_s, "request": self.request}
+        return json.dumps({**head, **self.outcome}, ensure_ascii=False, default=str)
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Exchange:
@@ -103,11 +101,10 @@ class Exchange:
         Raises:
             ValueError, TypeError, LookupError, AttributeError: something in it is missing or not what it must be.
         """
-        kind, request = entry.pop("kind"), entry.pop("request", None)
-        if kind != "page":
-            dict(request.get("params") or ())  # raises what is wrong with them
-        at = datetime.fromisoformat(entry.pop("at"))
-        exchange = cls(kind, str(entry.pop("to")), request, int(entry.pop("n")), at, float(entry.pop("took_s")), entry)
+        kind, to, request = entry.pop("kind"), str(entry.pop("to")), entry.pop("request", None)
+        _gist(kind, to, request)  # raises what is wrong with the request
+        at, took_s = datetime.fromisoformat(entry.pop("at")), float(entry.pop("took_s"))
+        exchange = cls(kind, to, request, int(entry.pop("n")), at, took_s, entry)
         entry["stream"] = [(float(moment), dict(event)) for moment, event in entry.get("stream", ())]
         entry["status"], entry["headers"] = int(entry.get("status", 200)), dict(entry.get("headers", {}))
         body_of(entry)
@@ -152,7 +149,8 @@ def answer_fields(status: int, headers: Mapping[str, str], body: bytes, redactor
     try:
         return {**fields, "json": json.loads(body)} if is_json else {**fields, "text": body.decode()}
     except (ValueError, RecursionError):
-        return {**fields, "base64": b64encode(redactor.data(body)).decode()}
+        clean = redactor.text(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        return {**fields, "base64": b64encode(clean).decode()}
 
 
 def body_of(fields: Mapping[str, Any]) -> bytes:
@@ -162,17 +160,17 @@ def body_of(fields: Mapping[str, Any]) -> bytes:
     return str(fields["text"]).encode("utf-8", "surrogatepass") if "text" in fields else b64decode(fields.get("base64", ""))
 
 
-def error_fields(error: ModelError | ProviderError | FetchError) -> dict[str, Any]:
+def error_fields(error: WebSearchError) -> dict[str, Any]:
     """Return an error as plain values."""
-    kind = next(kind for kind in _ERRORS if isinstance(error, kind))
-    known = {name: getattr(error, name) for name in _ERRORS[kind]}
-    return {"type": kind.__name__, "message": str(error), **{n: value for n, value in known.items() if value not in (None, "")}}
+    kind = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
+    told = {name: getattr(error, name, None) for name in _TOLD}
+    return {"type": kind, "message": str(error), **{name: value for name, value in told.items() if value not in (None, "")}}
 
 
 def error_of(fields: Mapping[str, Any]) -> WebSearchError:
     """Return the error that `error_fields` took apart."""
-    kind = next((kind for kind in _ERRORS if kind.__name__ == fields.get("type")), FetchError)
-    return kind(str(fields.get("message", "")), **{name: fields[name] for name in _ERRORS[kind] if name in fields})
+    told = {name: fields[name] for name in _TOLD if name in fields}
+    return _ERRORS[fields["type"]](str(fields["message"]), **told)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -195,17 +193,10 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return text without keys, and without passwords in addresses."""
-        return _SHAPES.sub(MARK, _USER_INFO.sub("", self._without_keys(text)))
-
-    def data(self, data: bytes) -> bytes:
-        """Return bytes that are no text without keys."""
-        return self._without_keys(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-
-    def _without_keys(self, text: str) -> str:
         named = (value for name, value in os.environ.items() if len(value) >= _LONG_ENOUGH and _VARIABLE.search(name))
         for form in _forms(frozenset((*self.secrets(), *self._sent, *named))):
             text = text.replace(form, MARK)
-        return text
+        return _SHAPES.sub(MARK, _USER_INFO.sub("", text))
 
     def stream(self, events: list[tuple[float, dict[str, Any]]]) -> list[tuple[float, dict[str, Any]]]:
         """Return events without keys that came in several pieces; such a text then stands whole in its first piece."""
@@ -257,35 +248,32 @@ class Matcher:
     `strict` compares instructions and tools in full; `clean` takes out of a request what was taken out of the recorded ones.
     """
 
-    def __init__(self, exchanges: Sequence[Exchange], *, strict: bool, clean: Callable[[str], str]) -> None:
+    def __init__(self, exchanges: Iterable[Exchange], *, strict: bool, clean: Callable[[str], str]) -> None:
         self.exchanges = sorted(exchanges, key=lambda exchange: exchange.n)
         self._strict = strict
         self._clean = clean
-        self._rows: dict[str, list[Exchange]] = {}
-        self._played: dict[str, int] = {}
+        rows: dict[str, list[Exchange]] = defaultdict(list)
         for exchange in self.exchanges:
             for key in self._keys(exchange.kind, exchange.to, exchange.request, exchange.at.date()):
-                self._rows.setdefault(key, []).append(exchange)
+                rows[key].append(exchange)
+        self._rows = {key: deque([each for each in row if not each.outcome.get("cut_off")] or row) for key, row in rows.items()}
 
     def take(self, kind: str, to: str, request: Any) -> Exchange | None:
         """Return the exchange to play, None when there is none."""
         for key in self._keys(kind, to, request, datetime.now(UTC).date()):
-            if row := [exchange for exchange in self._rows.get(key, ()) if _same_path(exchange.request, request)]:
-                row = [exchange for exchange in row if not exchange.outcome.get("cut_off")] or row
-                played = self._played[key] = self._played.get(key, -1) + 1
-                return row[played % len(row)]
+            if row := self._rows.get(key):
+                row.rotate(-1)
+                return row[-1]
         return None
 
     def miss(self, kind: str, to: str, request: Any, name: str) -> str:
         """Return the line that says that a request is not on the cassette `name`, and which recorded one is the nearest."""
         alike = [exchange for exchange in self.exchanges if exchange.kind == kind]
-        gist = _gist(kind, to, request)
-        what = "page" if kind == "page" else f"request to {to}"
+        gist, what = _gist(kind, to, request), "page" if kind == "page" else f"request to {to}"
         said = [f"{name} has no recording of this {what} (“{gist}”)", f"{len(alike)} recorded"]
-        if alike:
-            gists = [(_gist(kind, other.to, other.request), other.to) for other in alike]
-            words, whom = max(gists, key=lambda near: (SequenceMatcher(None, gist, near[0]).ratio(), near[1] == to))
-            said.append(f"the nearest is “{words}”" + (f" to {whom}" if whom != to and kind != "page" else ""))
+        recorded = {_gist(kind, other.to, other.request): other.to for other in alike}
+        for near in get_close_matches(gist, recorded, 1, 0.0):
+            said.append(f"the nearest is “{near}”" + (f" to {recorded[near]}" if recorded[near] not in (to, near) else ""))
         return "; ".join([*said, "ask as the recording did, or record it anew"])
 
     def _keys(self, kind: str, to: str, request: Any, day: date) -> Iterator[str]:
@@ -300,10 +288,9 @@ class Matcher:
         if kind == "page":
             return None
         if kind == "engine":
-            params = sorted(
-                [name, value] for name, value in request.get("params") or () if name.lower() not in SECRET_PARAMETERS
-            )
-            return [request.get("method"), params, request.get("json")]
+            params = sorted(pair for pair in request.get("params") or () if pair[0].lower() not in SECRET_PARAMETERS)
+            path = str(request.get("url")).rpartition("/")[2]  # what is before it, one's own server may have otherwise
+            return [request.get("method"), path, params, request.get("json")]
         body = {name: without_marks(value) for name, value in request.items() if name not in _FREE}
         if self._strict:
             return body | {"system": _DAY.sub("", json.dumps(body.get("system"), default=str))}
@@ -321,26 +308,12 @@ def _counted_from(text: str, day: date) -> str:
     return _DAY.sub(days, text)
 
 
-def _same_path(recorded: Any, asked: Any) -> bool:
-    """Say whether two addresses have the same path, but for a prefix that one engine's address may have."""
-    short, long = sorted((urlsplit(str((r or {}).get("url", ""))).path.rstrip("/") for r in (recorded, asked)), key=len)
-    return long.endswith(short)
-
-
 def _gist(kind: str, to: str, request: Any) -> str:
     """Return what a request is about in a few words: the question to a model, a query, an address."""
     words = to
     if kind == "model":
-        words = next((text for message in reversed(request.get("messages") or ()) if (text := _said(message))), "")
+        words = question(request.get("messages") or ())
     elif kind == "engine":
-        given = {str(name): value for name, value in request.get("params") or ()} | (request.get("json") or {})
+        given = dict(request.get("params") or ()) | (request.get("json") or {})
         words = next((str(given[name]) for name in _QUERIES if given.get(name)), str(request.get("url")))
     return shorten(plain(words), _WIDTH)
-
-
-def _said(message: Mapping[str, Any]) -> str:
-    """Return the words of a message by the user, "" for any other and for one with results alone."""
-    content = message.get("content") if message.get("role") == "user" else ""
-    if isinstance(content, str):
-        return content
-    return " ".join(str(block.get("text")) for block in content or () if block.get("type") == "text")

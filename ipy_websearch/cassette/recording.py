@@ -44,8 +44,8 @@ from ipy_websearch.cassette.format import (
 )
 from ipy_websearch.database import Cache
 from ipy_websearch.enrichment.store import Store
-from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError, ReplayError
-from ipy_websearch.http.client import HttpClient, HttpResponse, Params, call_address
+from ipy_websearch.errors import ConfigError, MissingKeyError, ReplayError, WebSearchError
+from ipy_websearch.http.client import HttpClient, HttpResponse, Params, call_address, with_query
 from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform
 from ipy_websearch.money.budget import UNRECORDED
@@ -85,10 +85,9 @@ class Recorder:
         self._numbers = itertools.count(1)
         try:
             self._file = open(path, "wb" if force else "xb", buffering=0)  # noqa: SIM115 - open while it records
-        except FileExistsError:
-            raise ConfigError(f"{path} is there already; --force replaces it") from None
         except OSError as exc:
-            raise ConfigError(f"the cassette {path} cannot be written ({exc.strerror or exc})") from None
+            advice = "; --force replaces it" if isinstance(exc, FileExistsError) else ""
+            raise ConfigError(f"the cassette {path} cannot be written ({exc.strerror or exc}){advice}") from None
         self._known_keys = keys()
         self._write(json.dumps({"cassette": FORMAT, **head, "keys": self._known_keys}))
 
@@ -120,31 +119,22 @@ class Recorder:
     def _exchange(self, kind: Kind, to: str, request: Any) -> Iterator[dict[str, Any]]:
         """Write down a request and the outcome that is filled in meanwhile."""
         exchange, start = Exchange(kind, to, request, next(self._numbers), datetime.now(UTC)), time.monotonic()
-        was_sent = True
         try:
             yield exchange.outcome
-        except (ModelError, ProviderError, FetchError) as exc:
+        except WebSearchError as exc:
             exchange.outcome["error"] = error_fields(exc)
             raise
-        except (asyncio.CancelledError, GeneratorExit, TimeoutError):
+        except BaseException:
             events = exchange.outcome.get("stream")
-            if not (events and events[-1][1].get("type") == "message_stop"):
-                exchange.outcome["cut_off"] = True
-            raise
-        except Exception:  # a setting is wrong
-            was_sent = False
+            exchange.outcome["cut_off"] = not (events and events[-1][1].get("type") == "message_stop")
             raise
         finally:
             exchange.took_s = round(time.monotonic() - start, 3)
-            if was_sent:
-                self._end(exchange)
-
-    def _end(self, exchange: Exchange) -> None:
-        if (keys := self._keys()) != self._known_keys:
-            self._known_keys = keys
-            self._write(json.dumps({"keys": keys}))
-        self._write(exchange.text())
-        self.count += 1
+            if (keys := self._keys()) != self._known_keys:
+                self._known_keys = keys
+                self._write(json.dumps({"keys": keys}))
+            self._write(exchange.text())
+            self.count += 1
 
     def _write(self, line: str) -> None:
         try:
@@ -218,40 +208,27 @@ Cassette = Recorder | Player
 
 
 class RecordedModel(ModelClient):
-    """The model's client; everything goes through the cassette to (or instead of) `real`."""
+    """The session's own client of the model, with a cassette in front of the network."""
 
     def __init__(self, real: ModelClient, cassette: Cassette) -> None:
-        super().__init__(api_key=str)
-        self._real = real
+        self.__dict__.update(real.__dict__)
         self._cassette = cassette
 
     @property
     def platform(self) -> Platform:
         """The platform that was recorded, or the one in force."""
         recorded = self._cassette.head.get("platform") if isinstance(self._cassette, Player) else None
-        return PLATFORMS.get(str(recorded)) or self._real.platform
+        return PLATFORMS.get(str(recorded)) or super().platform
 
     async def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[Events]:
         """Yield the events of a reply, which is always asked for as a stream; see `ModelClient.events`."""
-        async for events in self._cassette.stream(body, self._real.events):
+        async for events in self._cassette.stream(body, super().events):
             yield events
 
-    async def prepare(self) -> None:
-        """Import the SDK, unless a cassette is replayed."""
-        if not self._cassette.replaying:
-            await self._real.prepare()
-
-    async def check(self) -> None:
-        """Try the key, unless a cassette is replayed."""
-        if not self._cassette.replaying:
-            await self._real.check()
-
     def _client(self) -> Any:
-        raise ConfigError(f"only single requests go onto cassettes; `%websearch stop` ends {self._cassette.path} for others")
-
-    async def aclose(self) -> None:
-        """Close the real client."""
-        await self._real.aclose()
+        if self._cassette.replaying:
+            raise ConfigError(f"only single requests are on {self._cassette.path}; `%websearch stop` ends the replay")
+        return super()._client()
 
 
 class RecordedHttp(HttpClient):
@@ -273,9 +250,8 @@ class RecordedHttp(HttpClient):
         **options: Any,
     ) -> HttpResponse:
         """Return the answer to one request; see `HttpClient.request`."""
-        given = list(params.items() if isinstance(params, Mapping) else params or ())
-        pairs = [*parse_qsl(url.partition("#")[0].partition("?")[2], keep_blank_values=True), *given]
-        shown = [[name, _parameter(name, value)] for name, value in pairs if value is not None]
+        pairs = parse_qsl(with_query(url, params).partition("?")[2], keep_blank_values=True)
+        shown = [[name, MARK if name.lower() in SECRET_PARAMETERS else value] for name, value in pairs]
         asked = {"method": method, "url": call_address(url), "params": shown, **({} if json is None else {"json": json})}
         redactor = self._cassette.redactor
         redactor.learn(headers or {})
@@ -310,12 +286,6 @@ def recorded_download(cassette: Cassette) -> Any:
         return Download(url, final_url, fields["status"], content_type, charset, body_of(fields), fields["headers"])
 
     return download
-
-
-def _parameter(name: str, value: Any) -> str:
-    if name.lower() in SECRET_PARAMETERS:
-        return MARK
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- a session and its cassette ----------------------------------------------------------------------------------------

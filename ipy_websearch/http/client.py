@@ -341,7 +341,7 @@ class HttpClient:
             body = dumps(json, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         # Shorter than the deadline: a request that passes that one has been sent, and may be billed.
         connect_s = min(connect_timeout_s, timeout_s * 0.8)
-        call = _Call(provider, method, _with_query(url, params), sent, body, connect_s, max_bytes)
+        call = _Call(provider, method, with_query(url, params), sent, body, connect_s, max_bytes)
         response: HttpResponse | None = None
         tries = 0
         try:
@@ -494,7 +494,8 @@ def call_address(url: str) -> str:
     return _USER_INFO.sub("//", url.split("?", 1)[0].split("#", 1)[0])
 
 
-def _with_query(url: str, params: Params | None) -> str:
+def with_query(url: str, params: Params | None) -> str:
+    """Return an address with parameters as they are sent."""
     pairs = params.items() if isinstance(params, Mapping) else params or ()
     said = [(name, str(value).lower() if isinstance(value, bool) else value) for name, value in pairs if value is not None]
     query = urlencode(said, errors="replace")

@@ -54,15 +54,6 @@ def web_blocks(messages: Sequence[Mapping[str, Any]]) -> list[tuple[Kind, bool]]
     return [(kind, own_call(block) is not None) for turn in turns for block in turn if (kind := native_kind(block))]
 
 
-def question(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the user's last own words, for the ledger."""
-    for message in reversed(messages):
-        texts = [str(b.get("text")) for b in content_of(message) if b.get("type") == "text"]
-        if message["role"] == "user" and texts:
-            return texts[-1]
-    return ""
-
-
 @dataclass(slots=True)
 class Unpacked:
     """The history as the model gets it, in `messages`; `sources` has counted it and knows our results.

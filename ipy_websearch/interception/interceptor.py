@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.interception.history import Unpacked, is_sound, question, web_blocks
+from ipy_websearch.interception.history import Unpacked, is_sound, web_blocks
 from ipy_websearch.interception.native import blocks_of
 from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, known_addresses
 from ipy_websearch.interception.tools import (
@@ -28,7 +28,7 @@ from ipy_websearch.interception.tools import (
 )
 from ipy_websearch.loop.core import CallRunner, Meter
 from ipy_websearch.model.client import PLATFORMS, Platform, settled
-from ipy_websearch.model.requests import caches_for_an_hour, server_searches, tool_result
+from ipy_websearch.model.requests import caches_for_an_hour, question, server_searches, tool_result
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import checked

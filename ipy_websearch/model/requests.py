@@ -158,6 +158,15 @@ def is_question(message: Mapping[str, Any]) -> bool:
     return message.get("role") == "user" and "tool_result" not in kinds
 
 
+def question(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the user's last own words, "" without any."""
+    for message in reversed(messages):
+        texts = [str(block.get("text")) for block in content_of(message) if block.get("type") == "text"]
+        if message["role"] == "user" and texts:
+            return texts[-1]
+    return ""
+
+
 def user_message(text: str) -> Message:
     """Return a user turn with one text block."""
     return {"role": "user", "content": [{"type": "text", "text": text}]}
