@@ -39,7 +39,7 @@ from ipy_websearch.text import plain
 
 if TYPE_CHECKING:
     from ipy_websearch.asking import AskRun
-    from ipy_websearch.cassette.recording import Recording
+    from ipy_websearch.cassette.recording import Player, Recording
     from ipy_websearch.enrichment.run import Enrichment
     from ipy_websearch.enrichment.store import Store
     from ipy_websearch.extract.reader import PageReader
@@ -170,7 +170,7 @@ class Session:
 
         During a replay the cassette decides: it has answers of a model, or was recorded with the built-in one.
         """
-        recorded = self.recording.cassette.has_model if self.recording else None
+        recorded = self.recording.has_model if self.recording else None
         if recorded is not None:
             return recorded
         if self.keys.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"):
@@ -441,14 +441,14 @@ class Session:
         Raises:
             ConfigError: the file exists or cannot be written, or a cassette is running.
         """
-        from ipy_websearch.cassette.recording import Recording
+        from ipy_websearch.cassette.recording import Recorder
 
         if self.recording is not None:
             raise ConfigError(f"{self.recording} already; `%websearch stop` ends that")
-        self.recording = Recording.record(self, path, force=force)
+        self.recording = Recorder(self, path, force=force)
         return self.recording
 
-    def replay(self, path: str | Path, *, instant: bool = False) -> Recording:
+    def replay(self, path: str | Path, *, instant: bool = False) -> Player:
         """Answer everything from a cassette, without keys, network or costs; a replay that is running starts again.
 
         Replies come at the recorded pace, or at once (`instant`).
@@ -461,12 +461,12 @@ class Session:
         Raises:
             ConfigError: there is no such cassette, a line of it cannot be read, or one is being recorded.
         """
-        from ipy_websearch.cassette.recording import Recording
+        from ipy_websearch.cassette.recording import Player
 
         if self.recording is not None and not self.recording.replayed_from:
             raise ConfigError(f"{self.recording} already; `%websearch stop` ends that")
-        self.recording = Recording.replay(self, path, instant=instant)
-        return self.recording
+        self.recording = player = Player(self, path, instant=instant)
+        return player
 
     def stop_recording(self) -> Recording | None:
         """Stop recording or replaying and put everything back as it was; return what ran, None when nothing did."""

@@ -28,12 +28,11 @@ import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 from ipy_websearch.errors import (
@@ -49,7 +48,8 @@ from ipy_websearch.model.requests import question, without_marks
 from ipy_websearch.text import plain, shorten
 
 FORMAT = 2
-Kind = Literal["model", "engine", "page"]
+# A line of the file: a request to a model, an engine or a page, and its outcome.
+Exchange = dict[str, Any]
 
 # The response headers that are written down; cookies, ids, and what counts requests are not.
 KEPT_HEADERS = frozenset("content-type content-language etag last-modified link location retry-after retry-after-ms".split())
@@ -69,6 +69,7 @@ _SHAPES = re.compile(
     r"|(?<=Bearer )[\w.~+/-]{16,}"
 )
 _USER_INFO = re.compile(r"(?<=//)[^/@:\s\"']+:[^/@\s\"']+@")  # with a password: `ssh://git@host` is no secret
+_FORMS = {"to": str, "n": int, "took_s": float, "status": int, "headers": dict}
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 # Subclasses first.
 _KINDS = (ModelError, RateLimitedError, ProviderError, BlockedAddressError, FetchError, ConfigError, WebSearchError)
@@ -76,43 +77,8 @@ _ERRORS: dict[str, type[WebSearchError]] = {kind.__name__: kind for kind in _KIN
 _TOLD = ("status", "retry_after", "kind", "provider")
 
 
-@dataclass(slots=True)
-class Exchange:
-    """A request to a model, an engine or a page, and its outcome as the fields of the file. `at` is UTC."""
-
-    kind: Kind
-    to: str
-    request: Any
-    n: int
-    at: datetime
-    took_s: float = 0.0
-    outcome: dict[str, Any] = field(default_factory=dict)
-
-    def text(self) -> str:
-        """Return the exchange as a line of the file, with its keys still in it."""
-        at = self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        head = {"kind": self.kind, "to": self.to, "n": self.n, "at": at, "took_s": self.took_s, "request": self.request}
-        return json.dumps({**head, **self.outcome}, ensure_ascii=False, default=str)
-
-    @classmethod
-    def of(cls, entry: dict[str, Any]) -> Exchange:
-        """Return the exchange of a line.
-
-        Raises:
-            ValueError, TypeError, LookupError, AttributeError: something in it is missing or not what it must be.
-        """
-        kind, to, request = entry.pop("kind"), str(entry.pop("to")), entry.pop("request", None)
-        _gist(kind, to, request)  # raises what is wrong with the request
-        at, took_s = datetime.fromisoformat(entry.pop("at")), float(entry.pop("took_s"))
-        exchange = cls(kind, to, request, int(entry.pop("n")), at, took_s, entry)
-        entry["stream"] = [(float(moment), dict(event)) for moment, event in entry.get("stream", ())]
-        entry["status"], entry["headers"] = int(entry.get("status", 200)), dict(entry.get("headers", {}))
-        body_of(entry)
-        return exchange
-
-
-def read(path: Path) -> tuple[dict[str, Any], list[Exchange], list[str]]:
-    """Return the first line of a cassette, its exchanges, and a warning when its last line is not whole.
+def read(path: Path) -> tuple[dict[str, Any], list[Exchange], str]:
+    """Return the first line of a cassette, its exchanges, and a sentence when its last line is not whole.
 
     Raises:
         ConfigError: there is none, or a line of it cannot be read; the message names the line.
@@ -122,21 +88,37 @@ def read(path: Path) -> tuple[dict[str, Any], list[Exchange], list[str]]:
     except OSError as exc:
         raise ConfigError(f"the cassette {path} cannot be read ({exc})") from None
     head: dict[str, Any] = {}
-    exchanges, warnings = list[Exchange](), list[str]()
+    exchanges, problem = list[Exchange](), ""
     for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line.strip() or b"{}")  # editors add empty lines
             if "kind" in entry:
-                exchanges.append(Exchange.of(entry))
+                exchanges.append(_checked(entry))
             else:
                 head |= entry
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as exc:
             if number != len(lines):
                 raise ConfigError(f"the cassette {path} cannot be read: line {number}: {exc}") from None
-            warnings.append(f"line {number} is not whole and was left out")
+            problem = f"line {number} is not whole and was left out"
     if head.get("cassette") != FORMAT:
         raise ConfigError(f"{path} is no cassette of format {FORMAT}; record it again")
-    return head, exchanges, warnings
+    return head, exchanges, problem
+
+
+def _checked(entry: dict[str, Any]) -> Exchange:
+    """Return the exchange of a line, with what is left out where it is usual.
+
+    Raises:
+        ValueError, TypeError, LookupError, AttributeError: something in it is missing or not what it must be.
+    """
+    exchange = {"request": None, "stream": (), "status": 200, "headers": {}, **entry}
+    exchange["at"] = datetime.fromisoformat(exchange["at"])
+    for name, kind in _FORMS.items():
+        exchange[name] = kind(exchange[name])
+    exchange["stream"] = [(float(moment), dict(event)) for moment, event in exchange["stream"]]
+    body_of(exchange)
+    _gist(exchange)
+    return exchange
 
 
 # --- bodies and errors ------------------------------------------------------------------------------------------------
@@ -249,37 +231,38 @@ class Matcher:
     """
 
     def __init__(self, exchanges: Iterable[Exchange], *, strict: bool, clean: Callable[[str], str]) -> None:
-        self.exchanges = sorted(exchanges, key=lambda exchange: exchange.n)
+        self.exchanges = sorted(exchanges, key=lambda exchange: exchange["n"])
         self._strict = strict
         self._clean = clean
         rows: dict[str, list[Exchange]] = defaultdict(list)
         for exchange in self.exchanges:
-            for key in self._keys(exchange.kind, exchange.to, exchange.request, exchange.at.date()):
+            for key in self._keys(exchange, exchange["at"].date()):
                 rows[key].append(exchange)
-        self._rows = {key: deque([each for each in row if not each.outcome.get("cut_off")] or row) for key, row in rows.items()}
+        self._rows = {key: deque([each for each in row if not each.get("cut_off")] or row) for key, row in rows.items()}
 
-    def take(self, kind: str, to: str, request: Any) -> Exchange | None:
+    def take(self, asked: Exchange) -> Exchange | None:
         """Return the exchange to play, None when there is none."""
-        for key in self._keys(kind, to, request, datetime.now(UTC).date()):
+        for key in self._keys(asked, datetime.now(UTC).date()):
             if row := self._rows.get(key):
                 row.rotate(-1)
                 return row[-1]
         return None
 
-    def miss(self, kind: str, to: str, request: Any, name: str) -> str:
+    def miss(self, asked: Exchange, name: str) -> str:
         """Return the line that says that a request is not on the cassette `name`, and which recorded one is the nearest."""
-        alike = [exchange for exchange in self.exchanges if exchange.kind == kind]
-        gist, what = _gist(kind, to, request), "page" if kind == "page" else f"request to {to}"
-        said = [f"{name} has no recording of this {what} (“{gist}”)", f"{len(alike)} recorded"]
-        recorded = {_gist(kind, other.to, other.request): other.to for other in alike}
-        for near in get_close_matches(gist, recorded, 1, 0.0):
-            said.append(f"the nearest is “{near}”" + (f" to {recorded[near]}" if recorded[near] not in (to, near) else ""))
+        recorded = [exchange for exchange in self.exchanges if exchange["kind"] == asked["kind"]]
+        what = "page" if asked["kind"] == "page" else f"request to {asked['to']}"
+        said = [f"{name} has no recording of this {what} (“{_gist(asked)}”)", f"{len(recorded)} recorded"]
+        gists = {_gist(exchange): exchange["to"] for exchange in recorded}
+        for near in get_close_matches(_gist(asked), gists, 1, 0.0):
+            said.append(f"the nearest is “{near}”" + (f" to {gists[near]}" if gists[near] not in (asked["to"], near) else ""))
         return "; ".join([*said, "ask as the recording did, or record it anew"])
 
-    def _keys(self, kind: str, to: str, request: Any, day: date) -> Iterator[str]:
+    def _keys(self, asked: Exchange, day: date) -> Iterator[str]:
         """Yield the texts by which a request is found: as it is, then with its days counted from `day`."""
-        compared = json.dumps([kind, to, self._compared(kind, request)], sort_keys=True, ensure_ascii=False, default=str)
-        text = self._clean(compared)
+        kind = asked["kind"]
+        compared = [kind, asked["to"], self._compared(kind, asked["request"])]
+        text = self._clean(json.dumps(compared, sort_keys=True, ensure_ascii=False, default=str))
         yield text
         if kind == "engine" and _DAY.search(text):
             yield _counted_from(text, day)
@@ -308,12 +291,12 @@ def _counted_from(text: str, day: date) -> str:
     return _DAY.sub(days, text)
 
 
-def _gist(kind: str, to: str, request: Any) -> str:
+def _gist(exchange: Exchange) -> str:
     """Return what a request is about in a few words: the question to a model, a query, an address."""
-    words = to
-    if kind == "model":
+    words, request = exchange["to"], exchange["request"]
+    if exchange["kind"] == "model":
         words = question(request.get("messages") or ())
-    elif kind == "engine":
+    elif exchange["kind"] == "engine":
         given = dict(request.get("params") or ()) | (request.get("json") or {})
         words = next((str(given[name]) for name in _QUERIES if given.get(name)), str(request.get("url")))
     return shorten(plain(words), _WIDTH)

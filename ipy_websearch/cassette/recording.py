@@ -17,8 +17,9 @@ import asyncio
 import itertools
 import json
 import time
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -33,7 +34,6 @@ from ipy_websearch.cassette.format import (
     MARK,
     SECRET_PARAMETERS,
     Exchange,
-    Kind,
     Matcher,
     Redactor,
     answer_fields,
@@ -66,40 +66,102 @@ Fields = Mapping[str, Any]
 Send = Callable[[Mapping[str, Any]], AsyncIterator[Events]]
 
 
-class Recorder:
-    """A cassette that is being recorded. `keys` gives the names of the keys that are set, `head` what else a player must know.
+class Recording(AbstractContextManager["Recording"]):
+    """One cassette that a session records or replays until `stop`; as a context manager it stops at the end of the block.
+
+    `count` is the number of exchanges so far, `replayed_from` the name of a cassette that is replayed.
+    """
+
+    replayed_from = ""
+    problem = ""
+    head: Fields = {}
+    has_model: bool | None = None
+
+    def __init__(self, session: Session, path: str | Path) -> None:
+        self.path = Path(path).expanduser()  # not made absolute: it is printed, and stays in notebooks that others read
+        self.redactor = Redactor(session.keys.secrets)
+        self.count = 0
+        self._session = session
+
+    @abstractmethod
+    def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
+        """Yield the events of a reply."""
+
+    @abstractmethod
+    async def call(self, kind: str, to: str, request: Any, send: Callable[[], Awaitable[Fields]]) -> Fields:
+        """Return the fields of the answer of an engine or a page."""
+
+    def through(self, send: Send, headers: Mapping[str, Any]) -> Send:
+        """Return a sender of model requests that goes through the cassette: for clients that are not the session's own.
+        `headers` are those that their keys go up in."""
+        self.redactor.learn(headers)
+        return partial(self.stream, send=send)
+
+    def marked(self, results: SearchResults) -> SearchResults:
+        """Return a search's results, marked when they come from the cassette."""
+        if not self.replayed_from or results.provider in UNRECORDED:
+            return results
+        return replace(results, cost_usd=Decimal(0), notices=(*results.notices, f"replayed from {self.replayed_from}"))
+
+    def stop(self) -> None:
+        """Stop, unless it has stopped already, and put everything back as it was."""
+        session = self._session
+        if session.recording is not self:
+            return
+        session.recording = None
+        for name in _EXCHANGED:
+            session.__dict__.pop(name, None)
+        session.__dict__.update(self._before)
+        session.budgets.resume()
+
+    def _begin(self, keys: Keys) -> None:
+        """Put the cassette in front of the session's connections."""
+        session = self._session
+        parts = {
+            "http": RecordedHttp(session.http, self),
+            "claude": RecordedModel(session.claude, self),
+            "cache": Cache(None, clock=float),
+            "enrich_store": Store(None),
+            "keys": keys,
+            "download": recorded_download(self),
+        }
+        self._before = {name: session.__dict__.pop(name) for name in _EXCHANGED if name in session.__dict__}
+        session.__dict__.update(parts)
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        self.stop()
+        if raised is None and self.problem:
+            raise ConfigError(self.problem)  # `%websearch stop` prints it
+
+    def __str__(self) -> str:
+        return f"{self.path.name} is being {'replayed' if self.replayed_from else 'recorded'}"
+
+
+class Recorder(Recording):
+    """A cassette that is being recorded.
 
     Raises:
         ConfigError: the file exists (`force` replaces it), or cannot be written.
     """
 
-    replaying = False
-    has_model = None
-
-    def __init__(self, path: Path, *, redactor: Redactor, head: Fields, keys: Callable[[], list[str]], force: bool) -> None:
-        self.path = path
-        self.count = 0
-        self.problem = ""
-        self.redactor = redactor
-        self._keys = keys
+    def __init__(self, session: Session, path: str | Path, *, force: bool) -> None:
+        super().__init__(session, path)
         self._numbers = itertools.count(1)
         try:
-            self._file = open(path, "wb" if force else "xb", buffering=0)  # noqa: SIM115 - open while it records
+            self._file = open(self.path, "wb" if force else "xb", buffering=0)  # noqa: SIM115 - open while it records
         except OSError as exc:
             advice = "; --force replaces it" if isinstance(exc, FileExistsError) else ""
-            raise ConfigError(f"the cassette {path} cannot be written ({exc.strerror or exc}){advice}") from None
-        self._known_keys = keys()
-        self._write(json.dumps({"cassette": FORMAT, **head, "keys": self._known_keys}))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+            raise ConfigError(f"the cassette {self.path} cannot be written ({exc.strerror or exc}){advice}") from None
+        head = {"cassette": FORMAT, "version": version("ipy_websearch"), "platform": session.claude.platform.name}
+        self._known_keys = self._key_names(session.keys)
+        self._write(json.dumps({**head, "keys": self._known_keys}))
+        self._begin(session.keys)
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
-        """Yield the events of a reply."""
+        """Yield the events of a reply as they come, and write them down."""
         events: list[tuple[float, dict[str, Any]]] = []
         start = time.monotonic()
-        with self._exchange("model", str(body.get("model")), dict(body)) as outcome:
+        with self._exchange("model", str(body.get("model")), dict(body)) as exchange:
             try:
                 async with aclosing(send(body)) as stream:  # type: ignore[type-var]
                     async for arrived in stream:
@@ -107,33 +169,34 @@ class Recorder:
                         events += [(moment, event) for event in arrived]
                         yield arrived
             finally:
-                outcome["stream"] = self.redactor.stream(events)
+                exchange["stream"] = self.redactor.stream(events)
 
-    async def call(self, kind: Kind, to: str, request: Any, send: Callable[[], Awaitable[Fields]]) -> Fields:
-        """Return the fields of the answer of an engine or a page."""
-        with self._exchange(kind, to, request) as outcome:
-            outcome |= await send()
-        return outcome
+    async def call(self, kind: str, to: str, request: Any, send: Callable[[], Awaitable[Fields]]) -> Fields:
+        """Return the fields of the answer that comes, and write them down."""
+        with self._exchange(kind, to, request) as exchange:
+            exchange |= await send()
+        return exchange
 
     @contextmanager
-    def _exchange(self, kind: Kind, to: str, request: Any) -> Iterator[dict[str, Any]]:
+    def _exchange(self, kind: str, to: str, request: Any) -> Iterator[Exchange]:
         """Write down a request and the outcome that is filled in meanwhile."""
-        exchange, start = Exchange(kind, to, request, next(self._numbers), datetime.now(UTC)), time.monotonic()
+        at, start = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"), time.monotonic()
+        exchange = {"kind": kind, "to": to, "n": next(self._numbers), "at": at, "took_s": 0.0, "request": request}
         try:
-            yield exchange.outcome
+            yield exchange
         except WebSearchError as exc:
-            exchange.outcome["error"] = error_fields(exc)
+            exchange["error"] = error_fields(exc)
             raise
         except BaseException:
-            events = exchange.outcome.get("stream")
-            exchange.outcome["cut_off"] = not (events and events[-1][1].get("type") == "message_stop")
+            events = exchange.get("stream")
+            exchange["cut_off"] = not (events and events[-1][1].get("type") == "message_stop")
             raise
         finally:
-            exchange.took_s = round(time.monotonic() - start, 3)
-            if (keys := self._keys()) != self._known_keys:
+            exchange["took_s"] = round(time.monotonic() - start, 3)
+            if (keys := self._key_names(self._session.keys)) != self._known_keys:
                 self._known_keys = keys
                 self._write(json.dumps({"keys": keys}))
-            self._write(exchange.text())
+            self._write(json.dumps(exchange, ensure_ascii=False, default=str))
             self.count += 1
 
     def _write(self, line: str) -> None:
@@ -142,44 +205,56 @@ class Recorder:
         except (OSError, ValueError) as exc:
             self.problem = self.problem or f"{self.path} could not be written ({exc}); what came after is not on it"
 
+    def stop(self) -> None:
+        """Stop, and close the file."""
+        super().stop()
+        self._file.close()
 
-class Player:
-    """A cassette that is replayed; `version` is ours, `pace` whether to wait as long as the recording did.
+    @staticmethod
+    def _key_names(keys: Keys) -> list[str]:
+        known = dict.fromkeys((*KEYS, *(key for info in provider_infos().values() for key in info.keys)))
+        return [*filter(keys.usable, known), *(name for name in _addresses() if keys.environ.get(name, "").strip())]
+
+
+class Player(Recording):
+    """A cassette that is replayed, `instant` or at its own pace. A replay that is running ends once this one has been read.
+    `warning` says that the cassette is not whole.
 
     Raises:
         ConfigError: there is no such cassette, or a line of it cannot be read.
     """
 
-    replaying = True
-
-    def __init__(self, path: Path, *, redactor: Redactor, version: str, pace: bool) -> None:
-        self.path = path
-        self.redactor = redactor
-        self.head, exchanges, self.warnings = read(path)
-        self.keys = [str(name) for name in self.head.get("keys") or ()]
-        self.has_model = any(exchange.kind == "model" for exchange in exchanges)
-        self.count = 0
-        self._pace = pace
-        self._matcher = Matcher(exchanges, strict=self.head.get("version") == version, clean=redactor.text)
+    def __init__(self, session: Session, path: str | Path, *, instant: bool) -> None:
+        super().__init__(session, path)
+        self.head, exchanges, self.warning = read(self.path)
+        self.replayed_from = self.path.name
+        self.has_model = any(exchange["kind"] == "model" for exchange in exchanges)
+        self._pace = not instant
+        strict = self.head.get("version") == version("ipy_websearch")
+        self._matcher = Matcher(exchanges, strict=strict, clean=self.redactor.text)
+        session.stop_recording()
+        session.budgets.rehearse()
+        self._begin(RecordedKeys(session.keys, self))
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
         """Yield the events of a recorded reply."""
         start, exchange = time.monotonic(), self._find("model", str(body.get("model")), body)
-        for moment, event in exchange.outcome["stream"]:
+        for moment, event in exchange["stream"]:
             await self._until(start + moment)
             yield [event]
         await self._ended(exchange, start)
 
-    async def call(self, kind: Kind, to: str, request: Any, send: Callable[[], Awaitable[Fields]]) -> Fields:
-        """Return the fields of the recorded answer of an engine or a page."""
+    async def call(self, kind: str, to: str, request: Any, send: Callable[[], Awaitable[Fields]]) -> Fields:
+        """Return the fields of a recorded answer."""
         start, exchange = time.monotonic(), self._find(kind, to, request)
         await self._ended(exchange, start)
-        return exchange.outcome
+        return exchange
 
-    def _find(self, kind: Kind, to: str, request: Any) -> Exchange:
-        found = self._matcher.take(kind, to, request)
+    def _find(self, kind: str, to: str, request: Any) -> Exchange:
+        asked = {"kind": kind, "to": to, "request": request}
+        found = self._matcher.take(asked)
         if found is None:
-            raise ReplayError(self._matcher.miss(kind, to, request, self.path.name))
+            raise ReplayError(self._matcher.miss(asked, self.path.name))
         self.count += 1
         return found
 
@@ -189,10 +264,10 @@ class Player:
         Raises:
             WebSearchError: it failed. TimeoutError: it was cut off.
         """
-        await self._until(start + exchange.took_s)
-        if fields := exchange.outcome.get("error"):
+        await self._until(start + exchange["took_s"])
+        if fields := exchange.get("error"):
             raise error_of(fields)
-        if exchange.outcome.get("cut_off"):
+        if exchange.get("cut_off"):
             while self._pace:
                 await asyncio.sleep(3600)
             raise TimeoutError
@@ -202,23 +277,20 @@ class Player:
             await asyncio.sleep(wait)
 
 
-Cassette = Recorder | Player
-
 # --- the session's clients with a cassette in front of the network ----------------------------------------------------
 
 
 class RecordedModel(ModelClient):
     """The session's own client of the model, with a cassette in front of the network."""
 
-    def __init__(self, real: ModelClient, cassette: Cassette) -> None:
+    def __init__(self, real: ModelClient, cassette: Recording) -> None:
         self.__dict__.update(real.__dict__)
         self._cassette = cassette
 
     @property
     def platform(self) -> Platform:
         """The platform that was recorded, or the one in force."""
-        recorded = self._cassette.head.get("platform") if isinstance(self._cassette, Player) else None
-        return PLATFORMS.get(str(recorded)) or super().platform
+        return PLATFORMS.get(str(self._cassette.head.get("platform"))) or super().platform
 
     async def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[Events]:
         """Yield the events of a reply, which is always asked for as a stream; see `ModelClient.events`."""
@@ -226,7 +298,7 @@ class RecordedModel(ModelClient):
             yield events
 
     def _client(self) -> Any:
-        if self._cassette.replaying:
+        if self._cassette.replayed_from:
             raise ConfigError(f"only single requests are on {self._cassette.path}; `%websearch stop` ends the replay")
         return super()._client()
 
@@ -234,7 +306,7 @@ class RecordedModel(ModelClient):
 class RecordedHttp(HttpClient):
     """The engines' client; everything goes through the cassette to (or instead of) `real`."""
 
-    def __init__(self, real: HttpClient, cassette: Cassette) -> None:
+    def __init__(self, real: HttpClient, cassette: Recording) -> None:
         super().__init__(user_agent=real.user_agent, secrets=cassette.redactor.secrets)
         self._real = real
         self._cassette = cassette
@@ -269,7 +341,7 @@ class RecordedHttp(HttpClient):
         await self._real.aclose()
 
 
-def recorded_download(cassette: Cassette) -> Any:
+def recorded_download(cassette: Recording) -> Any:
     """Return what reads pages through a cassette; see `http.download.download`."""
 
     async def download(url: str, **options: Any) -> Download:
@@ -288,94 +360,6 @@ def recorded_download(cassette: Cassette) -> Any:
     return download
 
 
-# --- a session and its cassette ----------------------------------------------------------------------------------------
-
-
-class Recording:
-    """One cassette that a session records or replays; as a context manager it stops at the end of the block."""
-
-    def __init__(self, session: Session, cassette: Cassette) -> None:
-        self.cassette = cassette
-        self._session = session
-        parts = {
-            "http": RecordedHttp(session.http, cassette),
-            "claude": RecordedModel(session.claude, cassette),
-            "cache": Cache(None, clock=float),
-            "enrich_store": Store(None),
-            "keys": session.keys,
-            "download": recorded_download(cassette),
-        }
-        if isinstance(cassette, Player):
-            session.budgets.rehearse()
-            parts["keys"] = RecordedKeys(session.keys, cassette)
-        self._before = {name: session.__dict__.pop(name) for name in _EXCHANGED if name in session.__dict__}
-        session.__dict__.update(parts)
-
-    @classmethod
-    def record(cls, session: Session, path: str | Path, *, force: bool) -> Recording:
-        """Begin to record; see `Session.record`."""
-        keys = session.keys
-
-        def names() -> list[str]:
-            known = dict.fromkeys((*KEYS, *(key for info in provider_infos().values() for key in info.keys)))
-            return [*filter(keys.usable, known), *(name for name in _addresses() if keys.environ.get(name, "").strip())]
-
-        head = {"version": version("ipy_websearch"), "platform": session.claude.platform.name}
-        path = Path(path).expanduser()  # not made absolute: it is printed, and stays in notebooks that others read
-        recorder = Recorder(path, redactor=Redactor(keys.secrets), head=head, keys=names, force=force)
-        return cls(session, recorder)
-
-    @classmethod
-    def replay(cls, session: Session, path: str | Path, *, instant: bool) -> Recording:
-        """Begin to replay; see `Session.replay`. A replay that is running ends once the new cassette has been read."""
-        redactor = Redactor(session.keys.secrets)
-        player = Player(Path(path).expanduser(), redactor=redactor, version=version("ipy_websearch"), pace=not instant)
-        session.stop_recording()
-        return cls(session, player)
-
-    @property
-    def replayed_from(self) -> str:
-        """The name of the cassette that is replayed, "" while one is recorded."""
-        return self.cassette.path.name if self.cassette.replaying else ""
-
-    def through(self, send: Send, headers: Mapping[str, Any]) -> Send:
-        """Return a sender of model requests that goes through the cassette: for clients that are not the session's own.
-        `headers` are those that their keys go up in."""
-        self.cassette.redactor.learn(headers)
-        return partial(self.cassette.stream, send=send)
-
-    def marked(self, results: SearchResults) -> SearchResults:
-        """Return a search's results, marked when they come from the cassette."""
-        if not self.replayed_from or results.provider in UNRECORDED:
-            return results
-        return replace(results, cost_usd=Decimal(0), notices=(*results.notices, f"replayed from {self.replayed_from}"))
-
-    def stop(self) -> None:
-        """Stop, unless it has stopped already, and put everything back as it was."""
-        session = self._session
-        if session.recording is not self:
-            return
-        session.recording = None
-        for name in _EXCHANGED:
-            session.__dict__.pop(name, None)
-        session.__dict__.update(self._before)
-        if isinstance(self.cassette, Recorder):
-            self.cassette.close()
-        else:
-            session.budgets.resume()
-
-    def __enter__(self) -> Recording:
-        return self
-
-    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
-        self.stop()
-        if raised is None and (problem := getattr(self.cassette, "problem", "")):
-            raise ConfigError(problem)  # `%websearch stop` prints it
-
-    def __str__(self) -> str:
-        return f"{self.cassette.path.name} is being {'replayed' if self.cassette.replaying else 'recorded'}"
-
-
 class RecordedKeys(Keys):
     """Placeholders for the keys that were set when a cassette was recorded, so that the same engines are offered.
 
@@ -385,17 +369,17 @@ class RecordedKeys(Keys):
     def __init__(self, real: Keys, cassette: Player) -> None:
         self.__dict__.update(real.__dict__)
         self.secrets = real.secrets  # type: ignore[method-assign]
-        self._cassette = cassette
+        self._known, self._name = cassette.head.get("keys") or (), cassette.path.name
         kept = {name: value for name, value in real.environ.items() if name not in _addresses()}
-        self.environ = kept | {name: _PLACEHOLDER_ADDRESS for name in _addresses() if name in cassette.keys}
+        self.environ = kept | {name: _PLACEHOLDER_ADDRESS for name in _addresses() if name in self._known}
 
     def find(self, name: str) -> tuple[str, str] | None:
         """Return a placeholder for a key that was set when the cassette was recorded."""
-        return (_PLACEHOLDER_KEY, self._cassette.path.name) if self.spec(name).variable in self._cassette.keys else None
+        return (_PLACEHOLDER_KEY, self._name) if self.spec(name).variable in self._known else None
 
     def missing(self, name: str) -> MissingKeyError:
         """Return the error that says that a key was not set when the cassette was recorded."""
-        variable, path = self.spec(name).variable, self._cassette.path.name
+        variable, path = self.spec(name).variable, self._name
         return MissingKeyError(f"{variable} was not set when {path} was recorded; `%websearch stop` ends the replay")
 
 

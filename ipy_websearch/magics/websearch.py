@@ -201,20 +201,19 @@ class WebSearchMagics(WebMagics):
         return f"{plural(len(answers), 'answer')} written to {path}"
 
     def _record(self, file: str, /, *, force: bool = False) -> str:
-        cassette = self.session.record(file, force=force).cassette
-        return f"Recording to {cassette.path}; `%websearch stop` ends it. Keys are left out."
+        recording = self.session.record(file, force=force)
+        return f"Recording to {recording.path}; `%websearch stop` ends it. Keys are left out."
 
     def _replay(self, file: str, /, *, instant: bool = False) -> str:
-        cassette = self.session.replay(file, instant=instant).cassette
-        said = f"Replaying {cassette.path}: nothing is sent and nothing costs anything; `%websearch stop` ends it."
-        return "\n".join([said, *(f"note: {warning}" for warning in cassette.warnings)])
+        recording = self.session.replay(file, instant=instant)
+        said = f"Replaying {recording.path}: nothing is sent and nothing costs anything; `%websearch stop` ends it."
+        return said + (f"\nnote: {recording.warning}" if recording.warning else "")
 
     def _stop(self) -> str:
         recording = self.session.stop_recording()
         if recording is None:
             return "No cassette is recorded or replayed."
-        problem = getattr(recording.cassette, "problem", "")
-        return f"{_count(recording.cassette)}." + (f"\nnote: {problem}" if problem else "")
+        return f"{_count(recording)}." + (f"\nnote: {recording.problem}" if recording.problem else "")
 
 
 _NAMES = "status key index cache store prices goggles export record replay stop".split()
@@ -269,7 +268,7 @@ def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
         row = (variable, f"set: {found[1]}") if found else (variable, "not set", f"%websearch key {spec.names[0]}")
         (now if found else missing).append(row)
     if session.recording is not None:
-        now.append(("cassette", f"{_count(session.recording.cassette)}; %websearch stop ends it"))
+        now.append(("cassette", f"{_count(session.recording)}; %websearch stop ends it"))
     now += [
         ("version", f"ipy_websearch {ipy_websearch.__version__}"),
         ("data", str(data_dir())),
@@ -298,8 +297,8 @@ def _answers(session: Any) -> str:
     return f"passages as found; {why}"
 
 
-def _count(cassette: Any) -> str:
+def _count(recording: Any) -> str:
     from ipy_websearch.text import plural
 
-    done = "replayed from" if cassette.replaying else "recorded in"
-    return f"{plural(cassette.count, 'exchange')} {done} {cassette.path}"
+    done = "replayed from" if recording.replayed_from else "recorded in"
+    return f"{plural(recording.count, 'exchange')} {done} {recording.path}"
