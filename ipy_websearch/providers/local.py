@@ -9,14 +9,15 @@ own bm25 with the title weighted (https://www.sqlite.org/fts5.html, read 2026-11
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import re
 import sqlite3
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.resources import files
@@ -30,31 +31,25 @@ from ipy_websearch.errors import ConfigError, FetchError, ProviderError
 from ipy_websearch.extract.formats import fenced
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import Engine, ProviderContext, SearchRequest
-from ipy_websearch.providers.passages import (
-    SENTENCE_END,
-    SHORTEST_MISSPELT,
-    Piece,
-    bm25,
-    content_words,
-    pieces_of,
-    slips_of,
-    stem,
-    stems,
-    with_words,
-)
+from ipy_websearch.providers.passages import SENTENCE_END, Piece, bm25, content_words, pieces_of, stem, stems
 from ipy_websearch.results import Charge, SearchResult, SearchResults
 from ipy_websearch.text import plain, shorten, visible
 
 APPLICATION_ID = 0x69777369  # "iwsi"
 # To be raised with every change of the tables or of `_index_form`: an index of another version is made anew.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 # Files stored in one transaction: other kernels that write wait for at most so many.
 BATCH = 500
 
 SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
-PAGE_TYPES = {".html": "text/html", ".htm": "text/html", ".xhtml": "text/html", ".pdf": "application/pdf"}
-SUFFIXES = ("", ".md", ".markdown", ".txt", ".text", ".rst", ".ipynb", ".py", *PAGE_TYPES)
+KINDS = {
+    **dict.fromkeys(("", ".txt", ".text", ".rst"), "text/plain"),
+    **dict.fromkeys((".md", ".markdown", ".ipynb"), "text/markdown"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
+    ".py": "text/x-python",
+    ".pdf": "application/pdf",
+}
 MAX_FILE_BYTES, MAX_PDF_BYTES = 2_000_000, 20_000_000
 DESCRIPTION_CHARS, EXTRA_SNIPPETS = 300, 4
 MAX_TERMS, CANDIDATES = 32, 40
@@ -62,13 +57,10 @@ MAX_TERMS, CANDIDATES = 32, 40
 COMMON = 2_000
 # By what a document gains that holds two neighbours of the query side by side ("largest country"), among its first words.
 TOGETHER, MAX_PAIRS = 1.3, 4
-# What a document gets whose whole title stands in the query: it goes first.
-NAMED = 10.0
 # The share of a query's words that a document must hold, unless one stands in its title.
 LEAST_COVERAGE = 0.33
 
 _SCHEMA = (
-    "CREATE TABLE corpus (stamp TEXT NOT NULL)",
     """CREATE TABLE documents (
         id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, title TEXT NOT NULL, body TEXT NOT NULL, date TEXT NOT NULL,
         changed INTEGER NOT NULL, size INTEGER NOT NULL)""",
@@ -125,21 +117,17 @@ class LocalProvider(Engine):
         a date is left out.
 
         Raises:
-            ProviderError: this Python's SQLite was built without full-text search.
+            ProviderError: this Python's SQLite cannot search text.
         """
         _, _, notices = self.fitted(request)
-        slips = await asyncio.to_thread(self.index.misspelt, request.query)
-        said = tuple(f"searched for “{name}”: no document has “{word}”" for word, name in slips.items())
-        meant = replace(request, query=with_words(request.query, slips))
         results = []
-        for document, score in await asyncio.to_thread(self.index.search, meant):
-            description, further = best_passages(document.body, meant.query)
+        for document, score in await asyncio.to_thread(self.index.search, request):
+            description, further = best_passages(document.body, request.query)
             day = base.moment(document.date)
             results.append(SearchResult(document.title, document.url, description, day, further, round(score, 6)))
-        warnings, self.index.warnings[:] = tuple(self.index.warnings), []
-        return SearchResults(
-            tuple(results), request.query, self.name, charges=self.price, notices=(*said, *notices, *warnings), body=None
-        )
+        notices += self.index.warnings
+        self.index.warnings.clear()
+        return SearchResults(tuple(results), request.query, self.name, charges=self.price, notices=tuple(notices), body=None)
 
 
 class LocalIndex:
@@ -148,8 +136,8 @@ class LocalIndex:
     def __init__(self, path: Path, *, corpus: Traversable | None = None) -> None:
         self._corpus = corpus
         self._list = path.with_suffix(".folders")
+        self._folders: list[Path] = []  # where the list cannot be written
         self._to_restore: list[Path] = []
-        self._in_memory: list[Path] | None = None  # the folders of an index whose file cannot be used
         self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="local search index")
         # One line for each thing that went wrong with the file, until it was said; the index works all the same.
         self.warnings = self._database.warnings
@@ -165,44 +153,28 @@ class LocalIndex:
         Raises:
             ProviderError: this Python's SQLite cannot search text.
         """
-        terms, count = query_terms(request.query), request.count
-        quoted = [_quoted(term) for term in terms]
+        terms = query_terms(request.query)
+        if not terms:
+            return []
         narrowed, values = _condition(request)
-        matching = f"SELECT rowid, -bm25(words, 8.0, 1.0) FROM words WHERE words MATCH ? {narrowed} LIMIT {COMMON}"
-        neighbours = " OR ".join(_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS]))
-
-        def ranked(parts: Sequence[str], joined: str, most: int) -> list[tuple[int, float]]:
-            expression = joined.join(parts)
-            found = self._rows(matching, expression, *values) if parts else []
-            if len(found) == COMMON:  # a word that stands everywhere: those that have it in the title go first
-                found = self._rows(matching, f"{{title}} : ({expression})", *values) + found
-            best = dict(sorted(dict(found).items(), key=lambda row: -row[1])[: max(CANDIDATES, most)])
-            for at in self._holding(neighbours, best):
-                best[at] *= TOGETHER
-            return sorted(best.items(), key=lambda row: -row[1])[:most]
-
-        found = ranked(quoted, " AND ", count)
-        if len(found) < count and len(terms) > 1:
-            most = max(CANDIDATES, 2 * count)
-            some = ranked([term for term in quoted if self._is_rare(term)], " OR ", most) or ranked(quoted, " OR ", most)
-            covered = self._coverage(terms, [at for at, _ in some])
-            enough = [(at, score) for at, score in some if covered[at] >= LEAST_COVERAGE]
-            complete = {at for at, _ in found}
-            found = sorted(enough, key=lambda row: (covered[row[0]] < NAMED, row[0] not in complete))[:count]
+        # A word that stands everywhere is ranked in its first documents, and in those that have it in the title.
+        ranked = f"""SELECT * FROM (
+            SELECT rowid, -bm25(words, 8.0, 1.0) AS score FROM words WHERE words MATCH ? {narrowed} LIMIT {COMMON}
+        ) ORDER BY score DESC LIMIT {CANDIDATES + request.count}"""
+        quoted = [_quoted(term) for term in terms]
+        every = " AND ".join(quoted)
+        complete = dict(self._rows(ranked, f"{{title}} : ({every})", *values) + self._rows(ranked, every, *values))
+        scores, too_few = complete, len(complete) < request.count
+        if too_few:
+            either = " OR ".join([term for term in quoted if self._is_rare(term)] or quoted)
+            scores = dict(self._rows(ranked, either, *values)) | complete
+        for at in self._holding(" OR ".join(_quoted(" ".join(pair)) for pair in pairwise(terms[:MAX_PAIRS])), scores):
+            scores[at] *= TOGETHER
+        covered, named = self._coverage(terms, scores)
+        enough = [at for at in scores if covered[at] >= LEAST_COVERAGE]
+        best = sorted(enough, key=lambda at: (too_few and at not in named, at not in complete, -scores[at]))[: request.count]
         select = "SELECT url, title, body, date FROM documents WHERE rowid = ?"
-        return [(Document(*row), score) for at, score in found for row in self._rows(select, at)]
-
-    def misspelt(self, query: str) -> dict[str, str]:
-        """Return the words of a query that stand in no document, each with the one word of a title that it is a slip of.
-
-        Raises:
-            ProviderError: this Python's SQLite cannot search text.
-        """
-        known = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
-        terms = [term for term in query_terms(query) if len(term) >= SHORTEST_MISSPELT]
-        unknown = [term for term in terms if not self._rows(known, _quoted(term))]
-        alike = "SELECT title FROM documents WHERE ' ' || title LIKE ?"
-        return slips_of(unknown, query, [title for word in unknown for (title,) in self._rows(alike, f"% {word[0]}%")])
+        return [(Document(*row), scores[at]) for at in best for row in self._rows(select, at)]
 
     def document(self, url: str) -> tuple[str, str, datetime | None] | None:
         """Return (title, Markdown, date) of a whole document, None when the index has none of that address.
@@ -239,7 +211,7 @@ class LocalIndex:
                     report.added, report.updated = report.added + (not before), report.updated + bool(before)
                 unseen.pop(path.as_uri(), None)
             except Exception as exc:  # whatever is in one file, the others are read
-                report.skipped.append((path, getattr(exc, "strerror", None) or str(exc) or type(exc).__name__))
+                report.skipped.append((path, str(exc) or type(exc).__name__))
             if len(rows) == BATCH:
                 self._put(rows)
                 rows.clear()
@@ -273,37 +245,35 @@ class LocalIndex:
         return dict(self._rows(query))
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Make the tables where they are missing or of another version, and bring the articles up to date."""
-        if connection.execute("PRAGMA user_version").fetchone() != (SCHEMA_VERSION,):
-            for name in ("words", "documents", "folders", "corpus"):
-                connection.execute(f"DROP TABLE IF EXISTS {name}")
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION:d}")
-            self._to_restore = [path for path in self._listed() if path.is_dir()]
+        """Make the tables anew where they are missing, of another version, or made of other articles."""
         stamp, documents = read_corpus(self._corpus or files("ipy_websearch.corpus"))
-        if connection.execute("SELECT stamp FROM corpus").fetchone() != (stamp,):
-            connection.execute("DELETE FROM documents WHERE url LIKE 'corpus://%'")
-            connection.execute("DELETE FROM corpus")
-            connection.execute("INSERT INTO corpus VALUES (?)", (stamp,))
-            _store(connection, [(*document, 0, 0) for document in documents])
+        if connection.execute("PRAGMA user_version").fetchone() == (stamp,):
+            return
+        for name in ("words", "documents", "corpus"):
+            connection.execute(f"DROP TABLE IF EXISTS {name}")
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {stamp:d}")
+        _store(connection, [(*document, 0, 0) for document in documents])
+        self._to_restore = [path for path in self._listed() if path.is_dir()]
 
     def _is_rare(self, term: str) -> bool:
         some = f"SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {COMMON})"
         return bool(self._rows(some, term)[0][0] < COMMON)
 
-    def _coverage(self, terms: Sequence[str], numbers: Sequence[int]) -> dict[int, float]:
-        """Return the share of the words that each document holds; one in the title is enough for 1, the whole title for
-        `NAMED`."""
-        held = dict.fromkeys(numbers, 0.0)
+    def _coverage(self, terms: Sequence[str], numbers: Iterable[int]) -> tuple[dict[int, float], set[int]]:
+        """Return the share of the words that each document holds (one in the title is enough for 1), and the documents whose
+        whole title stands in the query."""
+        held, named, wanted = dict.fromkeys(numbers, 0.0), set[int](), set(map(stem, terms))
         for term in terms:
-            for at in self._holding(_quoted(term), numbers):
+            for at in self._holding(_quoted(term), held):
                 held[at] += 1 / len(terms)
-        wanted = set(map(stem, terms))
-        for at, title in self._rows(f"SELECT rowid, title FROM documents WHERE rowid IN ({','.join(map(str, numbers))})"):
+        for at, title in self._rows(f"SELECT rowid, title FROM documents WHERE rowid IN ({','.join(map(str, held))})"):
             words = set(stems(_with_symbols(re.sub(r" \(.*\)$", "", title))))
-            held[at] += (not wanted.isdisjoint(words)) + (NAMED if words <= wanted else 0)
-        return held
+            held[at] += not wanted.isdisjoint(words)
+            if words <= wanted:
+                named.add(at)
+        return held, named
 
     def _holding(self, expression: str, numbers: Iterable[int]) -> list[int]:
         """Return those of the documents in which something stands; nowhere does "" stand."""
@@ -318,15 +288,16 @@ class LocalIndex:
 
     def _listed(self) -> list[Path]:
         """Return the folders from which the index can be made again; other kernels write the list too."""
-        if self._in_memory is not None or not self._list.is_file():
-            return self._in_memory or []
-        return [Path(name) for name in self._list.read_text("utf-8", "surrogateescape").splitlines()]
+        if not self._folders:
+            with suppress(OSError):
+                return [Path(name) for name in self._list.read_text("utf-8", "surrogateescape").splitlines()]
+        return self._folders
 
     def _keep(self, folders: list[Path]) -> None:
-        if self._database.in_memory:
-            self._in_memory = sorted(folders)
-        else:
+        try:
             self._list.write_text("".join(f"{path}\n" for path in sorted(folders)), "utf-8", "surrogateescape")
+        except OSError:
+            self._folders = sorted(folders)
 
     def _put(self, rows: Sequence[Sequence[Any]], gone: Iterable[str] = ()) -> None:
         """Store documents, each with the time and size of its file, and drop those that are gone, in one transaction."""
@@ -346,10 +317,7 @@ class LocalIndex:
                 self.warnings.append(f"the folder {folder} was read again, since the local search index was made anew")
             return self._database.write(work) if write else self._database.read(work)
         except sqlite3.Error as exc:
-            reason = f"the index failed ({exc})"
-            if "no such module" in str(exc):
-                reason = "this Python's SQLite was built without FTS5; use a Python that has it, or another engine"
-            raise ProviderError(f"local search: {reason}", provider="local", reason="server") from exc
+            raise ProviderError(f"local search: the index failed ({exc})", provider="local", reason="server") from exc
 
 
 # --- the tables -------------------------------------------------------------------------------------------------------
@@ -433,26 +401,20 @@ def _as_text(piece: Piece) -> str:
 # --- reading documents ------------------------------------------------------------------------------------------------
 
 
-def read_corpus(folder: Traversable) -> tuple[str, list[Document]]:
+def read_corpus(folder: Traversable) -> tuple[int, list[Document]]:
     """Return (stamp, documents) of the articles in the `*.md` files of `folder`; the stamp changes when any file does."""
-    digest, documents = hashlib.sha256(), list[Document]()
+    stamp, documents = SCHEMA_VERSION, list[Document]()
     for file in sorted((f for f in folder.iterdir() if f.name.endswith(".md")), key=lambda f: f.name):
         data = file.read_bytes()
-        digest.update(file.name.encode() + b"\0" + data)
-        text = data.decode("utf-8").replace("\r\n", "\n")
-        heads = list(_ARTICLE.finditer(text))
-        for head, end in zip(heads, [*(later.start() for later in heads[1:]), len(text)], strict=True):
-            title, url, day = head.groups()
-            body = text[head.end() : end].strip()
-            documents.append(Document(url, title.strip(), body, day or ""))
-    return digest.hexdigest(), documents
+        stamp = zlib.crc32(data, stamp)
+        _, *articles = _ARTICLE.split(data.decode("utf-8").replace("\r\n", "\n"))
+        for title, url, day, body in zip(*(articles[n::4] for n in range(4)), strict=True):
+            documents.append(Document(url, title.strip(), body.strip(), day or ""))
+    return stamp % 2**31, documents
 
 
 def _resolved(folder: Path) -> Path:
-    try:
-        return Path(folder).expanduser().resolve()
-    except (OSError, ValueError, RuntimeError) as exc:  # too long, with a null character, of an unknown user
-        raise ConfigError(f"{str(folder)[:200]!r} is not a folder: {exc}") from None
+    return Path(os.path.realpath(os.path.expanduser(folder)))
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -464,7 +426,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _readable(path: Path, folder: Path) -> tuple[int, int]:
     """Return the (time in microseconds, size) of a file that can be a document; raise with the reason for any other."""
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in KINDS:
         raise FetchError(f"not a kind of file that is read ({path.suffix})")
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
         raise FetchError("a link that leads out of the folder")
@@ -478,31 +440,19 @@ def _readable(path: Path, folder: Path) -> tuple[int, int]:
 
 def _read_file(path: Path) -> Document:
     """Return a file as a document; its date is the one it states, else that of its last change."""
-    data, suffix, title, stated = path.read_bytes(), path.suffix.lower(), path.name, ""
-    text = "" if suffix in PAGE_TYPES else _decoded(data)
-    if suffix in PAGE_TYPES:
-        from ipy_websearch.extract.page import extract
+    from ipy_websearch.extract.page import extract
 
-        page = extract(data, url=path.as_uri(), content_type=PAGE_TYPES[suffix])
-        title, text, stated = page.title, page.markdown, f"{page.published_date or ''}"[:10]
-    elif suffix == ".py":
-        text = fenced(text, "python") if text.strip() else ""
-    else:
-        title, stated, text = _read_text(_notebook_text(text) if suffix == ".ipynb" else text)
+    data, suffix = path.read_bytes(), path.suffix.lower()
+    kind = KINDS[suffix]
+    page = extract(_notebook_text(data) if suffix == ".ipynb" else data, url=path.as_uri(), content_type=kind)
+    title, text, stated = page.title, page.markdown, f"{page.published_date or ''}"[:10]
+    if kind in ("text/plain", "text/markdown"):
+        title, stated, text = _read_text(text)
     if not text.strip():
-        raise FetchError("there is no text in it")
+        raise FetchError(page.note or "there is no text in it")
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-    return Document(path.as_uri(), plain(title) or plain(path.stem) or "untitled", text.strip(), stated or changed)
-
-
-def _decoded(data: bytes) -> str:
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    if encoding == "utf-8-sig" and b"\0" in data:
-        raise FetchError("it is binary")
-    try:
-        return visible(data.decode(encoding))
-    except UnicodeDecodeError:
-        return visible(data.decode("cp1252", errors="replace"))
+    name = path.name if suffix == ".py" else path.stem
+    return Document(path.as_uri(), plain(title) or plain(name) or "untitled", text.strip(), stated or changed)
 
 
 def _read_text(text: str) -> tuple[str, str, str]:
@@ -516,10 +466,11 @@ def _read_text(text: str) -> tuple[str, str, str]:
     return fields.get("title") or (heading[1] if heading else ""), stated if base.moment(stated) else "", text
 
 
-def _notebook_text(text: str) -> str:
+def _notebook_text(data: bytes) -> bytes:
     """Return what people wrote into a notebook: its Markdown and its code; outputs are left out."""
     try:
-        texts = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+        texts = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(data)["cells"]]
     except (ValueError, LookupError, TypeError, RecursionError):
         raise FetchError("it is not a notebook that can be read") from None
-    return visible("\n\n".join(f"```\n{part}\n```" if kind == "code" else part for kind, part in texts if part.strip()))
+    parts = (fenced(part, "python") if kind == "code" else part for kind, part in texts if part.strip())
+    return "\n\n".join(parts).encode("utf-8", "replace")

@@ -10,18 +10,14 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 
 # The most tokens of one page, and of all pages of a search.
 PAGE_TOKENS, ALL_TOKENS = 1_500, 4_000
 # Characters of a page that are looked at: a long book would take seconds.
 MOST_CHARACTERS = 200_000
-
-# Letters of a word that may be taken for a slip of another: a shorter one is as often a word of its own.
-SHORTEST_MISSPELT = 6
 
 _PIECE_CHARACTERS = 1_000  # a longer paragraph, list or table is cut into pieces of about this size
 _FENCE = re.compile(r"[ \t>]{0,12}(`{3,}|~{3,})(.*)")
@@ -77,40 +73,6 @@ def content_words(text: str) -> list[str]:
     """Return the words of a question that carry meaning, in order, each once."""
     words = (match[0] for match in words_in(text))
     return list({stem(word): word for word in words if word.casefold() not in _STOP_WORDS}.values())
-
-
-def slips_of(unknown: Iterable[str], query: str, titles: Iterable[str]) -> dict[str, str]:
-    """Return the misspelt words of a query, each with the word of a title that was meant.
-
-    A word counts as misspelt if the query, with the slip mended, holds all of that title. It has at least `SHORTEST_MISSPELT`
-    letters; one of them is wrong, neither the first nor the last, or two are swapped. Where two words are as near, neither is
-    meant.
-
-    >>> slips_of(["portgual", "radius"], "radius of Portgual", ["Portugal", "Radium"])
-    {'portgual': 'Portugal'}
-    """
-    said, names = set(stems(query)), dict[str, str]()
-    for title in titles:
-        lacking = [match[0] for match in words_in(title.partition(" (")[0]) if stem(match[0]) not in said]
-        if len(lacking) == 1:
-            names[lacking[0].casefold()] = lacking[0]
-    slips = {}
-    for word in unknown:
-        bare = word.casefold().replace("’", "'").removesuffix("'s")
-        if len(bare) < SHORTEST_MISSPELT or not bare.isalpha():
-            continue
-        alike = [name for name in names if (name[0], name[-1]) == (bare[0], bare[-1]) and abs(len(name) - len(bare)) < 2]
-        near = get_close_matches(bare, alike, 2, 1 - 1.5 / len(bare))
-        if len(near) == 1:
-            slips[word] = names[near[0]]
-    return slips
-
-
-def with_words(text: str, words: Mapping[str, str]) -> str:
-    """Return a text with some of its words, in any case, replaced by others."""
-    for word, other in words.items():
-        text = re.sub(rf"\b{re.escape(word)}\b", other, text, flags=re.IGNORECASE)
-    return text
 
 
 # --- blocks of a page ------------------------------------------------------------------------------------------------

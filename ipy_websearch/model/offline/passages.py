@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from ipy_websearch.providers.passages import bm25, content_words, slips_of, stem, stems, with_words, word_weights, words_in
+from ipy_websearch.providers.passages import bm25, content_words, stem, stems, word_weights, words_in
 from ipy_websearch.tools.base import UNREAD
 from ipy_websearch.tools.web import UNAVAILABLE
 
@@ -172,9 +172,7 @@ class Passage:
 
 def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]:
     """Return the text blocks of the answer: the gated sentence if any, the label, the passages with their citations."""
-    slips = misspelt(talk.query, talk.sources)
-    query = with_words(talk.query, slips)
-    passages = best_passages(query, talk.sources)
+    passages = best_passages(talk.query, talk.sources)
     if not passages:
         said = "There is no search tool in this question, and without one there is nothing to quote."
         if searched:
@@ -184,25 +182,16 @@ def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]
             said = f"The search failed: {reason or 'no reason is known'}"
         return [{"type": "text", "text": f"{LABEL}\n\n{said}"}]
     blocks: list[dict[str, Any]] = []
-    if (found := answering_sentence(talk.query, talk.sources)) is not None:  # a slip keeps the gate shut
+    if (found := answering_sentence(talk.query, talk.sources)) is not None:
         blocks += [cited_text(found, found.text), {"type": "text", "text": "\n\n"}]
-    told = "".join(f" Searched for “{name}”." for name in slips.values())
-    told += _missing(with_words(talk.question, slips), passages)
-    blocks.append({"type": "text", "text": f"{LABEL}{told}\n\n"})
-    wanted = {stem(word) for word in content_words(query)}
+    blocks.append({"type": "text", "text": f"{LABEL}{_missing(talk.question, passages)}\n\n"})
+    wanted = {stem(word) for word in content_words(talk.query)}
     for n, passage in enumerate(passages):
         shown = _excerpt(passage.text, wanted)
         blocks.append(cited_text(Passage(passage.source, passage.at, shown), "> " + _emphasized(shown, wanted)))
         if n < len(passages) - 1:
             blocks.append({"type": "text", "text": "\n\n"})
     return blocks
-
-
-def misspelt(query: str, sources: Sequence[Source]) -> dict[str, str]:
-    """Return the words of a query that stand in no source, each with the one word of a title that it is a slip of."""
-    there = {word for source in sources for text in (source.title, *source.paragraphs) for word in stems(text)}
-    unknown = [word for word in content_words(query) if stem(word) not in there]
-    return slips_of(unknown, query, [source.title for source in sources])
 
 
 def _missing(question: str, passages: Sequence[Passage]) -> str:
