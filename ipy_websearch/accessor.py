@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -74,17 +73,17 @@ class WebAccessor:
 
         Raises:
             ConfigError: the query names no column or one that is not there; nothing was sent.
+            EnrichmentError: the searches all failed alike, and further ones would fail too.
         """
         from ipy_websearch import api
-        from ipy_websearch.enrichment.frames import Lookup, is_dask, look_up_on_dask
-        from ipy_websearch.options import checked
+        from ipy_websearch.enrichment.run import start_lookup
+        from ipy_websearch.options import EnrichOptions, checked
 
-        given = {
-            name: checked(name, value) for name, value in {**options, "concurrency": concurrency}.items() if value is not None
-        }
-        start: Any = partial(Lookup, api.session(), query, **given)
-        work: Any = look_up_on_dask(start, self._frame, query) if is_dask(self._frame) else start(self._frame)
-        if api.drive(work, checked("progress", progress)):
+        provider, fresh = options.pop("provider", None), checked("fresh", options.pop("fresh", False))
+        given = EnrichOptions(None, {}, concurrency=concurrency, progress=progress, provider=provider, resume=False)
+        request = api.session().search_request("any", **{"count": 1, **options})
+        work = start_lookup(api.session(), self._frame, query, given, request, fresh)
+        if api.drive(work, given.progress):
             print("Interrupted: what was found by then is returned.")
         return work.frame()
 

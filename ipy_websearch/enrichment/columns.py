@@ -36,6 +36,9 @@ MAX_COLUMNS = 16
 # The columns about a row; those about a value are `{column}_source`, `_quote` and `_confidence`.
 OWN = ("enrich_status", "enrich_error", "enrich_cost_usd")
 
+# The columns that `df.web.search` adds.
+SEARCHED = ("search_title", "search_url", "search_description", "search_provider", "search_error")
+
 PARTS = ("source", "quote", "confidence")
 
 # Where a frame's `attrs` name the columns that enrichments have added to it: those alone may be replaced.
@@ -212,32 +215,31 @@ def earlier_names(names: Iterable[str], noted: Any) -> set[str]:
     """Return which of a frame's columns an earlier enrichment added.
 
     They are `noted` in the frame's `attrs`, and some column about the row is still there. Where pandas has lost the note, all
-    columns about the row and a value's source, quote and confidence tell.
+    columns about the row and a value's source, quote and confidence tell, or all of a search.
     """
     there = set(names)
-    found = there.intersection(noted or ()) if there & {*OWN} else set()
+    found = there.intersection(noted or ()) if there & {*OWN, *SEARCHED} else set()
+    found.update(SEARCHED if there >= {*SEARCHED} else ())
     if there >= {*OWN}:
         groups = ({name, *(f"{name}_{part}" for part in PARTS)} for name in there)
         found.update(OWN, *(group for group in groups if group <= there))
     return found
 
 
-def check_names(columns: Sequence[Column], names: Sequence[str], noted: Any = (), sources: bool = True) -> None:
-    """Refuse to overwrite the user's own columns, and those that a question names; an earlier enrichment's are replaced.
+def check_names(added: Iterable[str], named: Iterable[str], names: Sequence[str], noted: Any = ()) -> None:
+    """Refuse to overwrite the user's own columns, and those `named` in a question; an earlier run's are replaced.
 
-    `noted` is what the frame's `attrs` say of earlier ones.
+    `added` are the new columns, `names` those of the frame, and `noted` is what its `attrs` say of earlier runs.
 
     Raises:
         ConfigError: which column is in the way, and what to do.
     """
-    own = set(names) - earlier_names(names, noted)
-    named = {field for column in columns for field in column.fields}
-    for name in added_names(columns, sources):
-        if name in named:
-            raise ConfigError(f"the frame already has a column {name!r}, which a question names; give the new one another name")
-        if name in own:
-            remedy = "rename or drop it" if name in OWN else "rename or drop it, or give the new one another name"
-            raise ConfigError(f"the frame already has a column {name!r}, not known to be from an enrichment; {remedy}")
+    taken = (set(names) - earlier_names(names, noted)).union(named)
+    if name := next((name for name in added if name in taken), None):
+        raise ConfigError(
+            f"the frame already has a column {name!r}, which a question names or which is not from an earlier run; "
+            "rename or drop it, or give the new one another name"
+        )
 
 
 # --- the rows -----------------------------------------------------------------------------------------------------------
@@ -281,9 +283,13 @@ def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None, s
     names = names_of(frame)
     wanted = parse_columns(columns, names)
     sample = checked("sample", sample)
-    check_names(wanted, names, frame.attrs.get(NOTED), sources)
     fields = tuple(dict.fromkeys(field for column in wanted for field in column.fields))
-    rows = inputs_of(frame, fields)
+    check_names(added_names(wanted, sources), fields, names, frame.attrs.get(NOTED))
+    return plan_of(inputs_of(frame, fields), wanted, fields, sample)
+
+
+def plan_of(rows: Sequence[Inputs], columns: Sequence[Column], fields: Sequence[str], sample: int | None = None) -> Plan:
+    """Return the plan for rows; see `make_plan`."""
     numbers: dict[Inputs, int] = {}
     place = array("q", [-1]) * len(rows)
     for position, inputs in enumerate(rows):
@@ -291,7 +297,7 @@ def make_plan(frame: pd.DataFrame, columns: Any, *, sample: int | None = None, s
             continue
         place[position] = numbers.setdefault(inputs, len(numbers))
     chosen = list(numbers)
-    return Plan(wanted, fields, chosen, place, chosen if sample is None else list(dict.fromkeys(rows)), sample)
+    return Plan(tuple(columns), tuple(fields), chosen, place, chosen if sample is None else list(dict.fromkeys(rows)), sample)
 
 
 def inputs_of(frame: pd.DataFrame, fields: Sequence[str]) -> list[Inputs]:

@@ -125,7 +125,7 @@ def _group_lines(groups: Sequence[Group]) -> list[str]:
     return [*lines, *([f"  … and {more} other messages"] if more > 0 else [])]
 
 
-def _grouped(messages: Iterable[tuple[str, int, str]]) -> list[Group]:
+def grouped(messages: Iterable[tuple[str, int, str]]) -> list[Group]:
     """Return messages with their rows and an example, those that are alike under the first of them, the most rows first."""
     groups: dict[str, Group] = {}
     for message, rows, example in messages:
@@ -173,9 +173,9 @@ def make_report(
         columns={name: {kind: column[kind] for kind in kinds} for name, column in by_column.items()},
         asked=len(known) - stored - sum(outcome.status == "skipped" for outcome, _, _ in known),
         stored=stored,
-        failures=_grouped((o.error, count, name) for o, count, name in known if o.status == "error"),
-        faults=_grouped(faults),
-        doubts=_grouped(doubts),
+        failures=grouped((o.error, count, name) for o, count, name in known if o.status == "error"),
+        faults=grouped(faults),
+        doubts=grouped(doubts),
         requests=sum(outcome.requests for outcome in outcomes),
         cost_usd=_float(cost_usd),
         **facts,

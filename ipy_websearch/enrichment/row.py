@@ -16,7 +16,7 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from ipy_websearch.enrichment.columns import Column, Evidence, RowError, cells_of, fill
+from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, cells_of, fill
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome
 from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, ProviderError, WebSearchError
@@ -33,6 +33,7 @@ from ipy_websearch.model.requests import (
 )
 from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_spent, is_transient
 from ipy_websearch.money.budget import Booking
+from ipy_websearch.money.ledger import Status
 from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.router import SearchPlan, SearchRouter, stood_in
 from ipy_websearch.results import Charge, Limits, Panels, SearchResults, ToolFinished
@@ -501,6 +502,29 @@ class Row:
             return await fetch.call(given, context)
 
         return replace(fetch, call=call, timeout_s=TOOL_TIMEOUT_S)
+
+
+class SearchRow(Row):
+    """A row that is one search: its one cell is the `SearchResults`. No model is asked."""
+
+    async def _converse(self) -> None:
+        config, booking = self._config, self._booking
+        assert config.searches is not None
+        charges = config.searches.charges
+        status: Status = "interrupted"
+        if charges and not booking.budget.grant_call("search", charges):
+            return
+        try:
+            results = await config.searches.search(replace(config.defaults, query=self._query()), fresh=config.fresh)
+            charges, status = results.charges, "ok"
+        except ProviderError as exc:
+            charges, status = exc.charges, "error"
+            raise
+        finally:
+            booking.charges(charges, status=status, id="search")
+        self._noted(results)
+        self.outcome.cells, self.outcome.status, self.outcome.error = (Cell(results),), "ok", ""
+        self.outcome.provider = ""  # the cache keeps results
 
 
 def overload_s(error: Exception) -> float | None:

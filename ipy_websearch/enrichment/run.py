@@ -15,14 +15,29 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipy_websearch.enrichment.batch import ask_in_batches, native_search
-from ipy_websearch.enrichment.columns import NOT_ASKED, Cell, Column, Inputs, Plan, make_plan
-from ipy_websearch.enrichment.frames import assemble, is_pandas, start_on_other
+from ipy_websearch.enrichment.columns import (
+    NOT_ASKED,
+    NOTED,
+    SEARCHED,
+    Cell,
+    Column,
+    Inputs,
+    Plan,
+    check_names,
+    fields_in,
+    inputs_of,
+    make_plan,
+    names_of,
+    plan_of,
+)
+from ipy_websearch.enrichment.frames import assemble, is_dask, is_pandas, joined, on_dask, start_on_other
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import (
     Estimate,
@@ -35,7 +50,7 @@ from ipy_websearch.enrichment.report import (
     make_report,
     why_no_estimate,
 )
-from ipy_websearch.enrichment.row import Row, RowConfig, Searches, record_tool, system_text
+from ipy_websearch.enrichment.row import Row, RowConfig, Searches, SearchRow, record_tool, system_text
 from ipy_websearch.enrichment.store import Stored, cell_key, lookup_key
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.model.client import model_id
@@ -43,8 +58,9 @@ from ipy_websearch.money.budget import Booking, Budget, RunBudget
 from ipy_websearch.money.ledger import LedgerRow, Reservation
 from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import EnrichOptions, money
+from ipy_websearch.providers.base import SearchRequest
 from ipy_websearch.providers.passages import ALL_TOKENS
-from ipy_websearch.results import Money, Usage
+from ipy_websearch.results import Money, SearchResults, Usage
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
 from ipy_websearch.tools.web import PageReading, web_fetch_tool
@@ -72,22 +88,12 @@ NATIVE = "anthropic"
 # --- making one ---------------------------------------------------------------------------------------------------------
 
 
-def start(session: Session, options: EnrichOptions) -> Any:
+def start(session: Session, options: EnrichOptions) -> Enrichment:
     """Return an enrichment, planned and not yet run; see `ipy_websearch.enrich` for options and errors."""
-    batch = options.mode == "batch"
-    if batch and options.cluster is not None:
-        raise ConfigError("mode='batch' needs no cluster: the API does the work; leave one of the two out")
     if not is_pandas(options.frame):
         return start_on_other(partial(start, session), options)
-    if batch and options.provider:
-        raise ConfigError(
-            f"mode='batch' searches with the API's own web search, not with {options.provider!r}; leave provider out"
-        )
-    if (options.max_fetches or options.read_pages) and (batch or options.cluster is not None):
-        given = "max_fetches" if options.max_fetches else "read_pages"
-        raise ConfigError(f"pages are read by this process: leave {given} out, or mode='batch' and the cluster")
-    if batch and session.recording is not None:
-        raise ConfigError("batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first")
+    batch = options.mode == "batch"
+    _check_mode(session, options, batch)
     plan = make_plan(options.frame, options.columns, sample=options.sample, sources=options.sources)
     client, model = model_to_ask(session, options.model)
     own_prices()  # a mistake in the user's price file shows here, before anything is spent
@@ -95,15 +101,13 @@ def start(session: Session, options: EnrichOptions) -> Any:
     # One that was named must be there, even where nothing is searched; the setting's only where it is asked.
     asked = options.provider or (options.max_searches and not batch)
     provider, notices = session.provider_to_ask(options.provider) if asked else (None, ())
-    whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
-    budget = session.budgets.for_question(uuid.uuid4().hex[:12], money("budget_usd", options.budget_usd), **whose)
+    budget = new_budget(session, options.budget_usd)
     searches: Searches | None = None
     key: tuple[str, Mapping[str, Any]] = (NATIVE if batch else "", {})
     if batch:
         native_search(model, client, options.max_searches, defaults)  # a platform without batches is refused here
     elif options.max_searches:
-        searches, key = searches_of(session, provider, options.concurrency, budget)
-    exact = session.recording is not None
+        searches, key = searches_of(session, provider, options.concurrency, budget, defaults)
     config = RowConfig(
         client=client,
         model=model,
@@ -115,7 +119,7 @@ def start(session: Session, options: EnrichOptions) -> Any:
         max_searches=options.max_searches,
         fetch=web_fetch_tool(session.reader, robots=True) if options.max_fetches else None,
         max_fetches=options.max_fetches,
-        pages=PageReading(lambda: session.reader, options.read_pages, exact=exact) if options.read_pages else None,
+        pages=_page_reading(session, options.read_pages) if options.read_pages else None,
         retrieve_first=settings.retrieve_first,
     )
     run = Enrichment(session, plan, options, config, budget, ask_in_batches if batch else Rows().ask, key)
@@ -123,6 +127,30 @@ def start(session: Session, options: EnrichOptions) -> Any:
         run.ask = _workers(session, options.cluster, provider)
     run.notices.update(dict.fromkeys(notices))
     return run
+
+
+def _check_mode(session: Session, options: EnrichOptions, batch: bool) -> None:
+    elsewhere, reads = batch or options.cluster is not None, options.max_fetches or options.read_pages
+    conflicts = {
+        "mode='batch' needs no cluster: the API does the work; leave one of the two out": batch and options.cluster is not None,
+        "mode='batch' searches with the API's own web search; leave provider out": batch and options.provider,
+        "pages are read by this process: leave read_pages out (and max_fetches), or mode='batch' and the cluster": elsewhere
+        and reads,
+        "batches do not go onto cassettes; leave mode='batch' out, or `%websearch stop` first": batch and session.recording,
+    }
+    for message, is_wrong in conflicts.items():
+        if is_wrong:
+            raise ConfigError(message)
+
+
+def new_budget(session: Session, usd: Any = None) -> Budget:
+    """Return the budget of one run, which may cost `usd` (None: only the session's budgets hold)."""
+    whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
+    return session.budgets.for_question(uuid.uuid4().hex[:12], money("budget_usd", usd), **whose)
+
+
+def _page_reading(session: Session, count: int) -> PageReading:
+    return PageReading(lambda: session.reader, count, exact=session.recording is not None)
 
 
 def _workers(session: Session, cluster: Any, provider: str | None) -> Ask:
@@ -144,14 +172,14 @@ def model_to_ask(session: Session, model: str | None) -> tuple[ModelClient, str]
 
 
 def searches_of(
-    session: Session, provider: str | None, concurrency: int, budget: Budget
+    session: Session, provider: str | None, concurrency: int, budget: Budget, request: SearchRequest
 ) -> tuple[Searches, tuple[str, Mapping[str, Any]]]:
-    """Return the searches of a run, and the provider that is asked first with its options.
+    """Return the searches of a run like `request`, and the provider that is asked first with its options.
 
     Raises:
         MissingKeyError, ConfigError: the provider cannot be asked.
     """
-    router, request = session.router, session.search_request("placeholder")
+    router = session.router
     router.check(provider)
     charges = router.expected_charges(provider, request.count, worst=budget.bounded)
     first = router.plan(request, provider).target
@@ -196,6 +224,8 @@ class Enrichment:
         self.cost_usd: Money = Decimal(0)
         self.notices: dict[str, None] = {}
         self.stopped: tuple[Status, str] | None = None
+        # Puts the columns into a frame of the caller's kind.
+        self.put_back: Callable[[pd.DataFrame], Any] = lambda frame: frame
         self.question = question or f"enrich {', '.join(c.name for c in plan.columns)} ({self.progress.total:,} rows)"
         self._session = session
         self._since = since
@@ -247,8 +277,12 @@ class Enrichment:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self.halt, "interrupted", "interrupted", 0.0)
 
-    def frame(self) -> pd.DataFrame:
-        """Return the frame as far as it is filled, which shows its sources, with the report in `attrs["report"]`."""
+    def frame(self) -> Any:
+        """Return the frame as far as it is filled, of the kind that was given."""
+        return self.put_back(self._filled())
+
+    def _filled(self) -> pd.DataFrame:
+        """Return the pandas rows, which show their sources, with the report in `attrs["report"]`."""
         from ipy_websearch.frames import EnrichedFrame
 
         given, plan = self.options.frame, self.plan
@@ -536,3 +570,69 @@ class Rows:
         budget.result_tokens += ALL_TOKENS if config.pages is not None else 0
         values = run.plan.values(run.plan.inputs[n])
         return self._kind(config, columns, self._tools[numbers], values, run.booking(budget), outcome)
+
+
+# --- a search for each row ----------------------------------------------------------------------------------------------
+
+
+class Lookup(Enrichment):
+    """A run that makes one search for each row: of `df.web.search`, and of SQL. No model is asked."""
+
+    def _filled(self) -> pd.DataFrame:
+        """Return the frame with the best result of each row, in the columns of `SEARCHED` (text)."""
+        import pandas as pd
+
+        from ipy_websearch.frames import WebFrame
+
+        rows = [_best_of(self.outcomes[n]) for n in self.plan.place]
+        data = {name: pd.array([row[n] for row in rows], dtype="string") for n, name in enumerate(SEARCHED)}
+        return WebFrame(joined(self.options.frame, pd.DataFrame(data, index=self.options.frame.index)))
+
+
+def _best_of(outcome: Outcome) -> tuple[str | None, ...]:
+    if not outcome.cells:
+        return (None, None, None, None, outcome.error)
+    results: SearchResults = outcome.cells[0].value
+    if not results:
+        return (None, None, None, results.provider, "nothing was found")
+    return (results[0].title, results[0].url, results[0].description, results.provider, None)
+
+
+def searching(
+    session: Session, plan: Plan, options: EnrichOptions, request: SearchRequest, budget: Budget, *, fresh: bool, question: str
+) -> Lookup:
+    """Return a run that makes one search like `request` for each row."""
+    provider, notices = session.provider_to_ask(options.provider)
+    searches, first = searches_of(session, provider, options.concurrency, budget, request)
+    config = RowConfig(
+        client=session.offline_model,
+        model="",
+        system="",
+        limiter=ConcurrencyLimiter(options.concurrency),
+        timeout_s=session.settings.timeout_s,
+        defaults=request,
+        searches=searches,
+        max_searches=1,
+        fresh=fresh,
+    )
+    run = Lookup(session, plan, options, config, budget, Rows(SearchRow).ask, first, question=question)
+    run.progress.name = "search"
+    run.notices.update(dict.fromkeys(notices))
+    return run
+
+
+def start_lookup(session: Session, frame: Any, query: str, options: EnrichOptions, request: SearchRequest, fresh: bool) -> Any:
+    """Return the searches of `df.web.search`, planned and not yet run: for each row of a frame one like `request`.
+
+    Raises:
+        ConfigError: the query names no column, or the frame has a column where one would go.
+    """
+    head = frame._meta if is_dask(frame) else frame
+    names = names_of(head)
+    fields = fields_in("the query", query, names)
+    check_names(SEARCHED, fields, names, head.attrs.get(NOTED))
+    if is_dask(frame):
+        return on_dask(lambda rows: start_lookup(session, rows, query, options, request, fresh), frame, fields, SEARCHED)
+    plan = plan_of(inputs_of(frame, fields), [Column("search", query, str, (), fields, "search")], fields)
+    options = replace(options, frame=frame)
+    return searching(session, plan, options, request, new_budget(session), fresh=fresh, question=f"search {query}")

@@ -115,16 +115,13 @@ def _create(con: Any, prefix: str, options: SqlOptions) -> Functions:
 
     functions, number = Functions(prefix, options), uuid.uuid4().hex
     own = {"name": _ID, "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
-    definitions, made = [*functions.definitions(), own], list[str]()
+    definitions = [*functions.definitions(), own]
     for definition in definitions:
         name = f"{prefix}{definition['name']}"
         try:
             con.create_function(**{**definition, "name": name})
         except duckdb.Error as exc:
-            for other in made:
-                con.remove_function(other)
             taken = "; choose another prefix" if "already" in str(exc) else ""
             raise ConfigError(f"{name} cannot be registered ({str(exc).splitlines()[0]}){taken}") from exc
-        made.append(name)
     _registered[number] = (functions, definitions)
     return functions

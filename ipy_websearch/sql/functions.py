@@ -21,7 +21,6 @@ import sys
 import threading
 import time
 import warnings
-from array import array
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
@@ -31,17 +30,16 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from ipy_websearch import api, background
-from ipy_websearch.enrichment.columns import Cell, Column, Plan, RowError
+from ipy_websearch.enrichment.columns import Cell, Column, RowError, plan_of
 from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
-from ipy_websearch.enrichment.report import Outcome
+from ipy_websearch.enrichment.report import Outcome, grouped
 from ipy_websearch.enrichment.row import Row, RowConfig, Searches, check_stop_reason
-from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searches_of
-from ipy_websearch.errors import EnrichmentError, MissingKeyError, ProviderError, WebSearchError
+from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searches_of, searching
+from ipy_websearch.errors import EnrichmentError, MissingKeyError, WebSearchError
 from ipy_websearch.loop.core import Call, Then
 from ipy_websearch.loop.offer import answers_unsearched
 from ipy_websearch.model.requests import assistant_message, build_request
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.money.ledger import Status
 from ipy_websearch.options import EnrichOptions
 from ipy_websearch.results import SearchResults
 from ipy_websearch.session import Session
@@ -91,7 +89,7 @@ _SEARCH = "Use web_search when the answer may have changed or you are not sure o
 _NO_SEARCH = "There is no search here: answer from what you know, and say what may have changed since."
 
 
-_SHOWN_ROWS, _SHOWN_CHARS, _SHOWN_REASONS = 3, 60, 5
+_SHOWN_REASONS = 5
 _NOT_THE_USER = (__package__.partition(".")[0], "duckdb", "IPython", "ipykernel")
 _stopped: tuple[float, object] = (-STOPPED_S, None)
 _wakeup: tuple[socket.socket, socket.socket] | None = None
@@ -177,30 +175,11 @@ class AnswerRow(Row):
         return replace(results, results=tuple(short))
 
 
-class SearchRow(Row):
-    """A row of `web_search`: its one cell is the list of results. No model is asked."""
-
-    async def _converse(self) -> None:
-        config, booking = self._config, self._booking
-        assert config.searches is not None
-        request, charges = replace(config.defaults, query=self._values["query"] or ""), config.searches.charges
-        status: Status = "interrupted"
-        if charges and not booking.budget.grant_call("search", charges):
-            return
-        try:
-            results = await config.searches.search(request, fresh=config.fresh)
-            charges, status = results.charges, "ok"
-        except ProviderError as exc:
-            charges, status = exc.charges, "error"
-            raise
-        finally:
-            booking.charges(charges, status=status, id="search")
-        self._noted(results)
-        self.outcome.cells, self.outcome.status, self.outcome.error = (Cell(_structs(results)),), "ok", ""
-        self.outcome.provider = ""  # the cache keeps results
-
-
-def _structs(results: SearchResults) -> list[dict[str, Any]]:
+def _value(outcome: Outcome) -> Any:
+    """Return an answer as text, or results as structs; None for a row without."""
+    value = outcome.cells[0].value if outcome.cells else None
+    if not isinstance(value, SearchResults):
+        return value
     return [
         {
             "title": hit.title,
@@ -209,9 +188,9 @@ def _structs(results: SearchResults) -> list[dict[str, Any]]:
             "published_date": hit.published_date and hit.published_date.replace(tzinfo=None),
             "extra_snippets": list(hit.extra_snippets),
             "score": hit.score,
-            "provider": results.provider,
+            "provider": value.provider,
         }
-        for hit in results
+        for hit in value
     ]
 
 
@@ -221,47 +200,43 @@ def enrichment(session: Session, kind: Kind, rows: Sequence[tuple[str, ...]], op
     Raises:
         MissingKeyError: there is no key for the model. ConfigError: the engine cannot be asked.
     """
-    settings, concurrency, asks = session.settings, options.concurrency, kind == "ask_ai"
-    engine, _ = session.provider_to_ask(options.provider)
     whose = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
     budget = session.budgets.for_question(options.id, options.budget_usd, **whose)
-    client, model = model_to_ask(session, options.model) if asks else (session.offline_model, "")
+    given = EnrichOptions(None, {}, concurrency=options.concurrency, provider=options.provider)
+    names, question = ARGUMENTS[kind], f"{kind}: {rows[0][-1]}"
+    if kind == "web_search":
+        plan = plan_of(rows, [Column(kind, "{query}", str, (), names, kind)], names)
+        request = session.search_request("placeholder")
+        return searching(session, plan, replace(given, resume=False), request, budget, fresh=fresh, question=question)
+    client, model = model_to_ask(session, options.model)
+    engine, _ = session.provider_to_ask(options.provider)
     keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
+    defaults = session.search_request("placeholder", count=RESULTS)
     searches: Searches | None = None
     first: tuple[str, Mapping[str, Any]] = ("", {})
     if engine or keyed or client.offline:
-        searches, first = searches_of(session, engine, concurrency, budget)
+        searches, first = searches_of(session, engine, options.concurrency, budget, defaults)
     now = datetime.now(UTC)
     config = RowConfig(
         client=client,
         model=model,
         system=_SYSTEM.format(today=now.date().isoformat(), look_up=_SEARCH if searches else _NO_SEARCH),
-        limiter=ConcurrencyLimiter(concurrency, patience_s=TIMEOUT_S),
+        limiter=ConcurrencyLimiter(options.concurrency, patience_s=TIMEOUT_S),
         timeout_s=TIMEOUT_S,
         limit_s=TIMEOUT_S,
         search_s=SEARCH_S,
-        defaults=session.search_request("placeholder", **({"count": RESULTS} if asks else {})),
+        defaults=defaults,
         searches=searches,
         max_searches=1 if searches else 0,
-        retrieve_first=settings.retrieve_first,
+        retrieve_first=session.settings.retrieve_first,
         fresh=fresh,
     )
-    names = ARGUMENTS[kind]
-    template = f"{kind}({', '.join(names)})" + f", fresh {options.id}" * fresh
-    column = Column(kind, template, str, (), names, kind)
-    plan = Plan((column,), names, list(rows), array("q", range(len(rows))), list(rows))
+    template = f"ask_ai({', '.join(names)})" + f", fresh {options.id}" * fresh
+    plan = plan_of(rows, [Column(kind, template, str, (), names, kind)], names)
+    given = replace(given, max_searches=config.max_searches)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    return Enrichment(
-        session,
-        plan,
-        EnrichOptions(None, {}, concurrency=concurrency, max_searches=config.max_searches, resume=asks),
-        config,
-        budget,
-        Rows(AnswerRow if asks else SearchRow).ask,
-        first,
-        question=f"{kind}: {rows[0][-1]}",
-        since=time.time() - FRESH_S if fresh else midnight,
-    )
+    since = time.time() - FRESH_S if fresh else midnight
+    return Enrichment(session, plan, given, config, budget, Rows(AnswerRow).ask, first, question=question, since=since)
 
 
 # --- the functions --------------------------------------------------------------------------------------------------------
@@ -307,7 +282,7 @@ class Functions:
             call, error = next(iter(failed.items()))
             raise WebSearchError(f"{name}{_shown(call)}: {error}")
         _warn(name, outcomes)
-        found = [outcomes[call].cells[0].value if call is not None and outcomes[call].cells else None for call in calls]
+        found = [_value(outcomes[call]) if call is not None else None for call in calls]
         texts, more = dict.fromkeys(("title", "url", "description"), pa.string()), pa.list_(pa.string())
         struct = {**texts, "published_date": pa.timestamp("us"), "extra_snippets": more, "score": pa.float64()}
         hits = pa.list_(pa.struct([*struct.items(), ("provider", pa.string())]))
@@ -347,28 +322,26 @@ def _text(value: Any) -> str:
     return str(int(value) if whole else value).strip()
 
 
-# --- warnings ---------------------------------------------------------------------------------------------------------
-
-
 def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
-    """Warn once of all rows that failed or have a note, equal reasons together, with some of their inputs."""
-    groups: dict[str, list[Arguments]] = {}
-    for row, outcome in outcomes.items():
-        if reason := outcome.error and f"{outcome.error}{' (these have values)' * (outcome.status == 'ok')}":
-            groups.setdefault(reason, []).append(row)
-    if not groups:
-        return
+    """Warn once of all rows that failed or have a note, equal reasons together with an example of their inputs."""
     failed = sum(outcome.status != "ok" for outcome in outcomes.values())
-    lines = [f"{function}: {failed} of {len(outcomes)} inputs failed and are NULL" if failed else f"{function}: please check"]
-    for reason, rows in list(groups.items())[:_SHOWN_REASONS]:
-        more = f" and {len(rows) - _SHOWN_ROWS:,} more" if len(rows) > _SHOWN_ROWS else ""
-        lines.append(f"{reason}, for {', '.join(map(_shown, rows[:_SHOWN_ROWS]))}{more}")
-    # Without a registry, so that the same failure is told again when it happens again.
-    warnings.warn_explicit("; ".join(lines), UserWarning, "ipy_websearch.sql", 1)
+    told = [
+        (f"{outcome.error}{' (these have values)' if outcome.status == 'ok' else ''}", 1, _shown(call))
+        for call, outcome in outcomes.items()
+        if outcome.error
+    ]
+    if told:
+        head = f"{failed} of {len(outcomes)} inputs failed and are NULL" if failed else "please check"
+        lines = [f"{function}: {head}"]
+        for group in grouped(told)[:_SHOWN_REASONS]:
+            more = f" and {group['rows'] - 1:,} more" if group["rows"] > 1 else ""
+            lines.append(f"{group['message']}, for {group['example']}{more}")
+        # Without a registry, so that the same failure is told again when it happens again.
+        warnings.warn_explicit("; ".join(lines), UserWarning, "ipy_websearch.sql", 1)
 
 
-def _shown(row: Arguments) -> str:
-    return f"({', '.join(repr(shorten(text, _SHOWN_CHARS)) for text in row[0])})"
+def _shown(call: Arguments) -> str:
+    return f"({', '.join(map(repr, call[0]))})"
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------
