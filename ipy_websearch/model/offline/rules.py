@@ -1,8 +1,9 @@
 """What the Messages API refuses in a request: status 400, in the API's words where a recording or its documentation has them.
 
 One set for all who play the API: the offline server, `testing.FakeWeb` and the server of our own tests, so that a loop that
-passes here passes there. What only a server can know that remembers its replies (signatures of thinking) is not in it, nor what
-is in images and what code gave. Sources: recordings, platform.claude.com/docs, the request types of the SDK 2.11; read 2026-11.
+passes here passes there. The API describes its fields with pydantic, whose words its refusals are; so do these tables. What
+only a server can know that remembers its replies (signatures of thinking) is not in it, nor what is in images and what code
+gave. Sources: recordings, platform.claude.com/docs, the request types of the SDK 2.11; read 2026-11.
 """
 
 from __future__ import annotations
@@ -10,101 +11,178 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import takewhile
-from typing import Any
+from operator import or_
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, ValidationError, create_model
 
 from ipy_websearch.errors import ModelError
 
 Block = Mapping[str, Any]
-# The fields of an object with their types; a "?" stands behind the names of those that may be missing.
-Fields = Mapping[str, Any]
 
 MAX_STRICT, MAX_OPTIONAL, MAX_UNIONS, MAX_BREAKPOINTS = 20, 24, 16, 4
 MIN_THINKING_TOKENS = 1_024
 
-
-def _optional(names: str) -> Fields:
-    return {f"{name}?": object for name in names.split()}
-
-
-_REQUEST: Fields = {
-    "model": str,
-    "max_tokens": int,
-    "messages": list,
-    "system?": (str, list),
-    "tools?": list,
-    "tool_choice?": dict,
-    "thinking?": dict,
-    "output_config?": dict,
-    **_optional("cache_control container diagnostics inference_geo metadata service_tier speed stop_sequences stream"),
-    **_optional(
-        "user_profile_id billing_policy compaction context_management fallback_credit_token fallbacks mcp_servers thread"
-    ),
-}
-_SAMPLING = _optional("temperature top_p top_k")  # refused from API version 2026-10-21 on, even with their defaults
-_MARK: Fields = {"type": object, "ttl?": object}
-_BLOCK: Fields = {"type": str, "cache_control?": object}
-_RESULT: Fields = {"tool_use_id": str, "content": object, **_optional("caller")}
-_BLOCKS: Mapping[str, Fields] = {
-    "text": {"text": str, "citations?": list},
-    "image": {"source": dict, **_optional("transformations")},
-    "document": {"source": dict, "citations?": dict, **_optional("title context")},
-    "search_result": {"source": str, "title": str, "content": list, "citations?": dict},
-    "thinking": {"thinking": str, "signature": str},
-    "redacted_thinking": {"data": str},
-    "tool_use": {"id": str, "name": str, "input": dict, **_optional("caller toolset_name")},
-    "tool_result": {"tool_use_id": str, "content?": (str, list), "is_error?": bool, **_optional("toolset_name")},
-    "server_tool_use": {"id": str, "name": str, "input": dict, **_optional("caller")},
-    "web_search_tool_result": _RESULT,
-    "web_fetch_tool_result": _RESULT,
-    "container_upload": {"file_id": str},
-    "tool_reference": {"tool_name": str},
-}
-_CODE = re.compile(r"(bash_|text_editor_)?code_execution_tool_result|tool_search_tool_result")
-_INSIDE = {
-    "system": "text",
-    "user": "text image document search_result tool_result container_upload",
-    "assistant": "text thinking redacted_thinking tool_use server_tool_use web_search_tool_result web_fetch_tool_result",
-    "tool_result": "text image document search_result tool_reference",
-    "search_result": "text",
-}
-_CUSTOM_TOOL: Fields = {
-    "name": str,
-    "input_schema": dict,
-    **_optional("allowed_callers cache_control defer_loading description eager_input_streaming input_examples strict type"),
-}
-_SERVER_TOOL: Fields = {
-    "name": str,
-    "type": str,
-    **_optional(
-        "allowed_callers allowed_domains blocked_domains cache_control defer_loading max_uses response_inclusion strict"
-    ),
-}
-_SERVER_TOOLS: Mapping[str, tuple[str, Fields]] = {
-    "web_search": ("20250305 20260209 20260318", {**_SERVER_TOOL, **_optional("user_location")}),
-    "web_fetch": (
-        "20250910 20260209 20260309 20260318",
-        {**_SERVER_TOOL, **_optional("citations max_content_tokens url_sources use_cache")},
-    ),
-}
-_OTHER_TOOL = re.compile(r"(bash|code_execution|memory|text_editor|tool_search_tool_(bm25|regex))_20\d{6}")
-_CHOICES = {
-    "auto": {"type": str, **_optional("disable_parallel_tool_use")},
-    "any": {"type": str, **_optional("disable_parallel_tool_use")},
-    "tool": {"type": str, "name": str, **_optional("disable_parallel_tool_use")},
-    "none": {"type": str},
-}
 _UNFORCED = re.compile(r"claude-(opus-5-5|sonnet-5-5|fable-5-[12]|mythos-5-[12])$")  # cannot be made to call a tool
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_CALL_IDS = {"tool_use": r"[a-zA-Z0-9_-]+", "server_tool_use": r"srvtoolu_[a-zA-Z0-9_]+"}
+_OTHER_TOOL = re.compile(r"(bash|code_execution|memory|text_editor|tool_search_tool_(bm25|regex))_20\d{6}")
 _NOT_IN_STRICT = frozenset(
     "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems uniqueItems minProperties "
     "maxProperties patternProperties not if then else dependentSchemas prefixItems contains".split()
 )
 _EACH_RESULT = "block must have a corresponding `tool_use` block in the previous message."
 _EACH_CALL = "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-_UNKNOWN_TAG = "found using 'type' does not match any of the expected tags"
 _EMPTY_TEXT = "text content blocks must be non-empty"
+
+# --- the fields of a request -------------------------------------------------------------------------------------------
+
+
+def _object(name: str, may_have: str = "", /, *, extra: str = "forbid", **fields: Any) -> Any:
+    """Return the type of an object. A field whose type allows None may be missing; those it `may_have` hold anything."""
+    made = {key: (kind, None if type(None) in get_args(kind) else ...) for key, kind in fields.items()}
+    anything = dict.fromkeys(may_have.split(), (Any, None))
+    config: Any = {"extra": extra, "defer_build": True}
+    return create_model(name, __config__=config, **made, **anything)  # type: ignore[call-overload]
+
+
+def _tagged(kind: str, may_have: str = "", /, **fields: Any) -> Any:
+    return _object(kind, may_have, type=Literal[kind], **fields)
+
+
+def _block(kind: str, may_have: str = "", /, **fields: Any) -> Any:
+    return _tagged(kind, may_have, cache_control=_MARK | None, **fields)
+
+
+def _one_of(*kinds: Any, by: str = "type") -> Any:
+    return Annotated[reduce(or_, kinds), Field(discriminator=by)]
+
+
+def _content(block: Any) -> Any:
+    """Return the type of a content: blocks, or a string, which is one of text."""
+    return Annotated[list[block], BeforeValidator(blocks_of)]
+
+
+def blocks_of(content: Any) -> Any:
+    """Return the blocks of a content."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+_MARK = _object("cache_control", type=Literal["ephemeral"], ttl=Literal["5m", "1h"] | None)
+_FILLED = Annotated[StrictStr, Field(min_length=1)]
+_ID, _SERVER_ID, _NAME = (
+    Annotated[StrictStr, Field(pattern=rf"^{pattern}$")]
+    for pattern in ("[a-zA-Z0-9_-]+", "srvtoolu_[a-zA-Z0-9_]+", "[a-zA-Z0-9_-]{1,128}")
+)
+
+_CITATIONS = _object("citations", "enabled")
+_TEXT: Any = _block("text", text=StrictStr, citations=list | None)
+_SEARCH_RESULT = _block(
+    "search_result",
+    source=_FILLED,
+    title=_FILLED,
+    content=Annotated[list[_TEXT], Field(min_length=1)],
+    citations=_CITATIONS | None,
+)
+_GIVEN = (  # what a user and a tool's result may hold
+    _TEXT,
+    _SEARCH_RESULT,
+    _block("image", "transformations", source=dict),
+    _block("document", "title context", source=dict, citations=_CITATIONS | None),
+)
+_IN_RESULT = _one_of(*_GIVEN, _block("tool_reference", tool_name=StrictStr))
+_TOOL_RESULT = _block(
+    "tool_result", "toolset_name", tool_use_id=StrictStr, content=_content(_IN_RESULT) | None, is_error=StrictBool | None
+)
+_CODE_RESULTS = Literal[
+    "code_execution_tool_result",
+    "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result",
+    "tool_search_tool_result",
+]
+_USER = _one_of(*_GIVEN, _TOOL_RESULT, _block("container_upload", file_id=StrictStr))
+_ASSISTANT = _one_of(
+    _TEXT,
+    _block("thinking", thinking=StrictStr, signature=StrictStr),
+    _block("redacted_thinking", data=StrictStr),
+    _block("tool_use", "caller toolset_name", id=_ID, name=StrictStr, input=dict),
+    _block("server_tool_use", "caller", id=_SERVER_ID, name=StrictStr, input=dict),
+    *(_block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=Any) for name in ("web_search", "web_fetch")),
+    _object("code_result", extra="allow", type=_CODE_RESULTS, tool_use_id=StrictStr),
+)
+
+
+def _tool_tag(tool: Any) -> str:
+    kind = str((tool.get("type") if isinstance(tool, Mapping) else None) or "custom")
+    return "other" if _OTHER_TOOL.fullmatch(kind) else kind
+
+
+def _server_tool(name: str, version: str, may_have: str) -> Any:
+    """Return the type of one of the API's own tools in a version."""
+    kind, uses, domains = f"{name}_{version}", Annotated[StrictInt, Field(gt=0)] | None, list[str] | None
+    may_have += " allowed_callers defer_loading response_inclusion strict"
+    made = _block(kind, may_have, name=Literal[name], max_uses=uses, allowed_domains=domains, blocked_domains=domains)
+    return Annotated[made, Tag(kind)]
+
+
+_SCHEMA = _object("input_schema", extra="allow", type=Literal["object"], properties=dict | None, required=list[str] | None)
+_CUSTOM_TOOL = _object(
+    "custom",
+    "allowed_callers defer_loading description eager_input_streaming input_examples strict",
+    type=Literal["custom"] | None,
+    name=_NAME,
+    input_schema=_SCHEMA,
+    cache_control=_MARK | None,
+)
+_TOOL: Any = Annotated[
+    reduce(
+        or_,
+        (
+            Annotated[_CUSTOM_TOOL, Tag("custom")],
+            Annotated[_object("other", extra="allow", name=StrictStr), Tag("other")],
+            *(_server_tool("web_search", version, "user_location") for version in ("20250305", "20260209", "20260318")),
+            *(
+                _server_tool("web_fetch", version, "citations max_content_tokens url_sources use_cache")
+                for version in ("20250910", "20260209", "20260309", "20260318")
+            ),
+        ),
+    ),
+    Discriminator(_tool_tag),
+]
+
+
+_MESSAGE: Any = _one_of(
+    _object("user", role=Literal["user"], content=_content(_USER) | None),
+    _object("assistant", role=Literal["assistant"], content=_content(_ASSISTANT) | None),
+    by="role",
+)
+_CHOICE = _one_of(
+    _tagged("auto", "disable_parallel_tool_use"),
+    _tagged("any", "disable_parallel_tool_use"),
+    _tagged("tool", "disable_parallel_tool_use", name=StrictStr),
+    _tagged("none"),
+)
+_THINKING = _one_of(
+    _tagged("enabled", extra="allow", budget_tokens=Annotated[StrictInt, Field(ge=MIN_THINKING_TOKENS)]),
+    *(_tagged(kind, extra="allow") for kind in ("disabled", "adaptive", "between_tools")),
+)
+_FORMAT = _tagged("json_schema", extra="allow")
+_EFFORT = Literal["low", "medium", "high", "xhigh", "max"]
+_REQUEST = _object(
+    "request",
+    "container diagnostics inference_geo metadata service_tier speed stop_sequences stream user_profile_id billing_policy "
+    "compaction context_management fallback_credit_token fallbacks mcp_servers thread",
+    model=_FILLED,
+    max_tokens=Annotated[StrictInt, Field(ge=0)],
+    messages=list[_MESSAGE],
+    system=_content(_TEXT) | None,
+    tools=list[_TOOL] | None,
+    tool_choice=_CHOICE | None,
+    thinking=_THINKING | None,
+    output_config=_object("output_config", effort=_EFFORT | None, format=_FORMAT | None) | None,
+    cache_control=_MARK | None,
+)
+_SAMPLING = ("temperature", "top_p", "top_k")  # refused from API version 2026-10-21 on, even with their defaults
 
 
 def check(request: Mapping[str, Any], *, newest: bool = True) -> None:
@@ -119,42 +197,29 @@ def check(request: Mapping[str, Any], *, newest: bool = True) -> None:
 
 def _faults(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
     """Yield faults; each rule may rely on those before it."""
-    yield from _fits(request, "", _REQUEST if newest else {**_REQUEST, **_SAMPLING})
-    yield from _where({"max_tokens: Input should be greater than or equal to 0": request["max_tokens"] < 0})
-    yield from _thinking(request)
-    yield from _messages(request)
+    shaped = request if newest else {name: value for name, value in request.items() if name not in _SAMPLING}
+    try:
+        _REQUEST.model_validate(shaped)
+    except ValidationError as exc:
+        fault = exc.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in fault["loc"] if part not in ("user", "assistant"))
+        yield f"{path or 'request'}: {fault['msg']}"
+    yield from _messages(request, newest)
     tools, said = request.get("tools") or (), turns(request["messages"])
-    yield from _texts(said, newest)
     yield from _tools(tools)
-    yield from _choice(request, tools)
+    yield from _chosen(request, tools)
     yield from _calls(said, bool(tools))
     yield from _server_calls(said)
     yield from _citations(request, said, tools)
     yield from _breakpoints(request, said, tools)
 
 
-# --- fields and blocks ------------------------------------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 def _where(faults: Mapping[str, object]) -> list[str]:
     """Return the faults that are there: each is told in its words, with whether it was made."""
     return [words for words, is_made in faults.items() if is_made]
-
-
-def _fits(value: Any, path: str, fields: Fields) -> Iterator[str]:
-    """Yield what is wrong with the fields of an object."""
-    if not isinstance(value, Mapping):
-        yield f"{path.rstrip('.') or 'request'}: Input should be a valid dictionary"
-    for name, kind in fields.items():
-        given = value.get(name.rstrip("?"))
-        if given is None or (given == "" and name == "model"):
-            if not name.endswith("?"):
-                yield f"{path}{name}: Field required"
-        elif not isinstance(given, kind) or (kind is int and isinstance(given, bool)):
-            wanted = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
-            yield f"{path}{name.rstrip('?')}: Input should be a valid {wanted}"
-    known = {name.rstrip("?") for name in fields}
-    yield from (f"{path}{name}: Extra inputs are not permitted" for name in value if name not in known)
 
 
 @dataclass(slots=True)
@@ -176,9 +241,7 @@ def turns(messages: Iterable[Mapping[str, Any]]) -> list[Turn]:
     for n, message in enumerate(messages):
         if not made or made[-1].role != message["role"]:
             made.append(Turn(message["role"], n))
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        made[-1].blocks += [(f"messages.{n}.content.{i}", block) for i, block in enumerate(blocks)]
+        made[-1].blocks += [(f"messages.{n}.content.{i}", block) for i, block in enumerate(blocks_of(message["content"]))]
     return made
 
 
@@ -186,96 +249,65 @@ def everywhere(said: Iterable[Turn]) -> Iterator[tuple[str, Block]]:
     """Yield every block with its path, those inside of others after these."""
     for turn in said:
         for path, block in turn.blocks:
-            yield from _within(path, block)
+            yield path, block
+            yield from _inside(path, block)
 
 
-def _within(path: str, block: Block) -> Iterator[tuple[str, Block]]:
-    yield path, block
-    content = block.get("content")
+def _inside(path: str, block: Block) -> Iterator[tuple[str, Block]]:
+    content = block.get("content") if block["type"] in ("search_result", "tool_result") else None
     for n, part in enumerate(content if isinstance(content, list) else ()):
-        yield from _within(f"{path}.{block['type']}.content.{n}", part)
+        inner = f"{path}.{block['type']}.content.{n}"
+        yield inner, part
+        yield from _inside(inner, part)
 
 
-def _thinking(request: Mapping[str, Any]) -> Iterator[str]:
-    thinking, most, least = request.get("thinking") or {}, request["max_tokens"], MIN_THINKING_TOKENS
-    kind, tokens = thinking.get("type"), thinking.get("budget_tokens")
-    enabled, forced = kind == "enabled", (request.get("tool_choice") or {}).get("type") in ("any", "tool")
-    size = tokens if isinstance(tokens, int) else 0
-    known = ("enabled", "disabled", "adaptive", "between_tools")
+def _messages(request: Mapping[str, Any], newest: bool) -> Iterator[str]:
+    messages, system = request["messages"], request.get("system")
+    empty = "all messages must have non-empty content except for the optional final assistant message"
+    yield from _where({"messages: at least one message is required": not messages})
+    yield from (f"messages.{n}: {empty}" for n, message in enumerate(messages) if not message.get("content"))
     yield from _where(
         {
-            f"thinking: Input tag '{kind}' {_UNKNOWN_TAG}": thinking and kind not in known,
-            f"thinking.enabled.budget_tokens: Input should be greater than or equal to {least}": enabled and size < least,
-            "`max_tokens` must be greater than `thinking.budget_tokens`.": enabled and size >= most,
-            "Thinking may not be enabled when tool_choice forces tool use.": enabled and forced,
+            'messages: first message must use the "user" role': messages[0]["role"] != "user",
+            f"system: {_EMPTY_TEXT}": isinstance(system, list) and not all(block["text"] for block in system),
         }
     )
-
-
-def _messages(request: Mapping[str, Any]) -> Iterator[str]:
-    messages, system = request["messages"], request.get("system")
-    yield from _where({"messages: at least one message is required": not messages})
-    for n, message in enumerate(messages):
-        yield from _fits(message, f"messages.{n}.", {"role": str, "content?": (str, list)})
-        role, content = message["role"], message.get("content")
-        yield from _where(
-            {
-                'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
-                'not "system" as an input message role.': role == "system",
-                f"messages.{n}.role: Input should be 'user' or 'assistant'": role not in ("user", "assistant"),
-                f"messages.{n}: all messages must have non-empty content except for the optional final assistant message": (
-                    not content
-                ),
-            }
-        )
-        yield from _blocks(content, f"messages.{n}.content", role)
-    yield from _where({'messages: first message must use the "user" role': messages[0]["role"] != "user"})
-    yield from _blocks(system, "system", "system")
-    yield from _where({f"system: {_EMPTY_TEXT}": isinstance(system, list) and not all(block["text"] for block in system)})
-
-
-def _blocks(content: Any, path: str, place: str) -> Iterator[str]:
-    """Yield what is wrong with blocks and those in them. `place` is a role, or the kind of the block around them."""
-    for n, block in enumerate(content if isinstance(content, list) else ()):
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if place == "assistant" and _CODE.fullmatch(str(kind)):
-            continue
-        if kind not in _INSIDE[place].split():
-            yield f"{path}.{n}: Input tag '{kind}' {_UNKNOWN_TAG}" if kind else f"{path}.{n}.type: Field required"
-        yield from _fits(block, f"{path}.{n}.{kind}.", {**_BLOCK, **_BLOCKS[str(kind)]})
-        if kind in ("search_result", "document") and set(block.get("citations") or ["enabled"]) != {"enabled"}:
-            yield f"{path}.{n}.{kind}.citations: Input should be a valid dictionary with the field `enabled`"
-        if kind in ("search_result", "tool_result"):
-            yield from _blocks(block.get("content"), f"{path}.{n}.{kind}.content", str(kind))
-
-
-def _texts(said: Sequence[Turn], newest: bool) -> Iterator[str]:
-    for turn in said:
+    for turn in turns(messages):
         for path, block in everywhere([turn]):
-            if block["type"] == "search_result":
-                empty = [name for name in ("source", "title", "content") if not block[name]]
-                yield from (f"{path}.search_result.{name}: should have at least 1 character or item, not 0" for name in empty)
-            if block["type"] != "text":
-                continue
-            text, cited = block["text"], block.get("citations") and newest and turn.role != "assistant"
-            yield from _where(
-                {
-                    f"{path}.text: cache_control cannot be set for empty text blocks": not text and block.get("cache_control"),
-                    f"messages: {_EMPTY_TEXT}": not text,
-                    f"messages: {_EMPTY_TEXT} and contain non-whitespace text": not text.strip(),
-                    f"{path}.text.citations: citations are not permitted on text blocks in user messages": cited,
-                }
-            )
+            if block["type"] == "text":
+                yield from _text(path, block, may_cite=turn.role == "assistant" or not newest)
+
+
+def _text(path: str, block: Block, *, may_cite: bool) -> list[str]:
+    text, cited = block["text"], block.get("citations") and not may_cite
+    return _where(
+        {
+            f"{path}.text: cache_control cannot be set for empty text blocks": not text and block.get("cache_control"),
+            f"messages: {_EMPTY_TEXT}": not text,
+            f"messages: {_EMPTY_TEXT} and contain non-whitespace text": not text.strip(),
+            f"{path}.text.citations: citations are not permitted on text blocks in user messages": cited,
+        }
+    )
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
 def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    strict = [(n, tool["input_schema"]) for n, tool in enumerate(tools) if tool.get("strict") and "input_schema" in tool]
     for n, tool in enumerate(tools):
-        yield from _tool(f"tools.{n}", tool)
-    strict = [tool["input_schema"] for tool in tools if tool.get("strict") and tool.get("input_schema")]
-    parts = [part for schema in strict for part in _schemas(schema)]
+        allowed, blocked = (tool.get(name) for name in ("allowed_domains", "blocked_domains"))
+        schemes = [domain for domain in allowed or blocked or () if "://" in domain]
+        path, both = f"tools.{n}.{tool.get('type')}", "Only one of `allowed_domains` and `blocked_domains` can be specified."
+        yield from _where(
+            {
+                f"{path}: {both}": allowed and blocked,
+                f"{path}: domains must not include a scheme: {', '.join(schemes)}": schemes,
+            }
+        )
+    for n, schema in strict:
+        yield from (f"tools.{n}.custom: {words}" for words in _strict(schema))
+    parts = [part for _, schema in strict for part in _schemas(schema)]
     optional = sum(len(set(part.get("properties") or ()) - set(part.get("required") or ())) for part in parts)
     unions = sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts)
     too_many = "Schemas contains too many"
@@ -287,44 +319,6 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             ),
             f"{too_many} optional parameters ({optional}), the limit is {MAX_OPTIONAL}": optional > MAX_OPTIONAL,
             f"{too_many} parameters with union types ({unions}), the limit is {MAX_UNIONS}": unions > MAX_UNIONS,
-        }
-    )
-
-
-def _tool(path: str, tool: Any) -> Iterator[str]:
-    if not isinstance(tool, Mapping):
-        yield from _fits(tool, f"{path}.", {})
-    kind = tool.get("type")
-    if kind not in (None, "custom"):
-        if not _OTHER_TOOL.fullmatch(str(kind)):
-            yield from _server_tool(path, tool)
-        return
-    yield from _fits(tool, f"{path}.custom.", _CUSTOM_TOOL)
-    schema, name = tool["input_schema"], tool["name"]
-    what = "Input should be object" if "type" in schema else "Field required"
-    yield from _where(
-        {
-            f"{path}.custom.name: String should match pattern '^{_NAME.pattern}$'": not _NAME.fullmatch(name),
-            f"{path}.custom.input_schema.type: {what}": schema.get("type") != "object",
-        }
-    )
-    yield from (f"{path}.custom: {words}" for words in (_strict(schema) if tool.get("strict") else ()))
-
-
-def _server_tool(path: str, tool: Mapping[str, Any]) -> Iterator[str]:
-    name, _, version = str(tool["type"]).rpartition("_")
-    versions, fields = _SERVER_TOOLS.get(name, ("", {}))
-    yield from _where({f"{path}: Input tag '{tool['type']}' {_UNKNOWN_TAG}": version not in versions.split()})
-    path = f"{path}.{tool['type']}"
-    yield from _fits(tool, f"{path}.", fields)
-    allowed, blocked, uses = (tool.get(name) for name in ("allowed_domains", "blocked_domains", "max_uses"))
-    schemes = [domain for domain in allowed or blocked or () if "://" in domain]
-    yield from _where(
-        {
-            f"{path}.name: Input should be '{name}'": tool["name"] != name,
-            f"{path}: Only one of `allowed_domains` and `blocked_domains` can be specified.": allowed and blocked,
-            f"{path}: domains must not include a scheme: {', '.join(schemes)}": schemes,
-            f"{path}.max_uses: Input should be greater than 0": uses is not None and uses < 1,
         }
     )
 
@@ -355,25 +349,20 @@ def _strict(schema: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _choice(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    choice = request.get("tool_choice")
-    if choice is None:
-        return
-    kind = str(choice.get("type"))
-    yield from _where(
+def _chosen(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    choice, thinking = request.get("tool_choice") or {}, request.get("thinking") or {}
+    name, forced = choice.get("name"), choice.get("type") in ("any", "tool")
+    return _where(
         {
-            "tool_choice may only be specified while providing tools.": not tools,
-            f"tool_choice: Input tag '{kind}' {_UNKNOWN_TAG}": kind not in _CHOICES,
-        }
-    )
-    yield from _fits(choice, f"tool_choice.{kind}.", _CHOICES[kind])
-    forced, name = kind in ("any", "tool"), choice.get("name")
-    yield from _where(
-        {
+            "`max_tokens` must be greater than `thinking.budget_tokens`.": (
+                thinking.get("type") == "enabled" and thinking["budget_tokens"] >= request["max_tokens"]
+            ),
+            "Thinking may not be enabled when tool_choice forces tool use.": thinking.get("type") == "enabled" and forced,
+            "tool_choice may only be specified while providing tools.": choice and not tools,
             'tool_choice: type "tool" and "any" are not supported for this model.': (
                 forced and _UNFORCED.search(request["model"])
             ),
-            f"Tool '{name}' not found in provided tools": kind == "tool" and name not in [tool["name"] for tool in tools],
+            f"Tool '{name}' not found in provided tools": name and name not in [tool["name"] for tool in tools],
         }
     )
 
@@ -392,16 +381,9 @@ def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
         missing = ", ".join(id for id in asked if id not in leading)
         without = "`tool_use` ids were found without `tool_result` blocks immediately after"
         yield from _where({f"messages.{turn.number - 1}: {without}: {missing}. {_EACH_CALL}": missing})
-        for path, block in turn.of(*_CALL_IDS):
-            kind, id = block["type"], block["id"]
-            pattern = _CALL_IDS[kind]
-            yield from _where(
-                {
-                    f"{path}.{kind}.id: String should match pattern '^{pattern}$'": not re.fullmatch(pattern, id),
-                    f"messages.{turn.number}: `tool_use` ids must be unique": id in seen,
-                }
-            )
-            seen.append(id)
+        for _, block in turn.of("tool_use", "server_tool_use"):
+            yield from _where({f"messages.{turn.number}: `tool_use` ids must be unique": block["id"] in seen})
+            seen.append(block["id"])
         yield from _results(turn.of("tool_result"), asked)
         asked = [block["id"] for _, block in turn.of("tool_use")]
 
@@ -452,18 +434,14 @@ def _citations(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence
     enabled = [(block["type"], bool((block.get("citations") or {}).get("enabled"))) for block in found]
     settings = {on for kind, on in enabled if kind == "search_result"}
     searches = any(str(tool.get("type")).startswith("web_search_") for tool in tools)
-    config = request.get("output_config") or {}
-    yield from _fits(config, "output_config.", {"effort?": str, "format?": dict})
-    form, efforts = config.get("format") or {}, (None, "low", "medium", "high", "xhigh", "max")
+    form = (request.get("output_config") or {}).get("format") or {}
     schema, blocks = form.get("schema"), "`search_result` blocks"
-    is_schema = form.get("type") == "json_schema" and isinstance(schema, Mapping)
     yield from _where(
         {
             f"citations must be enabled for all {blocks} of a request, or for none of them": len(settings) > 1,
             f"citations must be enabled on {blocks} when the `web_search` tool is present": settings == {False} and searches,
-            f"output_config.effort: Input should be one of {', '.join(efforts[1:])}": config.get("effort") not in efforts,
             "output_config.format cannot be used when citations are enabled": form and any(on for _, on in enabled),
-            "output_config.format: Input should be a json_schema with a `schema`": form and not is_schema,
+            "output_config.format.schema: Input should be a valid dictionary": form and not isinstance(schema, Mapping),
         }
     )
     yield from (f"output_config.format.schema: {words}" for words in (_strict(schema or {}) if form else ()))
@@ -475,14 +453,6 @@ def _breakpoints(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequen
     places = [*tools, *(system if isinstance(system, list) else ()), *(block for _, block in everywhere(said))]
     marks = [place["cache_control"] for place in places if place.get("cache_control")]
     count = len(marks) + bool(own)
-    for mark in [*marks, *([own] if own else [])]:
-        yield from _fits(mark, "cache_control.ephemeral.", _MARK)
-        yield from _where(
-            {
-                "cache_control.type: Input should be 'ephemeral'": mark["type"] != "ephemeral",
-                "cache_control.ephemeral.ttl: Input should be '5m' or '1h'": mark.get("ttl") not in (None, "5m", "1h"),
-            }
-        )
     lives, last = [_life(mark) for mark in marks], said[-1].blocks[-1][1].get("cache_control")
     too_many = count > MAX_BREAKPOINTS
     yield from _where(
