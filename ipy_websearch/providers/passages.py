@@ -188,14 +188,14 @@ def best_passages(
     """
     wanted = [stem(word) for word in content_words(query)] or stems(query)
     pieces = [(n, piece) for n, (_, markdown) in enumerate(pages) for piece in pieces_of(markdown)]
-    scores = _scores(wanted, [title for title, _ in pages], pieces)
-    enough = _ENOUGH * max(scores, default=0.0)
+    ranks = scores(wanted, [title for title, _ in pages], pieces)
+    enough = _ENOUGH * max(ranks, default=0.0)
     kept: set[int] = set()
     left, room = all_tokens, [page_tokens] * len(pages)
-    for at in sorted(range(len(pieces)), key=lambda at: -scores[at]):
+    for at in sorted(range(len(pieces)), key=lambda at: -ranks[at]):
         page, piece = pieces[at]
         size = tokens_of(_shown(piece, ()))
-        if size <= min(left, room[page]) and (scores[at] >= enough or room[page] == page_tokens):
+        if size <= min(left, room[page]) and (ranks[at] >= enough or room[page] == page_tokens):
             kept.add(at)
             left, room[page] = left - size, room[page] - size
     chosen: list[list[str]] = [[] for _ in pages]
@@ -207,7 +207,7 @@ def best_passages(
     return [tuple(texts) for texts in chosen]
 
 
-def _scores(wanted: Sequence[str], titles: Sequence[str], pieces: Sequence[tuple[int, Piece]]) -> list[float]:
+def scores(wanted: Sequence[str], titles: Sequence[str], pieces: Sequence[tuple[int, Piece]]) -> list[float]:
     """Return the score of each piece: its own words, its headings, its page's title, and a part of its neighbours' score."""
     texts = [Counter(stems(piece.text)) for _, piece in pieces]
     above = [set(stems(" ".join(piece.headings))) for _, piece in pieces]

@@ -9,13 +9,12 @@ about something else.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from ipy_websearch.providers.passages import bm25, content_words, stem, stems, word_weights, words_in
+from ipy_websearch.providers.passages import Piece, content_words, scores, stem, stems, words_in
 from ipy_websearch.tools.base import UNREAD
 from ipy_websearch.tools.web import UNAVAILABLE
 
@@ -57,29 +56,28 @@ class Conversation:
     """A request's open question and all that belongs to it.
 
     `previous` is what the question before was searched with, `subject` the title that the newest answer cited first. `calls`
-    are the names and inputs of the tool calls made for the open question, `sources` what came back, `failures` the texts of
-    failed calls.
+    are the names and inputs of the tool calls made for the open question, `sources` what came back, `failure` the text of the
+    last call that failed.
     """
 
     question: str = ""
     previous: str = ""
     subject: str = ""
-    cited: bool = False
     calls: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    failure: str = ""
 
     @property
     def query(self) -> str:
         """The words to search for; a follow-up carries what it leaves out: the subject, the words of the one before."""
         if not self.previous or not self.subject:
             return self.question
-        names_one = bool(_NAME.search(self.question))
-        if _POINTS_BACK.search(self.question) or (_ASKS.search(self.question) and not names_one):
+        asks, names_one = bool(_ASKS.search(self.question)), bool(_NAME.search(self.question))
+        if _POINTS_BACK.search(self.question) or (asks and not names_one):
             return f"{self.subject}: {self.question}"
-        if _ASKS.search(self.question):
+        if asks:
             return self.question
-        replaced = set(stems(self.subject)) if names_one else set()  # "And the moons?", "What about Brazil?"
+        replaced = stems(self.subject) if names_one else ()  # "And the moons?", "What about Brazil?"
         kept = [word for word in content_words(self.previous) if stem(word) not in replaced]
         return " ".join([*content_words(self.question), *kept])
 
@@ -89,41 +87,35 @@ def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
     talk, index = Conversation(), 0
     inputs: dict[str, Mapping[str, Any]] = {}
     for message in messages:
-        blocks = blocks_of(message.get("content"))
-        if message.get("role") == "assistant":
-            _read_reply(talk, blocks, inputs)
+        blocks = blocks_of(message["content"])
+        if message["role"] == "assistant":
+            talk.calls += [(block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"]
+            inputs |= {block["id"]: block["input"] for block in blocks if block["type"] == "tool_use"}
+            titles = [str(cited["title"]) for block in blocks for cited in block.get("citations") or () if cited.get("title")]
+            talk.subject = titles[0] if titles else talk.subject
             continue
-        results = [block for block in blocks if block.get("type") == "tool_result"]
-        if (words := text_of(blocks)) and not results:
+        if (words := text_of(blocks)) and all(block["type"] != "tool_result" for block in blocks):
             talk = Conversation(words, talk.query, talk.subject)
-        talk.failures += [text_of(blocks_of(block.get("content"))) for block in results if block.get("is_error")]
-        given = [(part, block) for block in results if not block.get("is_error") for part in blocks_of(block.get("content"))]
-        for part, result in [*((block, block) for block in blocks), *given]:
-            asked = inputs.get(str(result.get("tool_use_id")), {})
-            if part.get("type") == "search_result":
-                talk.sources.append(cited_source(part, index))
-                index += 1
-            elif (text := text_of([part])) and (where := str(asked.get("url") or asked.get("path") or "")):
-                talk.sources.append(Source(where, where, tuple(re.split(r"\n\s*\n", text))))
+        for block in blocks:
+            is_result = block["type"] == "tool_result"
+            given = blocks_of(block.get("content")) if is_result else [block]
+            if block.get("is_error"):
+                talk.failure = text_of(given)
+                continue
+            asked = inputs.get(str(block.get("tool_use_id")), {})
+            where = str(asked.get("url") or asked.get("path") or "")
+            for part in given:
+                if part["type"] == "search_result":
+                    talk.sources.append(cited_source(part, index))
+                    index += 1
+                elif where and part["type"] == "text":
+                    talk.sources.append(Source(where, where, tuple(re.split(r"\n\s*\n", part["text"]))))
     return talk
-
-
-def _read_reply(talk: Conversation, blocks: Sequence[Block], inputs: dict[str, Mapping[str, Any]]) -> None:
-    """Take the calls of a reply, and the title of the first source that it cites, into the conversation."""
-    for block in blocks:
-        if block.get("type") == "tool_use":
-            inputs[str(block.get("id"))] = block["input"]
-            talk.calls.append((str(block.get("name")), block["input"]))
-        titles = [str(citation["title"]) for citation in block.get("citations") or () if citation.get("title")]
-        if titles and not talk.cited:
-            talk.cited, talk.subject = True, titles[0]
 
 
 def blocks_of(content: Any) -> list[Block]:
     """Return a message's content as blocks; a string is one text block."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content or () if isinstance(block, Mapping)]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
 
 
 def text_of(blocks: Sequence[Block]) -> str:
@@ -174,24 +166,24 @@ def answer_blocks(talk: Conversation, *, searched: bool) -> list[dict[str, Any]]
     """Return the text blocks of the answer: the gated sentence if any, the label, the passages with their citations."""
     passages = best_passages(talk.query, talk.sources)
     if not passages:
-        said = "There is no search tool in this question, and without one there is nothing to quote."
-        if searched:
-            said = f"The search gave no passage for “{talk.query}”."
-        if talk.failures:
-            reason = talk.failures[-1].removeprefix(UNAVAILABLE).strip(" ()").removeprefix("the search failed: ")
-            said = f"The search failed: {reason or 'no reason is known'}"
-        return [{"type": "text", "text": f"{LABEL}\n\n{said}"}]
-    blocks: list[dict[str, Any]] = []
-    if (found := answering_sentence(talk.query, talk.sources)) is not None:
-        blocks += [cited_text(found, found.text), {"type": "text", "text": "\n\n"}]
-    blocks.append({"type": "text", "text": f"{LABEL}{_missing(talk.question, passages)}\n\n"})
+        return [{"type": "text", "text": f"{LABEL}\n\n{_nothing_found(talk, searched)}"}]
     wanted = {stem(word) for word in content_words(talk.query)}
-    for n, passage in enumerate(passages):
-        shown = _excerpt(passage.text, wanted)
-        blocks.append(cited_text(Passage(passage.source, passage.at, shown), "> " + _emphasized(shown, wanted)))
-        if n < len(passages) - 1:
-            blocks.append({"type": "text", "text": "\n\n"})
-    return blocks
+    quotes = [replace(passage, text=_excerpt(passage.text, wanted)) for passage in passages]
+    parts = [cited_text(quote, "> " + _emphasized(quote.text, wanted)) for quote in quotes]
+    parts.insert(0, {"type": "text", "text": LABEL + _missing(talk.question, passages)})
+    if (found := answering_sentence(talk.query, talk.sources)) is not None:
+        parts.insert(0, cited_text(found, found.text))
+    gap = {"type": "text", "text": "\n\n"}
+    return [block for part in parts for block in (part, gap)][:-1]
+
+
+def _nothing_found(talk: Conversation, searched: bool) -> str:
+    if talk.failure:
+        reason = talk.failure.removeprefix(UNAVAILABLE).strip(" ()").removeprefix("the search failed: ")
+        return f"The search failed: {reason or 'no reason is known'}"
+    if searched:
+        return f"The search gave no passage for “{talk.query}”."
+    return "There is no search tool in this question, and without one there is nothing to quote."
 
 
 def _missing(question: str, passages: Sequence[Passage]) -> str:
@@ -252,21 +244,18 @@ def _facts(source: Source, wanted: set[str]) -> list[Passage]:
 
 
 def _ranked(wanted: Sequence[str], sources: Sequence[Source], about: Sequence[Source]) -> list[Passage]:
-    """Return the paragraphs of sources, best first. A word of the title counts half, in full where the question names the
-    source, and a source that the search ranked higher goes before an equal one."""
-    found = [
-        (rank, Passage(source, at, text))
-        for rank, source in enumerate(sources)
-        for at, text in enumerate(source.paragraphs)
-        if text.strip() and not text.startswith(FACTS)
-    ]
-    counted = [Counter(stems(passage.text)) for _, passage in found]
-    weights = word_weights(wanted, counted)
-    scores = bm25(wanted, counted)
-    for n, (rank, passage) in enumerate(found):
-        title = sum(weights.get(word, 0.0) for word in set(stems(passage.source.title)))
-        scores[n] = (scores[n] + (1.0 if passage.source in about else 0.5) * title) / (1 + 0.12 * rank)
-    return [found[n][1] for n in sorted(range(len(found)), key=lambda n: -scores[n])]
+    """Return the paragraphs of sources, best first, by the score that a page's have; sources that the question names, and those
+    that the search ranked higher, go before equal ones."""
+    placed = [(n, at) for n, source in enumerate(sources) for at in range(len(source.paragraphs))]
+    pieces = [(n, Piece((sources[n].title,), sources[n].paragraphs[at])) for n, at in placed]
+    found = []
+    for (n, at), (_, piece), score in zip(
+        placed, pieces, scores(wanted, [source.title for source in sources], pieces), strict=True
+    ):
+        if piece.text.strip() and not piece.text.startswith(FACTS):
+            weight = (2.0 if sources[n] in about else 1.0) / (1 + 0.12 * n)
+            found.append((score * weight, Passage(sources[n], at, piece.text)))
+    return [passage for _, passage in sorted(found, key=lambda scored: -scored[0])]
 
 
 # --- the sentence that may stand first ---------------------------------------------------------------------------------
@@ -294,6 +283,8 @@ _AMOUNT = re.compile(
     r"\s+point|price|cost|speed|magnitude|percentage)\b",
     re.IGNORECASE,
 )
+_COMPARED = re.compile(r"\b(?:than|all)\b")
+_OF = re.compile(r"\b(\w+) of (?:an? |the )?(\w+)")
 _NEGATION = re.compile(r"\b(?:not|no|never|nor|neither|without|unlike|except|formerly|once|until)\b|n[’']t\b", re.IGNORECASE)
 
 
@@ -302,16 +293,23 @@ def answering_sentence(question: str, sources: Sequence[Source]) -> Passage | No
     wanted = {stem(word) for word in content_words(question)}
     if _SHUT.search(question) or len(wanted) < 2:
         return None
-    fitting = []
-    for source in named_in(question, sources):  # a sentence of another article is often about something else
-        title = set(stems(source.title))
-        for at, paragraph in enumerate(source.paragraphs):
-            for sentence in [] if paragraph.startswith(FACTS) else sentences(paragraph):
-                words = set(stems(sentence))
-                told = words - title
-                if wanted <= title | words and told & wanted and told - wanted and _gives(question, sentence):
-                    fitting.append(Passage(source, at, sentence))
+    fitting = [
+        Passage(source, at, sentence)
+        for source in named_in(question, sources)  # a sentence of another article is often about something else
+        for at, paragraph in enumerate(source.paragraphs)
+        for sentence in sentences(paragraph)
+        if not paragraph.startswith(FACTS) and _tells(sentence, wanted, set(stems(source.title))) and _gives(question, sentence)
+    ]
     return min(fitting, key=lambda passage: len(passage.text), default=None)
+
+
+def _tells(sentence: str, wanted: set[str], title: set[str]) -> bool:
+    """Say whether a sentence tells what is wanted of the article with a title, and not of something else: "the moons of Pluto"
+    is not about Charon's, and what stands behind "than" or "all" is there for comparison."""
+    asked = wanted - title
+    told = set(stems(_COMPARED.split(sentence)[0])) - title
+    elsewhere = any(stem(m[1]) in asked and stem(m[2]) not in title for m in _OF.finditer(sentence))
+    return asked <= told and bool(asked) and bool(told - wanted) and not elsewhere
 
 
 def _gives(question: str, sentence: str) -> bool:
