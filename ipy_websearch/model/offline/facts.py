@@ -43,20 +43,16 @@ def fill_record(schema: Mapping[str, Any], text: str, sources: Sequence[Source])
     """
     filled: dict[str, Any] = {}
     for name, part in (schema.get("properties") or {}).items():
-        items = _variant(part, "array").get("items") or {}
-        column = _variant(part, "object").get("properties") or {}
+        row = (_variant(part, "array").get("items") or {}).get("properties")
+        if row:
+            filled[name] = _rows(row, sources)
+            continue
+        given = _variant(part, "object").get("properties") or {}
+        cell = given if "value" in given else {"value": part}
         line = re.search(rf"^{re.escape(name)}:\s*(.+)$", text, re.MULTILINE)
         asked = f"{line[1] if line else name.replace('_', ' ')} {part.get('description', '')}"
-        if items.get("properties"):
-            filled[name] = _rows(items["properties"], sources)
-        elif "value" not in column:
-            filled[name] = _value(name, asked, text, part, sources)[1]
-        else:
-            fact, value = _value(name, asked, text, column["value"], sources)
-            parts = {"value": value, "confidence": 0.0}
-            if fact is not None:
-                parts |= {"source": fact.source.url, "quote": f"{fact.name}: {fact.value}", "confidence": 1.0}
-            filled[name] = {key: parts.get(key, _nothing(column[key])) for key in column}
+        made = _cell(name, asked, text, cell, sources)
+        filled[name] = made if cell is given else made["value"]
     return filled
 
 
@@ -66,21 +62,23 @@ def _rows(properties: Mapping[str, Any], sources: Sequence[Source]) -> list[dict
     rows = []
     for source in sources[:MOST_ROWS]:
         own = {key: source.title, "source": source.url}
-        found = {n: _converted(_match(n, n, facts_of(source)), part) for n, part in properties.items() if n not in own}
+        facts = {name: _match(name, name, facts_of(source)) for name in properties if name not in own}
+        found = {name: _converted(fact, properties[name]) for name, fact in facts.items() if fact is not None}
         if any(value is not None for value in found.values()):
-            given = found | own
-            rows.append({n: _nothing(part) if given[n] is None else given[n] for n, part in properties.items()})
+            given = {name: value for name, value in (found | own).items() if value is not None}
+            rows.append({name: given.get(name, _nothing(part)) for name, part in properties.items()})
     return rows
 
 
-def _value(name: str, asked: str, text: str, schema: Mapping[str, Any], sources: Sequence[Source]) -> tuple[Fact | None, Any]:
-    """Return the fact for a property and its value in the property's type; the article must be the one that the text names."""
-    said = set(stems(text))
+def _cell(name: str, asked: str, text: str, parts: Mapping[str, Any], sources: Sequence[Source]) -> dict[str, Any]:
+    """Return the parts of a cell for a property, from the article that the text names; empty without such a fact."""
+    said, known = set(stems(text)), dict[str, Any](confidence=0.0)
     for source in sorted(named_in(text, sources), key=lambda source: -len(set(stems(source.title)) & said)):
         fact = _match(name, asked, facts_of(source))
-        if (value := _converted(fact, schema, asked)) is not None:
-            return fact, value
-    return None, _nothing(schema)
+        if fact is not None and (value := _converted(fact, parts["value"], asked)) is not None:
+            known = {"value": value, "source": source.url, "quote": f"{fact.name}: {fact.value}", "confidence": 1.0}
+            break
+    return {key: known.get(key, _nothing(part)) for key, part in parts.items()}
 
 
 def _match(name: str, asked: str, facts: Sequence[Fact]) -> Fact | None:
@@ -94,21 +92,16 @@ def _match(name: str, asked: str, facts: Sequence[Fact]) -> Fact | None:
     return next(iter(named or sorted(within, key=lambda fact: -len(fact.name))), None)
 
 
-def _converted(fact: Fact | None, schema: Mapping[str, Any], asked: str = "") -> Any:
+def _converted(fact: Fact, schema: Mapping[str, Any], asked: str = "") -> Any:
     """Return a fact's value as the schema wants it, None where it does not fit; `asked` may want it "in millions"."""
-    if fact is None:
-        return None
-    kinds = _variants(schema)
-    choices = [choice for kind in kinds for choice in kind.get("enum") or () if choice is not None]
-    if choices:
+    kinds, types = _variants(schema), _types(schema)
+    if choices := [choice for kind in kinds for choice in kind.get("enum") or () if choice is not None]:
         return next((choice for choice in choices if str(choice).casefold() == fact.value.casefold()), None)
-    types = {name for kind in kinds for name in _types(kind)}
-    if types & {"integer", "number"}:
+    if "integer" in types or "number" in types:
         wanted = re.search(rf"\b({'|'.join(_SCALE)})s?\b", asked, re.IGNORECASE)
         return _number(fact.value, whole="number" not in types, per=_SCALE[wanted[1].lower()] if wanted else 1)
     is_date = any(kind.get("format") == "date" for kind in kinds)
-    fits = "string" in types and (not is_date or re.fullmatch(r"\d{4}-\d\d-\d\d", fact.value))
-    return fact.value if fits else None
+    return fact.value if "string" in types and (not is_date or re.fullmatch(r"\d{4}-\d\d-\d\d", fact.value)) else None
 
 
 def _number(text: str, *, whole: bool, per: int) -> float | int | None:
@@ -127,15 +120,14 @@ def _variants(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _variant(schema: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     """Return the variant of a schema that takes values of a kind, an empty one when none does."""
-    return next((part for part in _variants(schema) if kind in _types(part)), {})
+    return next((part for part in _variants(schema) if kind == part.get("type") or kind in list(part.get("type") or ())), {})
 
 
 def _types(schema: Mapping[str, Any]) -> list[str]:
-    given = schema.get("type") or ()
-    return [given] if isinstance(given, str) else list(given)
+    return [name for name in (*_EMPTY, "null") if _variant(schema, name)]
 
 
 def _nothing(schema: Mapping[str, Any]) -> Any:
     """Return null, or what is empty in a type that allows none."""
-    types = [name for part in _variants(schema) for name in _types(part)]
+    types = _types(schema)
     return None if not types or "null" in types else copy(_EMPTY[types[0]])

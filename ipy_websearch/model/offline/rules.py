@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import takewhile
+from itertools import groupby, takewhile
 from operator import or_
 from typing import Annotated, Any, Literal, get_args
 
@@ -237,28 +237,23 @@ class Turn:
 
 def turns(messages: Iterable[Mapping[str, Any]]) -> list[Turn]:
     """Return messages as turns: neighbours of the same role are one, as the API merges them."""
-    made: list[Turn] = []
-    for n, message in enumerate(messages):
-        if not made or made[-1].role != message["role"]:
-            made.append(Turn(message["role"], n))
-        made[-1].blocks += [(f"messages.{n}.content.{i}", block) for i, block in enumerate(blocks_of(message["content"]))]
+    made = []
+    for role, group in groupby(enumerate(messages), lambda placed: str(placed[1]["role"])):
+        members = list(group)
+        blocks = [(f"messages.{n}.content.{i}", b) for n, said in members for i, b in enumerate(blocks_of(said["content"]))]
+        made.append(Turn(role, members[0][0], blocks))
     return made
 
 
 def everywhere(said: Iterable[Turn]) -> Iterator[tuple[str, Block]]:
     """Yield every block with its path, those inside of others after these."""
-    for turn in said:
-        for path, block in turn.blocks:
-            yield path, block
-            yield from _inside(path, block)
-
-
-def _inside(path: str, block: Block) -> Iterator[tuple[str, Block]]:
-    content = block.get("content") if block["type"] in ("search_result", "tool_result") else None
-    for n, part in enumerate(content if isinstance(content, list) else ()):
-        inner = f"{path}.{block['type']}.content.{n}"
-        yield inner, part
-        yield from _inside(inner, part)
+    waiting = [placed for turn in said for placed in turn.blocks]
+    while waiting:
+        path, block = waiting.pop(0)
+        yield path, block
+        content = block.get("content") if block["type"] in ("search_result", "tool_result") else ()
+        parts = content if isinstance(content, list) else ()
+        waiting[:0] = [(f"{path}.{block['type']}.content.{n}", part) for n, part in enumerate(parts)]
 
 
 def _messages(request: Mapping[str, Any], newest: bool) -> Iterator[str]:

@@ -49,13 +49,12 @@ def reply_to(request: Mapping[str, Any]) -> Reply:
         str(t["name"]): t for t in request.get("tools") or () if t.get("name") and isinstance(t.get("input_schema"), Mapping)
     }
     choice = request.get("tool_choice") or {}
-    calls = [] if choice.get("type") == "none" else _calls(talk, tools, str(choice.get("name") or ""))
-    if choice.get("disable_parallel_tool_use"):
-        calls = calls[:1]
-    if calls:
-        head = f"toolu_offline_{_digest(request)}"
-        called = [{"type": "tool_use", "id": f"{head}{n}", "name": t, "input": i} for n, (t, i) in enumerate(calls)]
-        return Reply(called, "tool_use")
+    call = None if choice.get("type") == "none" else _call(talk, tools, str(choice.get("name") or ""))
+    if call is not None:
+        name, values = call
+        return Reply(
+            [{"type": "tool_use", "id": f"toolu_offline_{_digest(request)}0", "name": name, "input": values}], "tool_use"
+        )
     schema = ((request.get("output_config") or {}).get("format") or {}).get("schema")
     if isinstance(schema, Mapping):
         filled = fill_record(schema, talk.question, talk.sources)
@@ -63,29 +62,28 @@ def reply_to(request: Mapping[str, Any]) -> Reply:
     return Reply(answer_blocks(talk, searched=bool(talk.calls)))
 
 
-def _calls(talk: Conversation, tools: Mapping[str, Any], wanted: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the tool calls to make now: pages and files that the question names, else a search, else the record.
+def _call(talk: Conversation, tools: Mapping[str, Any], wanted: str) -> tuple[str, dict[str, Any]] | None:
+    """Return the tool call to make now: a page or file that the question names, else a search, else the record.
 
     `wanted` is the tool that the model has to call, "" when it may choose.
     """
-
-    def taking(parameter: str) -> list[str]:
-        return [n for n, t in tools.items() if parameter in (t["input_schema"].get("properties") or {}) and wanted in ("", n)]
-
-    done = {str(value) for _, given in talk.calls for value in given.values()}
+    takes = {
+        kind: [n for n, tool in tools.items() if kind in (tool["input_schema"].get("properties") or ()) and wanted in ("", n)]
+        for kind in ("url", "path", "query")
+    }
+    done = [value for _, given in talk.calls for value in given.values()]
     addresses = [readings[0] for readings in likely_readings(talk.question) if readings]
-    for parameter, given in (("url", addresses), ("path", _PATH.findall(without_addresses(talk.question)))):
-        named = [found for found in dict.fromkeys(given) if found not in done]
-        if named and taking(parameter):
-            return [(taking(parameter)[0], {parameter: found}) for found in named[:3]]
-    searches = sorted(taking("query"), key=lambda name: name not in _PREFERRED)
+    for kind, named in (("url", addresses), ("path", _PATH.findall(without_addresses(talk.question)))):
+        for name in takes[kind][:1]:
+            for value in named[:3]:
+                if value not in done:
+                    return name, {kind: value}
+    searches = sorted(takes["query"], key=lambda name: name not in _PREFERRED)
     if searches and (wanted or not talk.calls):
-        return [(searches[0], {"query": search_words(talk.query)})]
-    others = {*taking("url"), *taking("path"), *searches}
-    called = {name for name, _ in talk.calls}
-    records = [name for name in tools if _RECORDS.search(name) and name not in {*called, *others}]
-    named = [wanted] if wanted in tools else records
-    return [(name, fill_record(tools[name]["input_schema"], talk.question, talk.sources)) for name in named[:1]]
+        return searches[0], {"query": search_words(talk.query)}
+    used = {name for name, _ in talk.calls}.union(*takes.values())
+    records = [name for name in tools if wanted == name or (not wanted and _RECORDS.search(name) and name not in used)]
+    return next(((name, fill_record(tools[name]["input_schema"], talk.question, talk.sources)) for name in records), None)
 
 
 def search_words(text: str) -> str:
