@@ -38,13 +38,12 @@ from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_
 from ipy_websearch.text import plain
 
 if TYPE_CHECKING:
-    from ipy_websearch.asking import AskRun
     from ipy_websearch.cassette.recording import Player, Recording
     from ipy_websearch.enrichment.run import Enrichment
     from ipy_websearch.enrichment.store import Store
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.frames import CostFrame
-    from ipy_websearch.loop.ask import AnswerLoop
+    from ipy_websearch.loop.ask import AnswerLoop, AskRun
     from ipy_websearch.providers.local import LocalIndex
 
 # Seconds between two looks at the progress of an enrichment.
@@ -281,7 +280,7 @@ class Session:
             ConfigError: an option is wrong, or the question is empty; nothing was sent.
             MissingKeyError: a model was asked for by name and there is no key for it.
         """
-        from ipy_websearch.asking import prepared  # the loop and its tools: a search does without them
+        from ipy_websearch.loop.ask import prepared  # the loop and its tools: a search does without them
 
         return prepared(self, options_of(AskOptions, question, **options))
 
@@ -291,7 +290,7 @@ class Session:
         Raises:
             ConfigError: an option is wrong. MissingKeyError: a provider was named without a key; a model needs none here.
         """
-        from ipy_websearch.asking import estimated
+        from ipy_websearch.loop.ask import estimated
 
         return estimated(self.rehearsed(question, **options))
 
@@ -301,7 +300,7 @@ class Session:
         Raises:
             ConfigError, MissingKeyError: as for `estimate`; there is neither a question nor a conversation.
         """
-        from ipy_websearch.asking import prepared
+        from ipy_websearch.loop.ask import prepared
 
         if not question.strip():
             if not self.answers:

@@ -1,4 +1,4 @@
-"""Numbers the sources of an answer and merges what cites the same one. Pure.
+"""The text of an answer with its marks, and the sources that they point to, numbered and merged. Pure.
 
 Invariant: a source's number is its place in the order of first citation, the same address always has the same number, and
 every `[n]` in the text has a row n in the sources.
@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from ipy_websearch.citations.claims import check
-from ipy_websearch.results import Citation, Claim, Read
+from ipy_websearch.results import Citation, Cited, Claim, Read, TextDelta
 from ipy_websearch.text import fold, plain, visible
+from ipy_websearch.tools.base import Passage
 
 # Where a sentence of an answer ends; initials and titles before a name end none.
 SENTENCE_END = re.compile(
@@ -25,6 +26,8 @@ SENTENCE_END = re.compile(
 )
 
 _MARKS = re.compile(r"(?<!\\)\[(\d{1,4})\]")
+_NUMBERS = re.compile(r"(?<!\\)(\[\d{1,4}(?:, ?\d{1,3})*\])(?!\()")  # as a model writes them; no link
+_BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}$")
 _BEHIND_THE_STOP = re.compile(r"([.!?。！？][\"”’')*_]*)((?:\[\d{1,4}\])+)")
 _WRITTEN = re.compile(r"\\\[\d{1,4}\]")  # a number that the model wrote itself: no mark, and no fact either
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
@@ -52,12 +55,12 @@ class CitationBook:
 
     `know` tells it of the passages that the model was given. A citation of what was not given is none; one that carries only a
     title, or no date, finds its page by the passage it quotes. `native` says that the API's own tools were offered or gave
-    results: what only they give may be cited then.
+    results: what only they give may be cited then. A book that is `like` another knows the same passages, and cites none yet.
     """
 
-    def __init__(self, *, native: bool = False) -> None:
-        self.native = native
-        self._known: dict[str, _Source] = {}
+    def __init__(self, *, native: bool = False, like: CitationBook | None = None) -> None:
+        self.native: bool = like.native if like else native
+        self._known: dict[str, _Source] = like._known if like else {}
         self._numbers: dict[str, int] = {}
         self._citations: dict[tuple[int, str], Citation] = {}
         self._spans: list[tuple[str, tuple[int, ...]]] = []
@@ -121,12 +124,6 @@ class CitationBook:
             self._spans.append((_flat(_EMPHASIS.sub("", str(block.get("text") or ""))), numbers))
         return "".join(f"[{n}]" for n in numbers), [citation for _, citation in found if citation is not None]
 
-    def emptied(self) -> CitationBook:
-        """Return a book of the same passages without citations, for another answer from them."""
-        book = CitationBook(native=self.native)
-        book._known = self._known
-        return book
-
     def claims(self, text: str) -> tuple[Claim, ...]:
         """Return the sentences of an answer's Markdown, each held against the passages that its marks point to."""
         cited = {citation.n for citation in self._citations.values()}
@@ -188,3 +185,118 @@ def same_page(url: str) -> str:
     fragment = parts.fragment if parts.fragment.startswith(("/", "!")) else ""
     query = parts.query.rstrip("&")
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/") or "/", query, fragment))
+
+
+# --- the text -----------------------------------------------------------------------------------------------------------
+
+LOOK_BACK = 1_000  # characters of the answer in which the sentence before a mark is looked for
+
+# What a reader should see next; a passage that is cited for the first time comes before its mark.
+Shown = list[Cited | TextDelta]
+
+
+class AnswerText:
+    """The Markdown so far, and the `book` of its sources.
+
+    Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
+    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is, outside code, escaped; where the model
+    was `given` passages by number (None: the API gives citations), it becomes a mark if the passage bears its sentence out.
+    """
+
+    def __init__(self, book: CitationBook, given: list[Passage] | None) -> None:
+        self.book = book
+        self.given = given
+        self._new: list[Cited] = []
+        self._parts: list[str] = []
+        self._kept = (0, 0)  # parts and backticks when the step began
+        self._begins = True
+        self._held = self._before = ""
+        self._backticks = 0
+
+    def __str__(self) -> str:
+        return "".join([*self._parts, self._held]).strip()
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def step(self) -> None:
+        """Say that a new step begins."""
+        self._kept = (len(self._parts), self._backticks)
+        self._begins, self._held, self._before = True, "", ""
+
+    def retract(self) -> None:
+        """Take back the text of this step."""
+        parts, self._backticks = self._kept
+        del self._parts[parts:]
+        self.step()
+
+    def write(self, text: str) -> Shown:
+        """Take text in."""
+        text = self._held + text
+        if self._begins:
+            text = text.lstrip()
+        body = text.rstrip()
+        if begun := _BEGUN.search(body):
+            body = body[: begun.start()]
+        self._held = text[len(body) :]
+        if not body:
+            return []
+        lead = "\n\n" if self._begins and self._parts else ""
+        self._begins = False
+        return self._show(lead + self._bound(body))
+
+    def cite(self, block: Mapping[str, Any]) -> Shown:
+        """Put the marks of a text block behind its last word; the space after it stays after the marks."""
+        marks, new = self.book.bind(block)
+        self._new += map(Cited, new)
+        return self._show(marks if self._parts else "")
+
+    def _show(self, text: str) -> Shown:
+        shown: Shown = [*self._new]
+        self._new = []
+        if text:
+            self._parts.append(text)
+            shown.append(TextDelta(text))
+        return shown
+
+    def _bound(self, text: str) -> str:
+        """Return the text with what becomes of each number in brackets, except in code, behind an odd backtick."""
+        done = []
+        for n, part in enumerate(_NUMBERS.split(text)):
+            is_number = n % 2 == 1 and self._backticks % 2 == 0
+            done.append(self._mark(part) if is_number else part)
+            self._backticks += part.count("`")
+            self._before = (self._before + ("" if is_number else part))[-LOOK_BACK:]
+        return "".join(done)
+
+    def _mark(self, written: str) -> str:
+        """Return what stands in the place of `[2]` or `[1, 3]`: marks, and plain text for numbers whose passage does not bear
+        the sentence before them out."""
+        sentence = SENTENCE_END.split(self._before.rstrip())[-1].strip(" \t*#>-•") if self.given else ""
+        bound = {number: self._cited(sentence, int(number)) for number in re.findall(r"\d+", written)}
+        if not any(bound.values()):
+            return written if "," in written else f"\\{written}"
+        return "".join(dict.fromkeys(f"[{n}]" if n else f"\\[{number}]" for number, n in bound.items()))
+
+    def _cited(self, sentence: str, number: int) -> int | None:
+        """Return the source's number in the answer, None when the passage does not bear the sentence out."""
+        if not self.given or not 1 <= number <= len(self.given):
+            return None
+        passage = self.given[number - 1]
+        quote = supporting(sentence, passage)
+        found = {"type": "search_result_location", "source": passage.url, "title": passage.title, "cited_text": quote}
+        cited = self.book.cite(found) if quote else None
+        if cited is None:
+            return None
+        n, citation = cited
+        self._new += [Cited(citation)] if citation is not None else []
+        return n
+
+
+def supporting(sentence: str, passage: Passage) -> str:
+    """Return the words of a passage that bear a sentence out, "" when it does not: a paragraph, or all of it."""
+    whole = " ".join(passage.paragraphs)
+    best = check(sentence, [whole, passage.title]).verdict
+    if best not in ("supported", "partly"):
+        return ""
+    return next((text for text in passage.paragraphs if check(sentence, [text, passage.title]).verdict == best), whole)

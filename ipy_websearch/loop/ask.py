@@ -1,20 +1,23 @@
-"""Answers a question: the loop's events for people, and the answer with its sources. One run of `%%ask` is one `AnswerLoop`.
+"""Answers a question: prepared from its options and the session's settings, asked in the tool loop, run as a stream of events.
 
-The text is Markdown; a citation that the API gives becomes a mark `[n]` behind the words it belongs to. The history is legal
-after every way of ending, interrupts included. With `--check repair` the model is asked once to mend the sentences that its
-sources do not support; the first answer stays until the new one is there and better.
+One run of `%%ask` is one `AnswerLoop` (the face of the loop that talks to people) in one `AskRun` (what its reader holds). The
+history is legal after every way of ending, interrupts included. With `--check repair` the model is asked once to mend the
+sentences that its sources do not support; the first answer stays until the new one is there and better.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from ipy_websearch.citations import SENTENCE_END, CitationBook, check
-from ipy_websearch.errors import BudgetExceededError, ModelError, WebSearchError
+from ipy_websearch import background
+from ipy_websearch.citations.book import AnswerText, CitationBook
+from ipy_websearch.errors import BudgetExceededError, ConfigError, ModelError, WebSearchError
 from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
 from ipy_websearch.loop.offer import (
     FINAL_NUDGE,
@@ -25,13 +28,24 @@ from ipy_websearch.loop.offer import (
     TABLE_TOOL,
     answers_unsearched,
     needs_search,
+    offered,
+    parse_columns,
     refuses_tools,
     search_call,
+    system_prompt,
     table_text,
     table_tool,
     with_source,
 )
-from ipy_websearch.model.client import ModelClient, Platform, forces_tools
+from ipy_websearch.model.client import (
+    ModelClient,
+    Platform,
+    context_window,
+    forces_tools,
+    model_id,
+    thinking_fields,
+    unknown_note,
+)
 from ipy_websearch.model.requests import (
     READ_CHARACTERS,
     Message,
@@ -41,8 +55,10 @@ from ipy_websearch.model.requests import (
     ended_by,
     estimate_tokens,
     plain_results,
-    same_frame,
+    prompt_tokens,
+    server_searches,
     tool_result,
+    trimmed,
     user_message,
     with_nudge,
     without_newest_results,
@@ -50,171 +66,158 @@ from ipy_websearch.model.requests import (
 )
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.money.budget import RunBudget
+from ipy_websearch.money.budget import Booking, Estimate, RunBudget, estimate
+from ipy_websearch.money.prices import add_money, is_at_hand, model_cost, own_prices
+from ipy_websearch.options import AskOptions
+from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import (
     Answer,
-    Cited,
     Claim,
     Event,
+    Finished,
     LimitName,
     LimitReached,
     Limits,
     ModelRequested,
+    Money,
     Notice,
     Panel,
     Panels,
     Retracted,
     Rewritten,
-    TextDelta,
     ToolFinished,
     ToolStarted,
+    Usage,
 )
+from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
-from ipy_websearch.tools.base import Passage, Tool, ToolContext, ToolOutput
+from ipy_websearch.tools.base import Tool, ToolContext, ToolFactory, ToolOutput
+from ipy_websearch.tools.research import read_research_tool
+from ipy_websearch.tools.web import addresses_in, addresses_of
+
+if TYPE_CHECKING:
+    from ipy_websearch.session import Session
+
+KEPT_ANSWERS = 50
 
 # How often a turn that the API paused is resumed; each pause already stands for ten searches of its own.
 MAX_PAUSES = 5
+
+# The share of a model's context window that an earlier conversation may take.
+HISTORY_SHARE = 0.6
+
+# Tokens that a budget keeps for a final answer at least when the model was told an effort: it thinks before it writes.
+THINKING_ANSWER_TOKENS = 2_048
 
 # The share of the supported sentences that a mended answer must still have: an empty one has no faults either.
 _LEAST_KEPT = 0.5
 
 
-# --- the text ----------------------------------------------------------------------------------------------------------
-
-_WRITTEN = re.compile(r"(?<!\\)(\[\d{1,4}(?:, ?\d{1,3})*\])(?!\()")
-_BEGUN = re.compile(r"\[\d{0,4}(?:, ?\d{0,3}){0,5}$")
-_MARKS = re.compile(r"\\?\[\d{1,3}(?:, ?\d{1,3})*\]")
-LOOK_BACK = 1_000  # characters of the answer in which the sentence before a mark is looked for
-
-# What a reader should see next; a passage that is cited for the first time comes before its mark.
-Shown = list[Cited | TextDelta]
+# --- the preparation ----------------------------------------------------------------------------------------------------
 
 
-class AnswerText:
-    """The Markdown so far, and the `book` of its sources.
+def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskRun:
+    """Return the run for a question; with `sends` False it is only looked at, and the model needs no key.
 
-    Blank space at the end is held back until more text comes, so that a mark stands right behind the words that it belongs to.
-    Text of a later step begins a new paragraph. A `[n]` that the model wrote itself is, outside code, escaped; where the model
-    was `given` passages by number (None: the API gives citations), it becomes a mark if the passage bears its sentence out.
+    Raises:
+        ConfigError: an option does not fit the settings, the model or the conversation; nothing was sent.
+        MissingKeyError: a model or a provider was asked for by name and there is no key for it.
     """
+    own_prices()  # a mistake in the user's price file shows here, before anything is spent
+    settings = session.settings
+    client, model = _model_to_ask(session, asked.model, sends)
+    provider, fallback = session.provider_to_ask(asked.provider)
+    history, forgotten = _history(session.answers, model) if asked.follow else ([], [])
+    table = parse_columns(asked.columns) if asked.columns is not None else None
+    effort = asked.effort if thinking_fields(model, asked.effort) else None
 
-    def __init__(self, book: CitationBook, given: list[Passage] | None) -> None:
-        self.book = book
-        self.given = given
-        self._new: list[Cited] = []
-        self._step = (0, 0)
-        self._parts: list[str] = []
-        self._held = ""
-        self._begins = False
-        self._backticks = 0
+    limits = asked.limits(settings)
+    thinks = {"least": THINKING_ANSWER_TOKENS} if effort else {}
+    booking = session.booking(asked.question, limits.budget_usd, model=model, timeout_s=limits.timeout_s, **thinks)
+    budget = booking.budget
 
-    def __str__(self) -> str:
-        return "".join([*self._parts, self._held]).strip()
+    usual_pages, root = 0 if client.offline else settings.read_pages, settings.research_root
+    factory = ToolFactory(
+        session.router,
+        lambda: session.reader,
+        session.search_request("placeholder", allowed_domains=asked.allowed_domains, blocked_domains=asked.blocked_domains),
+        provider,
+        fresh=asked.fresh,
+        research=partial(read_research_tool, root, session.http, session.keys, base=session.folder) if root else None,
+        bounded=budget.bounded,
+        read_pages=usual_pages if asked.read_pages is None else asked.read_pages,
+        exact=session.recording is not None,
+    )
+    tools = asked.tools if asked.tools is not None else settings.tools
+    offer = offered(factory, tools, session.keys, client.platform, model, limits, budget.budget.left())
+    read_pages = factory.read_pages if any(tool.name == "web_search" for tool in offer.tools) else 0
+    budget.result_tokens += ALL_TOKENS if read_pages else 0
+    budget.server_searches = server_searches(offer.server_tools)
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
-    def anew(self) -> AnswerText:
-        """Return the text of another answer from the same passages."""
-        return AnswerText(self.book.emptied(), self.given)
-
-    def numbered(self, passages: Sequence[Passage]) -> str:
-        """Return passages as text with the numbers, from 1 on in one conversation, that the model may cite them by."""
-        self.given = self.given or []
-        self.given += passages
-        return plain_results(passages, first=len(self.given) - len(passages) + 1, most=READ_CHARACTERS)
-
-    def step(self) -> None:
-        """Say that a new step begins."""
-        self._begins, self._held = True, ""
-        self._step = (len(self._parts), self._backticks)
-
-    def retract(self) -> None:
-        """Take back the text of this step."""
-        kept, self._backticks = self._step
-        del self._parts[kept:]
-        self._begins, self._held = True, ""
-
-    def write(self, text: str) -> Shown:
-        """Take text in."""
-        if self._begins:
-            text = text.lstrip()
-        elif self._held.startswith("["):
-            text, self._held = self._held + text, ""
-        body = text.rstrip()
-        body = body[: begun.start()] if (begun := _BEGUN.search(body)) else body
-        if not body:
-            self._held += text
-            return []
-        lead = self._held
-        if self._begins:
-            lead, self._begins = "\n\n" if self._parts else "", False
-        self._held = text[len(body) :]
-        return self._show(lead + self._bound(body))
-
-    def cite(self, block: Mapping[str, Any]) -> Shown:
-        """Put the marks of a text block behind its last word; the space after it stays after the marks."""
-        marks, new = self.book.bind(block)
-        self._new += map(Cited, new)
-        if marks and self._held.startswith("["):
-            marks, self._held = self._held + marks, ""
-        return self._show(marks if self._parts else "")
-
-    def _show(self, text: str) -> Shown:
-        shown: Shown = [*self._new]
-        self._new = []
-        if text:
-            self._parts.append(text)
-            shown.append(TextDelta(text))
-        return shown
-
-    def _bound(self, text: str) -> str:
-        """Return the text with what becomes of each number in brackets, except in code, behind an odd backtick."""
-        if "[" not in text:
-            self._backticks += text.count("`")
-            return text
-        before, done = "".join(self._parts)[-LOOK_BACK:], ""
-        for n, part in enumerate(_WRITTEN.split(text)):
-            is_mark = n % 2 == 1 and self._backticks % 2 == 0
-            done += self._mark(before + done, part) if is_mark else part
-            self._backticks += part.count("`")
-        return done
-
-    def _mark(self, before: str, written: str) -> str:
-        """Return what stands in the place of `[2]` or `[1, 3]` behind the text `before`: marks, and plain text for numbers
-        whose passage does not bear the sentence out."""
-        sentence = SENTENCE_END.split(_MARKS.sub("", before).rstrip())[-1].strip(" \t*#>-•") if self.given else ""
-        bound = {number: self._cited(sentence, int(number)) for number in re.findall(r"\d+", written)}
-        if not any(bound.values()):
-            return written if "," in written else f"\\{written}"
-        return "".join(dict.fromkeys(f"[{n}]" if n else f"\\[{number}]" for number, n in bound.items()))
-
-    def _cited(self, sentence: str, number: int) -> int | None:
-        """Return the source's number in the answer, None when the passage does not bear the sentence out."""
-        if not self.given or not 1 <= number <= len(self.given):
-            return None
-        passage = self.given[number - 1]
-        quote = supporting(sentence, passage)
-        found = {"type": "search_result_location", "source": passage.url, "title": passage.title, "cited_text": quote}
-        cited = self.book.cite(found) if quote else None
-        if cited is None:
-            return None
-        n, citation = cited
-        self._new += [Cited(citation)] if citation is not None else []
-        return n
+    marked = bool(offer.names) and not client.platform_for(model).search_results
+    job = Job(
+        question=asked.question,
+        model=model,
+        system=system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=bool(table)),
+        own_system=asked.system,
+        retrieve_first=settings.retrieve_first,
+        tools=offer.tools,
+        server_tools=offer.server_tools,
+        history=tuple(history),
+        limits=limits,
+        max_tokens=settings.max_tokens,
+        columns=table,
+        check=asked.check or settings.check,
+        effort=effort,
+        known_urls=frozenset(addresses_in(asked.question).union(*map(addresses_of, history))),
+    )
+    named = "" if client.platform.other_models else unknown_note(model)
+    unable = f"{model} takes no effort; it answers as usual" if asked.effort and not effort else ""
+    notices = [*filter(None, [named, unable]), *fallback, *offer.notices, *forgotten]
+    loop = AnswerLoop(client, job, session.panels, budget, notices=notices)
+    for citation in session.answers[-1].citations if asked.follow else ():
+        loop.text.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
+    return AskRun(session, loop, booking)
 
 
-def supporting(sentence: str, passage: Passage) -> str:
-    """Return the words of a passage that bear a sentence out, "" when it does not: a paragraph, or all of it."""
+def _model_to_ask(session: Session, model: str | None, sends: bool) -> tuple[ModelClient, str]:
+    """Return the client and the id for a model's name; None is the setting, or the offline model without a key."""
+    name = model_id(model or session.settings.model)
+    if name != OFFLINE_MODEL:
+        if session.has_model_key or (model and not sends):  # what it would cost can be known without a key
+            return session.claude, name
+        if model:
+            raise session.keys.missing("ANTHROPIC_API_KEY")
+    return session.offline_model, OFFLINE_MODEL
 
-    def verdict(text: str) -> str:
-        return check(sentence, [text, passage.title]).verdict
 
-    whole = " ".join(passage.paragraphs)
-    best = verdict(whole)
-    if best not in ("supported", "partly"):
-        return ""
-    return next((text for text in passage.paragraphs if verdict(text) == best), whole)
+def _history(answers: Sequence[Answer], model: str) -> tuple[list[Message], list[str]]:
+    """Return the conversation so far, as much of it as the model can read, and a notice of the part left out.
+
+    What was thought is left out too: the API takes it back only behind an unchanged request (platform.claude.com/docs/en/
+    build-with-claude/preserved-thinking, read 2026-11).
+    """
+    if not answers:
+        raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
+    most, earlier = int(context_window(model) * HISTORY_SHARE), without_thinking([dict(m) for m in answers[-1].messages])
+    kept, dropped = trimmed(earlier, most, lambda m: estimate_tokens({"messages": m}))
+    oldest = "turn was" if dropped == 1 else f"{dropped} turns were"
+    return kept, [f"the conversation is long: its oldest {oldest} left out"] if dropped else []
+
+
+def estimated(loop: AnswerLoop) -> Estimate:
+    """Return what a question may cost and use, from the loop that would answer it."""
+    job, body = loop.job, loop.request(final=False)
+    return estimate(
+        loop.budget,
+        job.limits,
+        prompt_tokens=prompt_tokens(body),
+        input_tokens=estimate_tokens(body),
+        max_tokens=job.max_tokens,
+        has_tools=bool(body.get("tools")),
+        native_uses=sum(int(tool.get("max_uses", 0)) for tool in job.server_tools),
+        searching=next((tool.price for tool in job.tools if tool.counts_as_search), ()),
+    )
 
 
 # --- the question ------------------------------------------------------------------------------------------------------
@@ -225,8 +228,8 @@ class Job:
     """A question with all that it takes to answer it.
 
     `history` is a legal list of earlier messages, `known_urls` what may be fetched from the start, `columns` the table that is
-    wanted in place of prose (None: prose). `retrieve_first` is the setting of that name; `reading_system` takes the place of
-    `system` when the question comes with its results ("": it does not).
+    wanted in place of prose (None: prose). `own_system` are the user's own instructions, which `system` has at its end;
+    `retrieve_first` is the setting of that name.
     """
 
     question: str
@@ -241,7 +244,7 @@ class Job:
     columns: Mapping[str, type] | None = None
     check: str = "mark"
     retrieve_first: str = "auto"
-    reading_system: str = ""
+    own_system: str | None = None
     effort: str | None = None
 
 
@@ -267,7 +270,6 @@ class AnswerLoop:
     _emit: Callable[[Event], object] = repr
     _tools: dict[str, Tool] = field(init=False)
     _container: Mapping[str, Any] | None = None
-    _late: list[str] = field(default_factory=list)
     _pauses: int = 0
     _asked_again: bool = False
     _reading: bool = False
@@ -285,15 +287,6 @@ class AnswerLoop:
         context = ToolContext(known_urls=set(job.known_urls))
         runner = CallRunner(self._tools, context, self.panels, self.budget, Meter(job.limits), self._result)
         self.loop = Loop(self, self.client.events, runner, lambda: self.client.request_id)
-
-    def follow(self, answer: Answer) -> None:
-        """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back."""
-        for citation in answer.citations:
-            self.text.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
-        earlier = [step.request for step in answer.trace if step.kind == "model"]
-        whole = len(self.job.history) == len(answer.messages)
-        if not (whole and same_frame(self.request(final=False), earlier[-1] if earlier else None)):
-            self.messages = [*without_thinking(self.job.history), self.messages[-1]]
 
     async def answer(self, emit: Callable[[Event], object]) -> Answer:
         """Return the answer to the question; `emit` gets each event as it happens.
@@ -315,9 +308,7 @@ class AnswerLoop:
             raise BudgetExceededError(self.budget.refusal(estimate_tokens(self.request(final=True))))
         await self._repair()
         if self.job.columns and self.rows is None:
-            self._late.append(NO_TABLE)
-        for text in self._late:
-            self._tell(Notice(text))
+            self._notice(NO_TABLE)
         return self.partial(self.loop.meter.reached)
 
     async def _converse(self) -> None:
@@ -325,10 +316,7 @@ class AnswerLoop:
         try:
             async with aclosing(self.loop.run()) as signals:
                 async for signal in signals:
-                    if isinstance(signal, list):
-                        self._show(signal)
-                    else:
-                        self._tell(signal)
+                    self._take_in(signal)
         except ModelError as exc:
             if self._reading or self.job.retrieve_first == "never" or not refuses_tools(exc):
                 exc.partial = self.partial(self.loop.meter.reached) if self.text else None
@@ -347,11 +335,11 @@ class AnswerLoop:
         wanted = answered or self.job.retrieve_first == "always" or needs_search(self.job.question)
         if call is not None and self.job.limits.max_searches and wanted:
             if began:
-                self._tell(Notice(RETRIEVED))
+                self._notice(RETRIEVED)
             self._tell(ToolStarted(call.id, call.name, call.input))
             async for event in runner.run([call]):
                 self._tell(event)
-            self._know(runner)
+            self._know()
             found = runner.blocks[call.id]["content"]
         self.messages = [*self.job.history, {"role": "user", "content": [*found, *user_message(self.job.question)["content"]]}]
 
@@ -408,7 +396,7 @@ class AnswerLoop:
             messages = with_nudge(messages, TABLE_NUDGE) if final and not forced else messages
         body = build_request(
             model=job.model,
-            system=job.reading_system if self._reading and job.reading_system else job.system,
+            system=system_prompt((), job.own_system, reading=True) if self._reading else job.system,
             messages=messages,
             tools=tools,
             max_tokens=job.max_tokens,
@@ -436,7 +424,7 @@ class AnswerLoop:
         calls = Call.of(reply)
         if not reply.complete:
             if self.loop.meter.reached != "timeout":
-                self._late.append("the model's answer broke off; this is what had arrived")
+                self._notice("the model's answer broke off; this is what had arrived")
             return Then.DONE
         ended = reply.stop_reason in ("refusal", "model_context_window_exceeded")
         if calls and not ended and (not final or any(call.name == TABLE_TOOL for call in calls)):
@@ -444,23 +432,26 @@ class AnswerLoop:
         if reply.stop_reason == "pause_turn" and not final:
             self._resume()
             return Then.AGAIN
-        if note := stop_note(reply):
-            self._late.append(note)
+        self._notice(stop_note(reply))
         return self._ask_for_text(reply)
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Put the results into one user message."""
-        self._know(runner)
+        self._know()
         self.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
 
-    def _know(self, runner: CallRunner) -> None:
-        for passage in (passage for output in runner.outputs.values() for passage in output.passages):
+    def _know(self) -> None:
+        """Remember what the model was given, so that it may be cited."""
+        for passage in (passage for output in self.loop.runner.outputs.values() for passage in output.passages):
             self.text.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
 
     def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
-        if output.passages and not output.is_error and not self.platform.search_results:
-            output = replace(output, text=self.text.numbered(output.passages))
+        """Return a call's result; passages get the numbers, from 1 on in one question, that the model may cite them by."""
+        if self.text.given is not None and output.passages and not output.is_error:
+            text = plain_results(output.passages, first=len(self.text.given) + 1, most=READ_CHARACTERS)
+            self.text.given += output.passages
+            output = replace(output, text=text)
         return tool_result(call_id, output, self.platform)
 
     def _keep_reply(self, reply: Reply) -> None:
@@ -504,8 +495,7 @@ class AnswerLoop:
         faulty = [claim for claim in claims if claim.verdict == "unsupported"]
         if not faulty:
             return
-        first, reached = self.messages, self.loop.meter.reached
-        problem = "interrupted"
+        first, reached, problem = self.messages, self.loop.meter.reached, "interrupted"
         try:
             problem = await self._mend(faulty, claims)
         except WebSearchError as exc:
@@ -515,9 +505,9 @@ class AnswerLoop:
             self.messages = first if problem else self.messages
         sentences = plural(len(faulty), "sentence without support", "sentences without support")
         if problem:
-            self._late.append(f"{sentences} could not be mended, and the first answer stands: {problem}")
+            self._notice(f"{sentences} could not be mended, and the first answer stands: {problem}")
             return
-        self._late.append(f"the model was asked to mend {sentences}, and wrote this answer anew")
+        self._notice(f"the model was asked to mend {sentences}, and wrote this answer anew")
         self._tell(Rewritten(str(self.text), self.text.book.citations))
 
     async def _mend(self, faulty: Sequence[Claim], claims: Sequence[Claim]) -> str:
@@ -533,13 +523,13 @@ class AnswerLoop:
             async for signal in signals:
                 if not isinstance(signal, list | LimitReached):
                     self._tell(signal)
-        reply, turn, text = loop.reply, assistant_message(loop.reply.content), self.text.anew()
-        if turn is None or reply.stop_reason != "end_turn":
-            return f"the model's new answer ended with {reply.stop_reason}"
-        for block in reply.content:
-            if block.get("type") == "text":
-                text.write(str(block.get("text") or ""))
-                text.cite(block)
+        turn = assistant_message(loop.reply.content)
+        if turn is None or loop.reply.stop_reason != "end_turn":
+            return f"the model's new answer ended with {loop.reply.stop_reason}"
+        text = AnswerText(CitationBook(like=self.text.book), self.text.given)
+        for block in loop.reply.content:
+            text.write(str(block.get("text") or ""))
+            text.cite(block)
         if not is_better(text.book.claims(str(text)), claims):
             return "the new answer was no better"
         self.text, self.messages = text, [*self.messages, turn]
@@ -549,20 +539,24 @@ class AnswerLoop:
 
     def _tell(self, event: Event) -> None:
         """Emit an event, and remember what the finished answer will list."""
-        match event:
-            case ToolFinished(panel=panel) if panel is not None:
-                self.own_panels.append(panel)
-            case Notice(text=text):
-                self.notices.append(text)
-            case ModelRequested():
-                self.text.step()
-            case _:
-                pass
+        if isinstance(event, ToolFinished) and event.panel is not None:
+            self.own_panels.append(event.panel)
+        elif isinstance(event, Notice):
+            self.notices.append(event.text)
+        elif isinstance(event, ModelRequested):
+            self.text.step()
         self._emit(event)
 
-    def _show(self, events: Sequence[RawEvent]) -> None:
-        """Emit what a reader sees of the raw events of a reply."""
-        for raw in events:
+    def _notice(self, text: str) -> None:
+        if text:
+            self._tell(Notice(text))
+
+    def _take_in(self, signal: Event | list[RawEvent]) -> None:
+        """Emit an event of the loop, or what a reader sees of the raw events of a reply."""
+        if not isinstance(signal, list):
+            self._tell(signal)
+            return
+        for raw in signal:
             kind, delta = raw.get("type"), raw.get("delta") or {}
             shown: Sequence[Event] = ()
             if kind == "content_block_delta" and delta.get("type") == "text_delta" and delta.get("text"):
@@ -571,7 +565,7 @@ class AnswerLoop:
             elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(raw.get("index", 0)))):
                 shown = self._ended(block)
             for event in shown:
-                self._emit(event)
+                self._tell(event)
 
     def _ended(self, block: Mapping[str, Any]) -> Sequence[Event]:
         """Return what a reader sees when a block has ended."""
@@ -580,9 +574,7 @@ class AnswerLoop:
             return self.text.cite(block)
         if kind in ("tool_use", "server_tool_use"):
             return [ToolStarted(str(block.get("id")), str(block.get("name")), block.get("input") or {})]
-        if kind.endswith("_tool_result"):
-            self._tell(self._server_result(block))
-        return ()
+        return [self._server_result(block)] if kind.endswith("_tool_result") else ()
 
     def _server_result(self, block: Mapping[str, Any]) -> Event:
         """Return the event for the result of a tool that the API ran, with a panel of what it found."""
@@ -590,7 +582,7 @@ class AnswerLoop:
         content = block.get("content")
         code = content.get("error_code") if isinstance(content, Mapping) else None
         found = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
-        name = str(block.get("type", "")).removesuffix("_tool_result")
+        name = str(block.get("type")).removesuffix("_tool_result")
         summary = f"error: {code}" if code else plural(len(found) or 1, "result")
         self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
@@ -627,12 +619,179 @@ def nudge(faulty: Sequence[Claim]) -> str:
 def is_better(new: Sequence[Claim], old: Sequence[Claim]) -> bool:
     """Say whether fewer sentences lack support, and not merely because they lost their marks or everything was left out."""
     faulty = [claim for claim in old if claim.verdict == "unsupported"]
-    sentences = {claim.sentence for claim in faulty}
-    missing = {part for claim in faulty for part in claim.missing}
-
-    def is_faulty(claim: Claim) -> bool:
-        same = claim.sentence in sentences or any(part in claim.sentence for part in missing)
-        return claim.verdict == "unsupported" or (claim.verdict == "uncited" and same)
-
+    known = [part for claim in faulty for part in (claim.sentence, *claim.missing)]
+    unmarked = [claim for claim in new if claim.verdict == "uncited" and any(part in claim.sentence for part in known)]
+    left = len(unmarked) + sum(claim.verdict == "unsupported" for claim in new)
     kept, had = (sum(claim.verdict == "supported" for claim in claims) for claims in (new, old))
-    return sum(map(is_faulty, new)) < len(faulty) and kept >= _LEAST_KEPT * had
+    return left < len(faulty) and kept >= _LEAST_KEPT * had
+
+
+# --- the run ------------------------------------------------------------------------------------------------------------
+
+
+class AskRun:
+    """A question under way: iterate over it for its events, with `async for` on any event loop, or with `for`.
+
+    `question` has its variables put in, `offline` says that the built-in model answers. At the end `answer` is there. The
+    iteration may be left at any moment: the answer so far is in `answer` and in the conversation, and what was spent is booked.
+    """
+
+    def __init__(self, session: Session, loop: AnswerLoop, booking: Booking) -> None:
+        self.loop = loop
+        self.booking = booking
+        self.question = loop.job.question
+        self.offline = loop.client.offline
+        self.answer: Answer | None = None
+        self._session = session
+        self._task: background.Task[None] | None = None
+        self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+        self._arrived = asyncio.Event()
+        self._left = False
+
+    async def answered(self, emit: Callable[[Event], object] = lambda event: None) -> Answer:
+        """Answer the question, on the background loop, and return the answer; `emit` gets each event."""
+
+        def take(event: Event) -> None:
+            self.booking.take(event)
+            emit(event)
+
+        if not is_at_hand():  # look it up while the model thinks, not on the event loop
+            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
+        try:
+            await self.loop.client.prepare()
+            answer = await self.loop.answer(take)
+            kept = self._keep(answer)
+            for line in kept.notices[len(answer.notices) :]:
+                emit(Notice(line))
+            emit(Finished(kept))
+            return kept
+        except ModelError as exc:
+            if exc.partial is not None:
+                exc.partial = self._keep(exc.partial)
+            raise
+        except asyncio.CancelledError:
+            self._interrupted()
+            raise
+        finally:
+            if self.answer is None:
+                self._book_the_rest()
+                self._count_cost()
+
+    # --- events for another thread or event loop --------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return _Events(self)
+
+    async def __anext__(self) -> Event:
+        self._begin()
+        try:
+            if not self._left and self._events.empty():
+                await background.awaited(self._arrival)
+        except BaseException:
+            self.stop()
+            raise
+        event = None if self._left else self._taken(self._events.get())
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    def __iter__(self) -> Iterator[Event]:
+        self._begin()
+        try:
+            while not self._left:
+                try:
+                    item = self._events.get(timeout=background.POLL_S)
+                except queue.Empty:
+                    continue
+                if (event := self._taken(item)) is not None:
+                    yield event
+        finally:
+            self.stop()
+
+    def stop(self) -> Answer | None:
+        """Stop the run, if it is under way, and return the answer so far (None: it failed, or never began)."""
+        if not self._left and self._task is not None:
+            self._left = True
+            if not self._task.cancel():  # it takes longer than a second to end
+                self._interrupted()
+        return self.answer
+
+    async def aclose(self) -> None:
+        """Stop the run, if it is under way."""
+        self.stop()
+
+    def _begin(self) -> None:
+        if self._task is None:
+            self._task = background.Task(self._pump)
+
+    async def _pump(self) -> None:
+        ending = None
+        try:
+            await self.answered(self._emit)
+        except BaseException as exc:
+            ending = exc
+        self._emit(ending)
+
+    def _emit(self, item: Event | BaseException | None) -> None:
+        self._events.put(item)
+        self._arrived.set()
+
+    async def _arrival(self) -> None:
+        """Wait, on the background loop, until there is an event."""
+        while self._events.empty():
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def _taken(self, item: Event | BaseException | None) -> Event | None:
+        """Return an event, or None at the end; raise the error that ended the run."""
+        self._left = item is None or isinstance(item, BaseException)
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    # --- booking ----------------------------------------------------------------------------------------------------
+
+    def _interrupted(self) -> None:
+        """Book what a cut-off request has used and keep the answer so far, with `limit` "interrupted"."""
+        if self.answer is None:
+            self._keep(self.loop.partial("interrupted"))
+
+    def _book_the_rest(self) -> None:
+        """Book what was sent and has not come to its end, and give back the money that was held for it."""
+        self.booking.close(self.loop.loop.cut_off())
+
+    def _keep(self, answer: Answer) -> Answer:
+        """Take the answer into the conversation, with its steps, all that was spent on it, and what the ledger has to say."""
+        self._book_the_rest()
+        self.answer = replace(
+            answer,
+            cost_usd=self.booking.cost_usd,
+            session_cost_usd=self._count_cost(),
+            replayed_from=self.booking.replayed_from,
+            trace=tuple(self.booking.steps),
+            notices=(*answer.notices, *self.booking.ledger.news()),
+        )
+        self._session.answers.append(self.answer)
+        del self._session.answers[:-KEPT_ANSWERS]
+        return self.answer
+
+    def _count_cost(self) -> Money:
+        """Add what the question cost to what the session spent, and return the sum."""
+        self._session.spent_usd = add_money(self._session.spent_usd, self.booking.cost_usd)
+        return self._session.spent_usd
+
+
+class _Events:
+    """One iteration over a run, dropped when a loop over it is left by `break`, `return` or an error: the run stops then."""
+
+    def __init__(self, run: AskRun) -> None:
+        self._run = run
+
+    def __aiter__(self) -> _Events:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._run.__anext__()
+
+    def __del__(self) -> None:
+        self._run.stop()

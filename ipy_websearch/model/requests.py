@@ -254,17 +254,6 @@ def without_thinking(messages: Sequence[Message]) -> list[Message]:
     return kept
 
 
-def same_frame(body: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bool:
-    """Say whether a request has the model, the instructions and the tools of an earlier one.
-
-    Only then does the API take back what the model thought there: a thinking block is tied to its model and to all that
-    stands before it (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11).
-    """
-    return earlier is not None and all(
-        without_marks(body.get(part)) == without_marks(earlier.get(part)) for part in ("model", "system", "tools")
-    )
-
-
 def trimmed(messages: Sequence[Message], most: int, count: Callable[[Sequence[Message]], int]) -> tuple[list[Message], int]:
     """Return the newest whole turns that fit into `most` tokens, and how many older ones were left out.
 

@@ -109,7 +109,7 @@ def test_repair_asks_once_with_what_is_missing_and_takes_the_better_answer(asked
     assert shell.run("b = %ask --follow sure?").ok, (
         "the fake refuses what the API would refuse, such as thinking behind a change"
     )
-    assert "1995" in str(messages_api.bodies[-1]["messages"]) and "Hm." in str(messages_api.bodies[-1]["messages"])
+    assert "1995" in str(messages_api.bodies[-1]["messages"])
 
 
 @pytest.mark.parametrize(
