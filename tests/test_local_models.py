@@ -131,11 +131,11 @@ def asked(session: Session, question: str = RUBY, **options: Any) -> tuple[Any, 
 def test_a_server_that_refuses_tools_is_asked_with_what_a_search_found(local: Any, brave_api: Any, platform: str) -> None:
     server = local("refused")
     brave_api.reply(HITS)
-    server.replies.append("Ruby was written by Yukihiro Matsumoto [1]. It is red [2].")
+    server.replies.append("Ruby was written by Yukihiro Matsumoto [1]. It is sold in blue boxes [2].")
     session = Session()
     session.settings.platform = platform
     answer, _ = asked(session)
-    assert answer.text == "Ruby was written by Yukihiro Matsumoto [1]. It is red \\[2]."
+    assert answer.text == "Ruby was written by Yukihiro Matsumoto [1]. It is sold in blue boxes \\[2]."
     assert list(answer.sources.url) == ["https://ruby.example/ruby"] and answer.searches == 1
     assert answer.citations[0].cited_text == "Ruby was written by Yukihiro Matsumoto in 1995."
     (body,) = server.bodies
