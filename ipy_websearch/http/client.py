@@ -377,7 +377,9 @@ class HttpClient:
                 f"check that its address {call_address(url)} is right and that no login page is in between"
             )
             raise self.error(provider, text, status=response.status, lost=True) from None
-        return JsonObject(value, response.body) if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            return value
+        return JsonObject(value, json.dumps(value).encode() if _SURROGATE.search(response.body) else response.body)
 
     async def aclose(self) -> None:
         """Close all connections; the client may be used again afterwards."""

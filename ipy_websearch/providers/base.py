@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import math
+import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -36,8 +37,8 @@ SafeSearch = Literal["off", "moderate", "strict"]
 ENTRY_POINT_GROUP = "ipy_websearch.providers"
 
 _DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9-]{1,63}")
-_COUNTRY = re.compile(r"[a-z]{2}|all", re.IGNORECASE)
-_LANGUAGE = re.compile(r"[a-z]{2}(-[a-z]{2,4})?|all", re.IGNORECASE)
+_COUNTRY = re.compile(r"(?:[a-z]{2}|all)?", re.IGNORECASE)
+_LANGUAGE = re.compile(r"(?:[a-z]{2}(-[a-z]{2,4})?|all)?", re.IGNORECASE)
 _FRESHNESS = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 
 # Requests that Wikipedia takes at once from one asker (its rate-limit announcement of 2026-03).
@@ -60,9 +61,6 @@ MAX_AMOUNT = 100_000
 # The periods of `SearchRequest.freshness` in the words that several engines take.
 PERIODS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
 
-_RFC_DATE = re.compile(r"[A-Za-z]{3}, \d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(:\d{2})?( .{1,5})?")
-_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?")
-_LEADING_DATE = re.compile(r"([A-Z][a-z]{2}) (\d{1,2}), (\d{4})\b")
 _UNSAFE_IN_URL = re.compile(r"[\s<>\"\\^`{|}\x00-\x20\x7f-\x9f]")
 _DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 365}
 _RANGE = re.compile(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})")
@@ -108,12 +106,7 @@ def snippets(values: Any, *, without: str = "", most: int = MAX_SNIPPETS) -> tup
 
 def number(value: Any) -> float | None:
     """Return a finite number, None for anything else (also for True and False)."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return float(value) if type(value) in (int, float) and abs(value) < 1e300 else None
 
 
 def amount(value: Any) -> Decimal | None:
@@ -135,27 +128,31 @@ def address(value: Any) -> str:
         return ""
 
 
+def _leading_day(words: str) -> datetime:
+    month, day, year = words.replace(",", "").split()
+    return parsedate_to_datetime(f"{day} {month} {year} 00:00:00")
+
+
+_DATES = (
+    (re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?$"), datetime.fromisoformat),
+    (re.compile(r"[A-Za-z]{3}, \d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}(?::\d{2})?(?: .{1,5})?$"), parsedate_to_datetime),
+    (re.compile(r"[A-Z][a-z]{2} \d{1,2}, \d{4}\b"), _leading_day),
+)
+
+
 def moment(*values: Any) -> datetime | None:
     """Return the first of the values that is a date, as aware UTC; None when none is.
 
     Understood are ISO 8601 (without a zone it is UTC), RFC 1123 ("Tue, 11 Mar 2025 10:00:00 GMT"), and a text that begins with
     its day as Google's snippets do ("Jun 24, 2024 ... "). Years in which no web page was published are no dates.
     """
-    for value in values:
-        words = value.strip() if isinstance(value, str) else ""
-        try:
-            if _ISO_DATE.fullmatch(words):
-                when = datetime.fromisoformat(words)
-            elif _RFC_DATE.fullmatch(words):
-                when = parsedate_to_datetime(words)
-            elif found := _LEADING_DATE.match(words):
-                when = parsedate_to_datetime(f"{found[2]} {found[1]} {found[3]} 00:00:00")
-            else:
-                continue
-            if 1700 <= when.year <= 2200:
-                return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
-        except (ValueError, TypeError):
-            continue
+    texts = (value.strip() for value in values if isinstance(value, str))
+    for words, (form, read) in itertools.product(texts, _DATES):
+        if found := form.match(words):
+            with suppress(ValueError, TypeError):  # a day that does not exist
+                when = read(found[0])
+                if 1700 <= when.year <= 2200:
+                    return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
     return None
 
 
@@ -279,19 +276,25 @@ class SearchRequest:
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "query", self.query.strip())
-        if len(self.query) < 2:
-            raise ConfigError(f"the query {self.query!r} is too short; a search needs 2 characters or more")
-        if not 1 <= self.count <= 50:
-            raise ConfigError(f"count is {self.count}; it must be between 1 and 50")
         put(self, "freshness", _freshness(self.freshness))
-        for name, form in (("country", _COUNTRY), ("language", _LANGUAGE)):
-            value = getattr(self, name)
-            if value and not form.fullmatch(value):
-                raise ConfigError(f"{name} is {value!r}; it must be a two-letter code such as 'us' or 'de'")
-        if self.safe_search not in ("off", "moderate", "strict"):
-            raise ConfigError(f"safe_search is {self.safe_search!r}; it must be off, moderate or strict")
-        if self.allowed_domains and self.blocked_domains:
-            raise ConfigError("allowed_domains and blocked_domains exclude each other; give one of the two")
+        code = "it must be a two-letter code such as 'us' or 'de'"
+        rules = (
+            (len(self.query) < 2, f"the query {self.query!r} is too short; a search needs 2 characters or more"),
+            (not 1 <= self.count <= 50, f"count is {self.count}; it must be between 1 and 50"),
+            (not _COUNTRY.fullmatch(self.country), f"country is {self.country!r}; {code}"),
+            (not _LANGUAGE.fullmatch(self.language), f"language is {self.language!r}; {code}"),
+            (
+                self.safe_search not in ("off", "moderate", "strict"),
+                f"safe_search is {self.safe_search!r}; it must be off, moderate or strict",
+            ),
+            (
+                self.allowed_domains and self.blocked_domains,
+                "allowed_domains and blocked_domains exclude each other; give one of the two",
+            ),
+        )
+        for broken, message in rules:
+            if broken:
+                raise ConfigError(message)
         for name in ("allowed_domains", "blocked_domains"):
             put(self, name, tuple(map(clean_domain, getattr(self, name))))
 
@@ -401,7 +404,6 @@ class ProviderInfo:
     def hindrance(self, keys: Keys) -> str:
         """Return why the engine cannot be used, "" when it can; nothing is sent."""
         try:
-            self.address(keys)
             return self.lacks(keys)
         except ConfigError as exc:
             return str(exc)
@@ -410,12 +412,12 @@ class ProviderInfo:
         """Return what is not set that the engine needs, "" for nothing.
 
         Raises:
-            ConfigError: a key is set and is none, or a file that may hold it cannot be read.
+            ConfigError: the address or a key is set and is none, or a file that may hold a key cannot be read.
         """
-        if missing := [key for key in self.keys if not keys.get(key)]:
-            return f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set"
-        has_address = self.base_default or not self.base_variable or keys.environ.get(self.base_variable, "").strip()
-        return "" if has_address else f"{self.base_variable} is not set: it needs the address of a server"
+        if not self.address(keys) and self.base_variable:
+            return f"{self.base_variable} is not set: it needs the address of a server"
+        missing = [key for key in self.keys if not keys.get(key)]
+        return f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set" if missing else ""
 
 
 # --- which engines there are ------------------------------------------------------------------------------------------
@@ -541,10 +543,8 @@ def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
     warnings: list[str] = []
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
-            info = point.load()
-            if not isinstance(info, ProviderInfo):
-                raise TypeError("it gives no ProviderInfo")
-            if info.name in PROVIDERS or info.name in found:
+            info: ProviderInfo = point.load()
+            if info.name in PROVIDERS:
                 raise ValueError(f"the name {info.name!r} is taken")
             found[info.name] = info
         except Exception as exc:  # somebody else's code: whatever it raises, searching goes on
@@ -608,22 +608,16 @@ class Engine:
         """Return the parameters of one search; what cannot be applied is added to `notices`."""
         raise NotImplementedError
 
-    def part(self, raw: Mapping[str, Any], name: str, kind: type[T]) -> T:
-        """Return a part that every answer has.
+    def part(self, raw: Any, kind: type[T], *path: str) -> T:
+        """Return a part that every answer has; an empty path is the whole answer.
 
         Raises:
             ProviderError: it is missing or of another type: such an answer is no "nothing found".
         """
-        value = raw.get(name)
+        value = at(raw, *path)
         if not isinstance(value, kind):
-            raise self.failure(f"the answer holds no {name!r} that can be read; {self._check_address()}", lost=True)
+            raise self._unreadable()
         return value
-
-    def listed(self, raw: Mapping[str, Any]) -> Any:
-        """Return what stands where the list of hits should be."""
-        if raw.get(self.hits_at[0]) is None and any(raw.get(sign) for sign in self.signs):
-            return []
-        return at(raw, *self.hits_at)
 
     def found(self, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the hits of an answer, as they came.
@@ -631,10 +625,18 @@ class Engine:
         Raises:
             ProviderError: it has no list of hits, or nothing in that list has an address: such an answer is no "nothing found".
         """
-        listed = self.listed(raw)
-        hits = list(objects(listed))
-        if not isinstance(listed, list) or (listed and not any(isinstance(hit.get(self.address_field), str) for hit in hits)):
-            raise self.failure(f"the answer holds no results that can be read; {self._check_address()}", lost=True)
+        if raw.get(self.hits_at[0]) is None and any(raw.get(sign) for sign in self.signs):
+            return []
+        return self.hits(raw, *self.hits_at)
+
+    def hits(self, raw: Mapping[str, Any], *path: str) -> list[dict[str, Any]]:
+        """Return the hits that stand at a path of an answer; errors as for `found`."""
+        listed = self.part(raw, list, *path)
+        # A list for each query, in answers of Perplexity's of 2025, is read as one.
+        flat = (hit for part in listed for hit in (part if isinstance(part, list) else [part]))
+        hits = [hit for hit in flat if isinstance(at(hit, self.address_field), str)]
+        if listed and not hits:
+            raise self._unreadable()
         return hits
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
@@ -689,68 +691,58 @@ class Engine:
 
         Raises:
             ProviderError: the engine refused, failed or sent something unreadable.
-            MissingKeyError: its key is not set. ConfigError: it has no address.
+            MissingKeyError: its key is not set. ConfigError: its address is none.
         """
-        base, method = self.info.address(self.context.keys), method or self.method
-        if not base:
-            raise ConfigError(f"{self.info.base_variable} is not set: {self.name} needs the address of a server")
+        method = method or self.method
         headers = dict(headers or {})
         if self.info.keys and self.key_header:
             key = self.context.keys.require(self.info.keys[0])
             headers[self.key_header] = f"Bearer {key}" if self.key_header == "Authorization" else key
-        url = base.replace("{lang}", language) + (path or self.path)
+        url = self.info.address(self.context.keys).replace("{lang}", language) + (path or self.path)
         sent = {"params" if method == "GET" else "json": given, "headers": headers}
         options = {"timeout_s": self.timeout_s, "explain": self.refusal, **sent, **options}
-        raw = await self.context.http.request_json(method, url, provider=self.name, **options)
-        if not isinstance(raw, dict):
-            raise self.failure(f"the answer is a JSON {type(raw).__name__}; {self._check_address()}", lost=True)
+        raw = self.part(await self.context.http.request_json(method, url, provider=self.name, **options), dict)
         if raw.get("success", not raw.get("error")) is False:
-            raise self._reported(raw.get("error"))
+            error = raw.get("error")  # a text, or an object with a message
+            told = error if isinstance(error, dict) else {"message": error}
+            said = [text(told.get(name), 200) for name in ("message", "info", "code")]
+            status = 429 if said[2] == "ratelimited" else 200
+            raise self.failure(": ".join(filter(None, said)) or "it reports a failure without a reason", status=status)
         return raw
-
-    def _reported(self, error: Any) -> ProviderError:
-        """Return the failure that an answer reports although its status is 200: a text, or an object with a message."""
-        told = error if isinstance(error, dict) else {"message": error}
-        said = text(told.get("message") or told.get("info"), 200) or "it reports a failure without a reason"
-        code = text(told.get("code"), 80)
-        return self.failure(f"{said} ({code})" if code else said, status=429 if code == "ratelimited" else 200)
 
     def refusal(self, response: HttpResponse) -> Reason:
         """Return why the engine refused, and what to do; engines extend it for their own codes."""
         said, wait, kind = explain_any(response)
-        status, what = response.status, ""
+        status = response.status
         if self.info.keys and status == 401:
             return self.refused_key(said)
-        if self.info.keys:
-            what = _REFUSALS.get(status, "")
-        elif status in (401, 402, 403):
+        if not self.info.keys and status in (401, 402, 403):
             kind = "request"
+        what = _REFUSALS.get(status, "") if self.info.keys else ""
         words = ": ".join(filter(None, (what, shorten(said, 110).rstrip("."))))
         return Reason("; ".join(filter(None, (words, self.remedy(status, wait)))), wait, kind)
 
     def remedy(self, status: int, wait: float | None) -> str:
         """Return what helps against a refusal, "" when nothing is known; `wait` are the seconds that the engine asks for."""
         if wait and wait > LONG_WAIT_S:
-            reset = datetime.now(UTC) + timedelta(seconds=min(wait, _LONGEST_WAIT_S))
-            return f"{'the limit is reset' if status == 429 else 'it wants to be asked again'} at {reset:%Y-%m-%d %H:%M} UTC"
-        if status == 429:
-            return f"ask again in {duration(wait)}" if wait else "ask again in a moment"
+            return f"ask again at {datetime.now(UTC) + timedelta(seconds=min(wait, _LONGEST_WAIT_S)):%Y-%m-%d %H:%M} UTC"
         if status in _REFUSALS and self.info.keys:
             return f"see {self.context.keys.spec(self.info.keys[0]).obtain}"
-        if status >= 500:
-            return "try again later"
-        return f"check {self.info.base_variable}" if status == 404 and self.info.base_variable else ""
+        if status == 404 and self.info.base_variable:
+            return f"check {self.info.base_variable}"
+        return f"ask again in {duration(wait or 1.0)}" if status == 429 else "try again later" if status >= 500 else ""
 
     def refused_key(self, said: str) -> Reason:
         """Return the refusal of a key, with how to set it again."""
         how = f"set {self.info.keys[0]} again with `%websearch key {self.name}`"
         return Reason(f"the key was refused; {how}: {said}".removesuffix(": "), kind="key")
 
-    def _check_address(self) -> str:
-        return f"check {self.info.base_variable or 'its address'}, or try again later"
+    def _unreadable(self) -> ProviderError:
+        where = self.info.base_variable or "its address"
+        return self.failure(f"the answer holds no results that can be read; check {where}, or try again later", lost=True)
 
     def failure(self, text: str, *, status: int | None = 200, lost: bool = False) -> ProviderError:
-        """Return the error for an answer that is one although its HTTP status is not; a `lost` one is no refusal."""
+        """Return the error for an answer that is one although its HTTP status is 200; a `lost` one is no refusal."""
         return self.context.http.error(self.name, f"{self.name}: {text}", status=status, lost=lost)
 
     def answer(
@@ -771,9 +763,6 @@ class Engine:
             if result is not None:
                 first.setdefault(result.url, result)
         kept = permitted(first.values(), request)
-        body = getattr(raw, "body", raw)
-        if isinstance(body, bytes) and b"\\ud" in body.lower():
-            body = dict(raw)  # the text may hold half an emoji, which the object that was read from it does not
         return SearchResults(
             results=tuple(kept[: most or request.count]),
             query=request.query,
@@ -781,7 +770,7 @@ class Engine:
             extra={name: value for name, value in (extra or {}).items() if value},
             charges=self.price if charges is None else tuple(charges),
             notices=tuple(notices),
-            body=body,
+            body=getattr(raw, "body", raw),
         )
 
 

@@ -81,7 +81,7 @@ class BraveProvider(base.Engine):
         limits = {"maximum_number_of_tokens": tokens, "context_threshold_mode": mode, **_CONTEXT}
         params = {**self.parameters(request, query, request.count, notices), **limits}
         raw = await self._send("/res/v1/llm/context", params, headers=_place_headers(request))
-        self.part(raw, "grounding", dict)
+        self.part(raw, dict, "grounding")
         cut = [notice for notice in notices if "the query was cut" in notice]  # this endpoint gives up to 50 results
         return self.answer(request, _context_results(raw), raw, cut, charges=(Charge("brave", "context"),))
 
@@ -128,7 +128,7 @@ class BraveProvider(base.Engine):
         return dict(answer) if answer.get("results") else None
 
     def refusal(self, response: HttpResponse) -> Reason:
-        """Return why Brave refused: a refused key (401 or 422, told by its code), which rate limit, which parameter."""
+        """Return why Brave refused: a refused key (401 or 422, told by its code), or which rate limit."""
         error: dict[str, Any] = {}
         with suppress(ValueError):
             error = base.mapping(base.mapping(response.json()).get("error"))
@@ -138,10 +138,7 @@ class BraveProvider(base.Engine):
         if response.status == 429:
             said, wait, kind = _rate_limit(error, response.headers)
             return Reason(f"{said}; {self.remedy(429, wait)}", wait, kind)
-        words, wait, reason = super().refusal(response)
-        faults = base.objects(base.at(error, "meta", "errors"))  # pydantic's: loc, msg, type
-        named = [(*base.items(fault.get("loc"))[-1:], base.text(fault.get("msg"), 120)) for fault in faults]
-        return Reason("; ".join([words, *(": ".join(map(str, parts)) for parts in named)]), wait, reason)
+        return super().refusal(response)
 
 
 def _language(request: base.SearchRequest) -> str:
@@ -153,25 +150,23 @@ def _language(request: base.SearchRequest) -> str:
 def _place_headers(request: base.SearchRequest) -> dict[str, str]:
     """Return the headers for a place; header values are ASCII, so "São Paulo" is sent as "Sao Paulo"."""
     place = request.place
-    if not place:
-        return {}
     is_code = place.region.isalnum() and place.region.isupper() and len(place.region) <= 3
     headers = {
         "X-Loc-City": place.city,
         "X-Loc-State" if is_code else "X-Loc-State-Name": place.region,
         "X-Loc-Timezone": place.timezone,
-        "X-Loc-Country": request.country_code,
+        "X-Loc-Country": request.country_code if place else "",
     }
-    folded = {name: unicodedata.normalize("NFKD", value).encode("ascii", "ignore") for name, value in headers.items()}
-    texts = {name: "".join(filter(str.isprintable, value.decode())).strip() for name, value in folded.items()}
-    return {name: value for name, value in texts.items() if value}
+    folded = {name: unicodedata.normalize("NFKD", base.text(value)) for name, value in headers.items()}
+    return base.present(**{name: value.encode("ascii", "ignore").decode().strip() for name, value in folded.items()})
 
 
 def _context_results(raw: Mapping[str, Any]) -> Iterator[SearchResult]:
     """Yield the pages of an LLM Context answer: the first passage as the description, all others as extra snippets."""
     listed = [base.at(raw, "grounding", "generic"), [base.at(raw, "grounding", "poi")], base.at(raw, "grounding", "map")]
     for page in (page for pages in listed for page in base.objects(pages)):
-        passages = [passage for passage in map(_passage, base.items(page.get("snippets"))) if passage]
+        snippets = (visible(text).strip() for text in base.items(page.get("snippets")) if isinstance(text, str))
+        passages = [snippet for snippet in snippets if snippet]
         if url := base.address(page.get("url")):
             source = base.mapping(base.at(raw, "sources", str(page["url"])))
             title = base.text(page.get("title") or source.get("title") or page.get("name"), 500)
@@ -180,33 +175,25 @@ def _context_results(raw: Mapping[str, Any]) -> Iterator[SearchResult]:
             yield SearchResult(title, url, "".join(passages[:1]), published, tuple(passages[1:]))
 
 
-def _passage(snippet: Any) -> str:
-    """Return the words of a snippet in its own lines (a string, maybe JSON text; an object with a text is understood too)."""
-    words = snippet.get("text") if isinstance(snippet, dict) else snippet
-    return visible(words).strip() if isinstance(words, str) else ""
-
-
 def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
     """Return which of the two limits was passed, per second or per month, and when it is over.
 
     `X-RateLimit-Reset` and `-Remaining` list the windows in the order of `X-RateLimit-Policy`: second, then month. A limit of 0
     means that the plan has none.
     """
-    resets, left, limits = (_numbers(headers.get(f"x-ratelimit-{name}", "")) for name in ("reset", "remaining", "limit"))
+    resets, left, limits = (
+        [float(window) for window in re.findall(r"\d+(?:\.\d+)?", headers.get(f"x-ratelimit-{name}", ""))]
+        for name in ("reset", "remaining", "limit")
+    )
+    quota, used = (base.number(base.at(error, "meta", name)) or 0.0 for name in ("quota_limit", "quota_current"))
     wait = retry_after(headers) or 0.0
-    quota, used = (base.number(base.at(error, "meta", name)) for name in ("quota_limit", "quota_current"))
-    if (quota and used is not None and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
+    if (quota and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
         shown = f" ({quota:,.0f} requests)" if quota else ""
         return Reason(f"the plan's limit per month{shown} is used up", max([wait, *resets[1:2]]) or None, "quota")
     wait = max([wait, *resets[:1]]) or 1.0
     if wait > LONG_WAIT_S:
         return Reason("the plan's limit is used up", wait, "quota")
-    limit = base.number(base.at(error, "meta", "rate_limit"))
-    return Reason(f"the limit per second{f' ({limit:.0f})' if limit else ''} was passed", wait, "rate")
-
-
-def _numbers(header: str) -> list[float]:
-    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", header)]
+    return Reason("the limit per second was passed", wait, "rate")
 
 
 # --- goggles ------------------------------------------------------------------------------------------------------------
@@ -217,9 +204,6 @@ def _numbers(header: str) -> list[float]:
 # and 2 MB (not checked), 500 characters a rule, two `*` and two `^` in a pattern, strengths 1 to 10
 # (github.com/brave/goggles-quickstart, getting-started.md, read 2026-11). Precedence: `$discard` with a pattern or site, then
 # boosts, then downranks; a bare `$discard` drops what no other rule matched.
-
-# Where Brave lists the goggles that people have made public (github.com/brave/goggles-quickstart, README, read 2026-11).
-DISCOVER = "https://search.brave.com/goggles/discover"
 
 _NAME = re.compile(r"[^\W_]+(?:[ _-][^\W_]+)*")
 FORM = "pattern$option,option with boost=1…10, downrank=1…10 or discard, site=example.com, inurl, …"

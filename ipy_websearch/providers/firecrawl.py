@@ -2,8 +2,7 @@
 
 Wire facts: docs.firecrawl.dev, API v2 reference and "Billing", docs repository of 2026-08-21, read 2026-11, and a recording of
 2025-10. Booked is what the answer reports (`creditsUsed`), never a formula: recorded answers differ from the price list.
-`highlights` is on by default and would turn plain snippets into Markdown, so it is switched off. Self-hosted servers of version
-1 give flat lists.
+`highlights` is on by default and would turn plain snippets into Markdown, so it is switched off.
 """
 
 from __future__ import annotations
@@ -69,14 +68,12 @@ class FirecrawlProvider(base.Engine):
             location=near and ",".join([*near, country] if country else near),
         )
 
-    def listed(self, raw: Mapping[str, Any]) -> Any:
+    def found(self, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the results of every source; servers of version 1 give one flat list."""
-        data = raw.get("data")
-        if not isinstance(data, dict):
-            return data
-        sources = [data[source] for source in ("web", "news", "images") if source in data]
-        lists = [hits for hits in sources if isinstance(hits, list)]
-        return [hit for hits in lists for hit in hits] if lists or not sources else None
+        if isinstance(raw.get("data"), list):
+            return self.hits(raw, "data")
+        data = self.part(raw, dict, "data")
+        return [hit for source in ("web", "news", "images") if data.get(source) for hit in self.hits(raw, "data", source)]
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return one result. `date` of news is "3 months ago", which is no date; a page that was read may have its own."""

@@ -14,6 +14,8 @@ from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResult
 
+# Google tells the two scripts of Chinese apart.
+_CHINESE = {"zh": "zh-CN", "zh-cn": "zh-CN", "zh-hans": "zh-CN", "zh-tw": "zh-TW", "zh-hk": "zh-TW", "zh-hant": "zh-TW"}
 _PERIODS = {"pd": "d1", "pw": "w1", "pm": "m1", "py": "y1"}
 
 
@@ -35,14 +37,14 @@ class GoogleProvider(base.Engine):
         single = sites[0] if len(sites) == 1 else None
         period, days = base.period_or_days(request.freshness, _PERIODS)
         key, engine = map(self.context.keys.require, self.info.keys)
-        country = request.country_code.lower()
+        country, language = request.country_code.lower(), _CHINESE.get(request.language.lower(), request.language_code)
         return base.present(
             q=query if single else base.with_site_operators(query, request),
             num=count,
             siteSearch=single,
             siteSearchFilter=single and ("i" if request.allowed_domains else "e"),
             gl={"gb": "uk"}.get(country, country),
-            lr=_language(request),
+            lr=language and f"lang_{language}",
             # There is no middle between on and off, and off must be asked for.
             safe="off" if request.safe_search == "off" else "active",
             dateRestrict=period,
@@ -68,10 +70,3 @@ class GoogleProvider(base.Engine):
         if response.status in (403, 429) and ("per day" in words.lower() or "dailylimit" in response.text.lower()):
             reason = "quota"
         return Reason(words, wait, reason)
-
-
-def _language(request: base.SearchRequest) -> str:
-    """Return the `lr` value of a language: lang_de, and for Chinese one of its two scripts."""
-    if request.language_code == "zh":
-        return "lang_zh-TW" if request.language.lower().endswith(("-tw", "-hk", "-hant")) else "lang_zh-CN"
-    return f"lang_{request.language_code}" if request.language_code else ""

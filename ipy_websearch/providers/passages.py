@@ -31,7 +31,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])")
 _LENT, _ABOVE, _TITLE, _FIRST, _ENOUGH = 0.5, 0.5, 0.3, 0.25, 0.25
 
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W_]+(?:['’.\-+#][^\W_]+)*[+#]*")
-_ENDINGS = ("iest", "ies", "ing", "ed", "es", "er", "s")
+_ENDING = re.compile(r"(?<=...)(?:(i)(?:est|es)|ing|ed|es|er|s)$")
 _STOP_WORDS = frozenset(
     """a an the of in on at to for from by with about into as and or but is are was were be been being am do does did has have
     had can could will would shall should may might must i you he she it we they me him her us them my your his its our their
@@ -54,14 +54,12 @@ def stem(word: str) -> str:
     plain = word.casefold()
     if not plain.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(c))
-    plain = plain.removesuffix("'s").removesuffix("’s")
-    for ending in _ENDINGS:
-        if plain.endswith(ending) and len(plain) - len(ending) >= 3 and plain.isalpha():
-            plain = plain[: -len(ending)] + ("i" if ending in ("ies", "iest") else "")
-            break
+    plain = re.sub("['’]s$", "", plain)
+    if plain.isalpha():
+        plain = _ENDING.sub(r"\1", plain)
     if len(plain) > 4 and plain[-1] == plain[-2]:
         plain = plain[:-1]
-    return plain[:-1] + "i" if plain.endswith("y") and len(plain) > 3 else plain.removesuffix("e") if len(plain) > 3 else plain
+    return re.sub("y$", "i", plain).removesuffix("e") if len(plain) > 3 else plain
 
 
 def stems(text: str) -> list[str]:

@@ -1,8 +1,7 @@
 """Perplexity's Search API (not its models): results with long passages of the pages.
 
 Wire facts: docs.perplexity.ai, "Search API", and the perplexityai SDK 0.46.1, read 2026-11. Snippets are Markdown of thousands
-of characters: the description is cut, the whole is in `raw`. `date` is the publication, `last_updated` is not. Several queries
-gave one list of results each in answers of 2025.
+of characters: the description is cut, the whole is in `raw`. `date` is the publication, `last_updated` is not.
 """
 
 from __future__ import annotations
@@ -31,6 +30,8 @@ class PerplexityProvider(base.Engine):
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
         """Return the body of one search."""
         domains = [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]
+        if len(domains) > MAX_DOMAINS:
+            notices.append(f"perplexity takes {MAX_DOMAINS} domains; the others are left out of its search, not of the results")
         period, days = base.period_or_days(request.freshness)
         return base.present(
             query=query,
@@ -42,13 +43,6 @@ class PerplexityProvider(base.Engine):
             search_after_date_filter=days and f"{days[0]:%m/%d/%Y}",
             search_before_date_filter=days and f"{days[1]:%m/%d/%Y}",
         )
-
-    def listed(self, raw: Mapping[str, Any]) -> Any:
-        """Return the list of results: a flat one, or one that holds a list for each query."""
-        listed = raw.get("results")
-        if not isinstance(listed, list):
-            return None
-        return [hit for part in listed for hit in (part if isinstance(part, list) else [part])]
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
         """Return an item as a result."""

@@ -15,6 +15,7 @@ The chain is: engines whose keys are set (in the registry's order), plug-ins, Se
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import time
@@ -29,6 +30,7 @@ from ipy_websearch.database import Cache
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
 from ipy_websearch.money.prices import charges_cost
 from ipy_websearch.providers.base import (
+    Engine,
     Provider,
     ProviderContext,
     ProviderInfo,
@@ -48,6 +50,7 @@ OUTAGES_S = {"key": 300.0, "credit": 300.0, "quota": 300.0, "unreachable": 60.0,
 LONGEST_OUTAGE_S = 3_600.0
 LOCAL = "local"  # not cached: it is quicker than the cache, and its folders may have changed since
 _KIND = "search"
+_NO_NETWORK = ("wikipedia", "unreachable")
 _OPERATORS = ("OR", "AND", "NOT")
 _encode = json.JSONEncoder(default=str).encode
 
@@ -65,8 +68,8 @@ class Target:
 
     def price(self, count: int) -> tuple[Charge, ...]:
         """Return what a search for `count` results is expected to be billed."""
-        if (price_for := getattr(self.engine, "price_for", None)) is not None:
-            return tuple(price_for(count))
+        if isinstance(self.engine, Engine):
+            return self.engine.price_for(count)
         return tuple(getattr(self.engine, "price", (Charge(self.info.name),)))
 
 
@@ -147,18 +150,14 @@ class SearchRouter:
             ProviderError: the engine asked for by name failed, or an engine of the chain did and no other found anything; its
                 `charges` are those that may be billed all the same. Nothing else was spent.
         """
-        if plan.cached is not None and not plan.passed_over:
-            return plan.cached
         if plan.target is None:
             raise _all_failed(plan.passed_over, ())
         if plan.named:
-            return await self._share(plan.target, plan.request)
+            return await self._answer(plan.target, plan)
         attempts, charges = list(plan.passed_over), list[Charge]()
         for target in itertools.chain([plan.target], self._usable(attempts, after=plan.provider)):
             try:
-                results = plan.cached if target is plan.target or plan.fresh else self._read(target, plan.request)
-                if results is None:
-                    results = await self._share(target, plan.request)
+                results = await self._answer(target, plan)
             except ProviderError as exc:
                 if exc.reason == "rate" and target is plan.target and not hand_on_rate_limit:
                     raise
@@ -250,7 +249,7 @@ class SearchRouter:
                 told = [attempt.error for attempt in passed_over]  # a file that cannot be read may stand for all keys
                 passed_over += [fault] if fault.error not in told else []
             # The local index answers for Wikipedia alone, where there is no network.
-            elif info.name != LOCAL or all(map(_no_wikipedia, passed_over)):
+            elif info.name != LOCAL or all((other.provider, other.reason) == _NO_NETWORK for other in passed_over):
                 yield self._target(info.name, info, {})
 
     def _target(self, name: str, info: ProviderInfo, options: Mapping[str, Any]) -> Target:
@@ -285,15 +284,20 @@ class SearchRouter:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
+    async def _answer(self, target: Target, plan: SearchPlan) -> SearchResults:
+        """Return one engine's answer from the cache, or ask for it."""
+        is_first = target is plan.target
+        cached = plan.cached if is_first or plan.fresh else self._read(target, plan.request)
+        return await self._share(target, plan.request) if cached is None else cached
+
     async def _share(self, target: Target, request: SearchRequest) -> SearchResults:
         """Return one engine's answer, shared with whoever asks the same meanwhile; one of them pays, for a lost answer too."""
         key = self._key(target, request)
         results, paid = await self._flights.share(key, lambda: self._send(target, request, key))
         if isinstance(results, ProviderError):
-            if paid or not results.charges:
-                raise results
-            said: dict[str, Any] = {"provider": results.provider, "status": results.status, "reason": results.reason}
-            raise ProviderError(str(results), lost=True, **said) from results.__cause__
+            error = copy.copy(results)
+            error.charges = results.charges if paid else ()
+            raise error from results.__cause__
         return results if paid else _as_cached(results)
 
     async def _send(self, target: Target, request: SearchRequest, key: str) -> SearchResults | ProviderError:
@@ -354,9 +358,8 @@ def _tool_engine(name: str, tool: Any) -> str:
         ConfigError: the tool is no table, or names no engine.
     """
     engine = tool.get("provider") if isinstance(tool, Mapping) else None
-    if not isinstance(engine, str) or not engine.strip():
-        said = "names no engine" if isinstance(tool, Mapping) else f"is {tool!r}"
-        raise ConfigError(f"search_tools: {name!r} {said}; write it as {{'{name}': {{'provider': 'brave'}}}}")
+    if not isinstance(engine, str):
+        raise ConfigError(f"search_tools: {name!r} is {tool!r}; write it as {{'{name}': {{'provider': 'brave'}}}}")
     return engine
 
 
@@ -378,10 +381,6 @@ def _all_failed(attempts: Sequence[Attempt], charges: Sequence[Charge]) -> Provi
     error.others_may_answer = any(attempt.reason not in ("key", "credit", "quota") for attempt in attempts)
     error.charges = tuple(charges)
     return error
-
-
-def _no_wikipedia(attempt: Attempt) -> bool:
-    return attempt.provider == "wikipedia" and attempt.reason == "unreachable"
 
 
 def _worst_cost(charges: Sequence[Charge]) -> Decimal:

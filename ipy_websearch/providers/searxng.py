@@ -48,11 +48,12 @@ class SearxngProvider(base.Engine):
         """Return the instant answers: objects since 2025, strings before."""
         listed = [entry.get("answer") if isinstance(entry, dict) else entry for entry in base.items(raw.get("answers"))]
         answers = [answer for answer in map(base.text, listed) if answer]
-        silent = shorten(", ".join(map(_silent_engine, base.items(raw.get("unresponsive_engines"))[:20])), 200)
+        engines = [entry if isinstance(entry, list) else [entry] for entry in base.items(raw.get("unresponsive_engines"))]
+        silent = shorten(", ".join(": ".join(base.text(part, 60) for part in engine) for engine in engines[:20]), 200)
+        if silent and not answers and not raw.get("results"):
+            raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         if silent:
             notices.append(f"these engines of searxng did not answer: {silent}")
-        if silent and not answers and not base.items(raw.get("results")):
-            raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         return {"extra": {"answers": answers}}
 
     def result(self, item: Mapping[str, Any]) -> SearchResult | None:
@@ -65,9 +66,3 @@ class SearxngProvider(base.Engine):
         if response.status == 403:
             return Reason("the server gives no JSON: add `json` to `search.formats` in its settings.yml", kind="request")
         return super().refusal(response)
-
-
-def _silent_engine(entry: Any) -> str:
-    """Return "google (CAPTCHA)" for ["google", "CAPTCHA"]."""
-    name, *why = [base.text(part, 60) for part in (entry if isinstance(entry, list) else [entry])] or [""]
-    return f"{name or 'one without a name'}{f' ({why[0]})' if why and why[0] else ''}"

@@ -273,7 +273,7 @@ def firecrawl_scrape_tool(engine: FirecrawlProvider, defaults: SearchRequest) ->
         url = _judged(given.url, defaults, is_known(given.url.strip(), context.known_urls))
         body = {**given.model_dump(exclude_none=True), "url": url, "onlyMainContent": True}
         raw = await engine.ask(body, "/v2/scrape")
-        output = _page_output(engine.part(raw, "data", dict), url)
+        output = _page_output(engine.part(raw, dict, "data"), url)
         try:
             judge_arrival(output.urls[0] if output.urls else url, defaults.allowed_domains, defaults.blocked_domains)
         except FetchError as exc:
@@ -305,7 +305,7 @@ def firecrawl_map_tool(engine: FirecrawlProvider, defaults: SearchRequest) -> To
         url = _judged(url, defaults, is_known(url, known) or _is_known_site(url, known))
         body = given.model_dump(exclude_none=True, exclude={"include_subdomains"})
         raw = await engine.ask({**body, "url": url, "includeSubdomains": given.include_subdomains}, "/v2/map")
-        engine.part(raw, "links", list)
+        engine.part(raw, list, "links")
         return _map_output(raw, url, given.limit)
 
     price = (Charge("firecrawl", "map", unit="credit"),)

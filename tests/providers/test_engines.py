@@ -177,7 +177,7 @@ def test_a_recorded_answer_becomes_plain_results(
 REFUSED: list[tuple[str, int, Any, str, str]] = [
     ("brave", 422, {"error": {"code": "SUBSCRIPTION_TOKEN_INVALID"}}, "the key was refused; .*%websearch key brave", "key"),
     ("brave", 403, {"error": {"detail": "Not in your plan"}}, "does not allow this: Not in your plan", "key"),
-    ("brave", 422, {"error": {"meta": {"errors": [{"loc": ["query", "country"], "msg": "bad"}]}}}, "country: bad", "request"),
+    ("brave", 422, {"error": {"code": "VALIDATION", "detail": "Unable to validate"}}, "422: Unable to validate", "request"),
     ("google", 400, {"error": {"message": "API key not valid."}}, "the key was refused; .*%websearch key google", "key"),
     (
         "google",
@@ -195,8 +195,8 @@ REFUSED: list[tuple[str, int, Any, str, str]] = [
     ("exa", 402, {"error": "no", "tag": "NO_MORE_CREDITS"}, "the plan's credits are used up: no", "credit"),
     ("exa", 503, {"error": "busy"}, r"answered 503 \(asked 3 times\): busy; try again later", "server"),
     ("searxng", 403, b"<title>403</title>", "add `json` to `search.formats`", "request"),
-    ("searxng", 200, recorded("searxng/local_all_unresponsive"), r"did not answer: slowone \(Suspended: timeout\)", "server"),
-    ("wikipedia", 200, {"error": {"code": "x", "info": "<b>busy</b>"}}, r"^wikipedia: busy \(x\)$", "server"),
+    ("searxng", 200, recorded("searxng/local_all_unresponsive"), "did not answer: slowone: Suspended: timeout", "server"),
+    ("wikipedia", 200, {"error": {"code": "x", "info": "<b>busy</b>"}}, "^wikipedia: busy: x$", "server"),
     ("wikipedia", 200, {"error": {"code": "ratelimited", "info": "too many"}}, "too many", "rate"),
 ]
 
@@ -217,7 +217,7 @@ def test_a_refusal_says_what_to_do_and_its_kind(
 @pytest.mark.parametrize(
     ("headers", "meta", "words", "wait", "reason"),
     [
-        ({"X-RateLimit-Reset": "1, 1419704"}, {"rate_limit": 1, "rate_current": 1}, r"per second \(1\)", 1.0, "rate"),
+        ({"X-RateLimit-Reset": "1, 1419704"}, {"rate_limit": 1, "rate_current": 1}, "per second", 1.0, "rate"),
         (
             {"X-RateLimit-Reset": "1, 1000"},
             {"quota_limit": 15_000, "quota_current": 15_000},
@@ -228,7 +228,7 @@ def test_a_refusal_says_what_to_do_and_its_kind(
         ({"X-RateLimit-Reset": "1, 1000", "X-RateLimit-Remaining": "1, 0"}, {}, "per month", 1000.0, "quota"),
         ({"X-RateLimit-Remaining": "49, 0", "X-RateLimit-Limit": "50, 0"}, {}, "per second", 1.0, "rate"),
         ({"Retry-After": "7"}, {}, r"per second was passed; ask again in 7\.0 s", 7.0, "rate"),
-        ({"Retry-After": "400000"}, {}, r"the limit is reset at 20\d\d-", 400_000.0, "quota"),
+        ({"Retry-After": "400000"}, {}, r"ask again at 20\d\d-", 400_000.0, "quota"),
     ],
 )
 def test_brave_tells_a_busy_second_from_a_used_up_month(
@@ -398,9 +398,9 @@ def test_passages_come_whole(served: Served) -> None:
     assert [result.url for result in llm_context()] == ["https://business.com", "https://place.com"]
     server.forget()
     table = '{"@type": "Table",\n "rows": [1, 2]}'
-    page = {"url": "https://a.example/", "snippets": ["x" * 5_000, f"{table}\x1b[31m", {"text": "object"}, None]}
+    page = {"url": "https://a.example/", "snippets": ["x" * 5_000, f"{table}\x1b[31m", None]}
     server.answer({"grounding": {"generic": [page]}})
-    assert (len(llm_context()[0].description), llm_context()[0].extra_snippets) == (5_000, (table, "object"))
+    assert (len(llm_context()[0].description), llm_context()[0].extra_snippets) == (5_000, (table,))
 
 
 # --- Wikipedia --------------------------------------------------------------------------------------------------------
