@@ -26,7 +26,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from ipy_websearch import results as ev
-from ipy_websearch.display.render import View, render
+from ipy_websearch.display.render import View, bundle, render
 from ipy_websearch.display.text import Terminal, cell, cost, iso, one_line, place_of, prose, safe_href, short_address
 from ipy_websearch.loop.offer import TABLE_TOOL
 from ipy_websearch.results import Answer, Citation, Claim, Panel, Step
@@ -504,9 +504,8 @@ class _Notebook:
     def _send(self) -> None:
         start = time.monotonic()
         view = answer_view(self._view, feedback=self._feedback, spent=self._spent())
-        forms = {"text/html": render("answer", "html", view), "text/plain": render("answer", "text", view)}
-        if self._view.answer is not None:
-            forms["text/markdown"] = render("answer", "markdown", view)
+        types = ("text/html", "text/plain", *(("text/markdown",) if self._view.answer is not None else ()))
+        forms = bundle("answer", view, types)
         is_update, self._sent_at, self._is_stale = self._sent_at > 0, time.monotonic(), False
         self._pause_s = max(INTERVAL_S, _SHARE * (self._sent_at - start))
         self._shell.display_pub.publish(forms, {}, transient={"display_id": self._display_id}, update=is_update)

@@ -14,8 +14,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from ipy_websearch.display.answer import answer_view
-from ipy_websearch.display.markdown import text_markdown
-from ipy_websearch.display.render import fill, render
+from ipy_websearch.display.render import fill, render, text_markdown
 from ipy_websearch.display.text import one_line
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.results import Answer, bibliography

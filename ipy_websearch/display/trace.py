@@ -27,7 +27,7 @@ from itertools import takewhile
 from typing import Any
 
 from ipy_websearch.display.answer import is_notebook, starts, timeline
-from ipy_websearch.display.render import View, render
+from ipy_websearch.display.render import View, bundle
 from ipy_websearch.display.text import cost, one_line
 from ipy_websearch.frames import WebFrame, frame_of
 from ipy_websearch.loop.ask import AnswerLoop
@@ -223,8 +223,7 @@ def trace_widget(answer: Answer, step: int = 1) -> Any:
         return trace_frame(answer, note=_INSTALL)
     title = shorten(one_line(answer.question), 120)
     widget = kind(title=title, steps=step_views(answer), step=step, mark=f"ipyws-{uuid.uuid4().hex}")
-    view = trace_frame(answer).view or {}
-    widget.page = {"text/html": render("trace", "html", view), "text/plain": render("trace", "text", view)}
+    widget.page = bundle("trace", trace_frame(answer).view or {})
     return widget
 
 

@@ -81,13 +81,12 @@ class WebSearchMagics(WebMagics):
     def _status(self) -> str | None:
         from IPython.display import display
 
-        from ipy_websearch.display.render import render
+        from ipy_websearch.display.render import bundle
 
-        view = {"sections": status_sections(self.session)}
-        text = render("status", "text", view)
+        forms = bundle("status", {"sections": status_sections(self.session)})
         if getattr(self.shell, "kernel", None) is None:
-            return text
-        display({"text/html": render("status", "html", view), "text/plain": text}, raw=True)
+            return forms["text/plain"]
+        display(forms, raw=True)
         return None
 
     def _key(self, name: str, /, *, save: bool = False, forget: bool = False) -> str:

@@ -196,12 +196,13 @@ def test_unloading_is_the_exact_inverse_of_loading(bare_shell: Any) -> None:
 
 def registered(ip: Any) -> dict[str, Any]:
     """Return everything that loading may touch in a shell."""
+    formatters = {**ip.display_formatter.formatters, "bundle": ip.display_formatter.mimebundle_formatter}
     return {
         "magics": {kind: dict(names) for kind, names in ip.magics_manager.magics.items()},
         "configurables": list(ip.configurables),
         "transformers": list(ip.input_transformer_manager.token_transformers),
-        "printers": {name: dict(made.type_printers) for name, made in ip.display_formatter.formatters.items()},
-        "deferred": {name: dict(made.deferred_printers) for name, made in ip.display_formatter.formatters.items()},
+        "printers": {name: dict(made.type_printers) for name, made in formatters.items()},
+        "deferred": {name: dict(made.deferred_printers) for name, made in formatters.items()},
         "events": {name: list(callbacks) for name, callbacks in ip.events.callbacks.items()},
     }
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ipy_websearch.display.markdown import link_markdown, text_markdown, to_html, to_safe_markdown
-from ipy_websearch.display.render import link
+from ipy_websearch.display.render import link, link_markdown, text_markdown, to_html, to_safe_markdown
 from ipy_websearch.display.text import PLAIN, Terminal, host_of, safe_href, short_address, site_of
 from ipy_websearch.results import Citation
 from ipy_websearch.text import plain

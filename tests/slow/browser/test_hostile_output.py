@@ -40,8 +40,8 @@ def forms_of(t):
     "Everything that is made of t, as HTML and as Markdown."
     page, answer = Page(t, t, t, t, 1, 2, now, note=t), answer_of(t)
     values = (answer, search_of(t), search_of(t).to_frame(), page, Page("https://ok.example", t, t, t, 1, 1), *answer.panels)
-    formatters = get_ipython().display_formatter.formatters
-    return ["".join(filter(None, map(formatters[kind], values))) for kind in ("text/html", "text/markdown")]
+    shown = [get_ipython().display_formatter.format(value)[0] for value in values]
+    return ["".join(forms.get(kind, "") for forms in shown) for kind in ("text/html", "text/markdown")]
 
 def show_all(names):
     "The same of many texts in two outputs, since many outputs are slow to lay out; their names must be seen between them."
