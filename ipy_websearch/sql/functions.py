@@ -15,6 +15,8 @@ its own; hence `_presses`.
 from __future__ import annotations
 
 import atexit
+import builtins
+import math
 import signal
 import socket
 import sys
@@ -68,7 +70,7 @@ RESULTS_TYPE = (
 )
 
 TICK_S = 0.1
-# Seconds for which the same line is refused after Ctrl-C: DuckDB and IPython run a stopped query again at once.
+# Seconds for which a program's line is refused after Ctrl-C: DuckDB runs a stopped query again at once.
 STOPPED_S = 5.0
 
 STOPPED = "the query was stopped; what was answered by then is not asked again"
@@ -91,7 +93,8 @@ _NO_SEARCH = "There is no search here: answer from what you know, and say what m
 
 _SHOWN_REASONS = 5
 _NOT_THE_USER = (__package__.partition(".")[0], "duckdb", "IPython", "ipykernel")
-_stopped: tuple[float, object] = (-STOPPED_S, None)
+# The cell or line whose query was stopped, and until when it is refused.
+_stopped: tuple[object, float] = (None, 0.0)
 _wakeup: tuple[socket.socket, socket.socket] | None = None
 _pressed = 0
 
@@ -354,8 +357,9 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
         KeyboardInterrupt: the user stopped the query, or did a moment ago.
     """
     global _stopped
-    line = _line()
-    if _presses() > before or (time.monotonic() - _stopped[0] < STOPPED_S and _stopped[1] == line):
+    cell = _cell()
+    place = cell or _line()
+    if _presses() > before or (_stopped[0] == place and time.monotonic() < _stopped[1]):
         raise KeyboardInterrupt(STOPPED)
     task = background.Task(run.run)
     try:
@@ -365,9 +369,16 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
         with suppress(EnrichmentError):  # the rows say so
             task.future.result()
     except KeyboardInterrupt:
-        _stopped = time.monotonic(), line  # before anything else: the signal's own exception may still come, and end this block
+        # Before anything else: the signal's own exception may still come, and end this block.
+        _stopped = place, math.inf if cell else time.monotonic() + STOPPED_S
         task.cancel()
         raise KeyboardInterrupt(STOPPED) from None
+
+
+def _cell() -> int | None:
+    """Return the number of the cell that runs (IPython runs a stopped query again for each form of its display), or None."""
+    get_shell = getattr(builtins, "get_ipython", None)  # IPython puts it there while a cell runs
+    return None if get_shell is None else int(get_shell().execution_count)
 
 
 def _line() -> object:
@@ -379,11 +390,12 @@ def _line() -> object:
 
 
 def listen_for_interrupts() -> None:
-    """Have Python write a byte for each signal, which any thread can read; does nothing outside the main thread.
+    """Have Python write a byte for each signal, which any thread can read; does nothing more outside the main thread.
 
     Somebody else's wakeup descriptor (an event loop's) is left alone: then only the main thread hears of Ctrl-C.
     """
-    global _wakeup
+    global _wakeup, _stopped
+    _stopped = (None, 0.0)
     if threading.current_thread() is not threading.main_thread():
         return
     if _wakeup is None:

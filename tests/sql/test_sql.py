@@ -293,9 +293,12 @@ def test_wrong_options_are_refused_and_nothing_is_registered(con: Any, options: 
 
 
 @pytest.mark.parametrize("query", ["SELECT ask_ai('x' || i, 'q?') FROM range(30) t(i)", "SELECT ask_ai('a', 'q?')"])
-def test_ctrl_c_stops_the_sending_and_what_was_answered_is_kept(messages_api: Any, con: Any, shell: Any, query: str) -> None:
-    """In a notebook, where a query is shown by running it, and again when that fails."""
+def test_ctrl_c_stops_the_sending_and_what_was_answered_is_kept(
+    messages_api: Any, con: Any, shell: Any, monkeypatch: Any, query: str
+) -> None:
+    """In a notebook, where a query is shown by running it, and again when that fails, however long IPython takes for that."""
     messages_api.behave(lambda body: (echo(body), delay(0 if re.search(r" x[0-9]\n", question(body)) else 8)))
+    monkeypatch.setattr("ipy_websearch.sql.functions.STOPPED_S", 0.0)
     sql.register(con, concurrency=4)
     shell.ns["con"] = con
     many = "range" in query
