@@ -17,7 +17,6 @@ from ipy_websearch.interception.history import Unpacked, is_sound, web_blocks
 from ipy_websearch.interception.native import blocks_of
 from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, known_addresses
 from ipy_websearch.interception.tools import (
-    MAX_USES,
     WebTool,
     fetch_tool,
     kind_of,
@@ -32,6 +31,7 @@ from ipy_websearch.model.requests import caches_for_an_hour, question, server_se
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
 from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import checked
+from ipy_websearch.providers.base import Place, provider_infos
 from ipy_websearch.providers.router import provider_to_ask
 from ipy_websearch.results import Limits, Panels, Terms
 from ipy_websearch.session import Session
@@ -153,15 +153,21 @@ class WebSearchInterceptor:
         if not wanted and not own and (not known or readable):
             return None
         gone = sorted(own - {tool.kind for tool in wanted}, reverse=True)
-        return self._call(body, [*wanted, *(WebTool(kind=kind) for kind in gone)], platform, keep_foreign=readable)
+        gone_tools = [WebTool.model_construct(kind=kind, max_uses=0) for kind in gone]
+        return self._call(body, [*wanted, *gone_tools], platform, keep_foreign=readable)
 
     def _wanted(self, tools: Collection[Any], platform: Platform, forced: bool) -> list[WebTool]:
         """Return the web tools that are run here."""
         if self._enabled is not None and platform.name not in self._enabled:
             return []
         named = self._named or self._enabled is not None
-        found = [(n, kind, tool) for n, tool in enumerate(tools) if (kind := kind_of(tool, named=named))]
-        return [web_tool(tool, kind, n) for n, kind, tool in found if forced or named or not runs_natively(tool, platform)]
+        own = forced or named
+        found = [(tool, kind_of(tool, named=named), n) for n, tool in enumerate(tools)]
+        return [
+            web_tool(tool, kind, n, self._max_uses)
+            for tool, kind, n in found
+            if kind and (own or not runs_natively(tool, platform))
+        ]
 
     def _call(
         self, body: Mapping[str, Any], wanted: list[WebTool], platform: Platform, *, keep_foreign: bool
@@ -177,28 +183,26 @@ class WebSearchInterceptor:
             budget.terms, budget.hour_cache = Terms.of(body), caches_for_an_hour(body)
             places = {tool.index for tool in wanted}
             budget.server_searches = server_searches([t for n, t in enumerate(body.get("tools") or ()) if n not in places])
-        bounds = [[uses for uses in (tool.max_uses, self._max_uses) if uses is not None] for tool in wanted]
-        most = [min(uses, default=None) if tool.index >= 0 else 0 for tool, uses in zip(wanted, bounds, strict=True)]
         tools = [
-            self._search(tool, uses, budget.bounded) if tool.kind == "search" else fetch_tool(tool, session.reader, uses)
-            for tool, uses in zip(wanted, most, strict=True)
+            self._search(tool, budget.bounded) if tool.kind == "search" else fetch_tool(tool, session.reader) for tool in wanted
         ]
-        rounds = min(max([MAX_ROUNDS, *(uses or 0 for uses in most)]), MOST_ROUNDS)
+        rounds = min(max([MAX_ROUNDS, *(tool.max_uses or 0 for tool in wanted)]), MOST_ROUNDS)
         limits = Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=TOOLS_TIMEOUT_S)
         fetches = any(tool.kind == "fetch" for tool in wanted)
         context = ToolContext({url for message in history.messages for url in known_addresses(message)} if fetches else set())
         runner = CallRunner({tool.name: tool for tool in tools}, context, Panels(), budget, Meter(limits))
         return InterceptedCall(body, wanted, history.messages, history.sources, platform, runner, booking, session, cited)
 
-    def _search(self, tool: WebTool, uses: int | None, bounded: bool) -> Tool:
+    def _search(self, tool: WebTool, bounded: bool) -> Tool:
         router, settings = self.session.router, self.session.settings
         provider, said = provider_to_ask(self._provider, settings.provider, settings.search_tools)
         for notice in said:
             self._tell(notice)
+        where = tool.user_location
         defaults = self.session.search_request(
             "placeholder",
-            country=tool.user_location.country.strip().lower() or None,
-            place=tool.place,
+            country=where.country.lower() or None,
+            place=Place(where.city, where.region, where.timezone),
             allowed_domains=tuple(dict.fromkeys(domain.partition("/")[0] for domain in tool.allowed_domains)),
             blocked_domains=without_paths(tool.blocked_domains),
         )
@@ -206,21 +210,15 @@ class WebSearchInterceptor:
             tool,
             defaults,
             lambda request: router.search(request, provider=provider),
-            max_uses=MAX_USES if uses is None else uses,
             price=router.expected_charges(provider, defaults.count, worst=bounded),
             tell=self._tell,
         )
 
     def _search_tool(self, name: str | None) -> str | None:
         """Return the engine for a named search tool; one that is not there is the first there is (seed 004)."""
-        if not name:
-            return None
-        from ipy_websearch.providers.base import provider_infos
-
         named = self.session.settings.search_tools
-        if name in named or name.lower() in provider_infos():
-            return name
-        return next(iter(named), None)
+        known = not name or name in named or name.lower() in provider_infos()
+        return name if known else next(iter(named), None)
 
     def _tell(self, problem: str) -> None:
         """Warn once of why nothing is searched: the reply has no words for it, and the caller is a program without a screen."""

@@ -12,17 +12,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
 from ipy_websearch import background
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError, ProviderError
 from ipy_websearch.model.client import Platform
-from ipy_websearch.providers.base import Place, SearchRequest, clean_domain, host_matches
+from ipy_websearch.providers.base import SearchRequest, clean_domain, host_matches
 from ipy_websearch.results import Charge, SearchResults
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
@@ -113,6 +122,8 @@ def _domain(value: str) -> str:
 
 Domains = list[Annotated[StrictStr, AfterValidator(_domain)]]
 _Count = Annotated[StrictInt, Field(ge=1)]
+# In one line, since it becomes a header; null is as good as nothing.
+_Line = Annotated[str, BeforeValidator(lambda value: "" if value is None else value), AfterValidator(plain)]
 
 
 class _Part(BaseModel):
@@ -121,14 +132,10 @@ class _Part(BaseModel):
 
 class _Location(_Part):
     type: Literal["approximate"] = "approximate"
-    country: StrictStr = ""
-    city: StrictStr = ""
-    region: StrictStr = ""
-    timezone: StrictStr = ""
-
-
-class _Cited(_Part):
-    enabled: StrictBool = False
+    country: _Line = ""
+    city: _Line = ""
+    region: _Line = ""
+    timezone: _Line = ""
 
 
 class WebTool(_Part):
@@ -146,7 +153,7 @@ class WebTool(_Part):
     allowed_domains: Domains = []
     blocked_domains: Domains = []
     user_location: _Location = _Location()
-    citations: _Cited = _Cited()
+    citations: dict[str, StrictBool] = {}
     max_content_tokens: _Count | None = None
     use_cache: StrictBool = True
     url_sources: None = None
@@ -154,37 +161,25 @@ class WebTool(_Part):
     @property
     def cited(self) -> bool:
         """Whether results may be cited: pages only where the caller says so."""
-        return self.kind == "search" or self.citations.enabled
-
-    @property
-    def place(self) -> Place:
-        """The city, region and time zone."""
-        where = self.user_location
-        return Place(*(" ".join(part.split()) for part in (where.city, where.region, where.timezone)))
+        return self.kind == "search" or self.citations.get("enabled", False)
 
 
-def web_tool(tool: Mapping[str, Any], kind: Kind, index: int) -> WebTool:
-    """Return the web tool that a request defines.
+def web_tool(tool: Mapping[str, Any], kind: Kind, index: int, max_uses: int | None) -> WebTool:
+    """Return the web tool that a request defines, to be used `max_uses` times at most.
 
     Raises:
         ConfigError: a field is not of its form, or there are both lists of domains; the API would refuse it too.
     """
-    name = shorten(plain(repr(tool.get("name"))), 100)
+    given = {name: value for name, value in tool.items() if value is not None}
     try:
-        made = WebTool.model_validate({**_without_nulls(tool), "kind": kind, "index": index})
+        made = WebTool.model_validate({**given, "kind": kind, "index": index})
     except ValidationError as exc:
         first = exc.errors()[0]
-        where, given = ".".join(map(str, first["loc"])), shorten(plain(repr(first["input"])), 100)
-        why = shorten(first["msg"].removeprefix("Value error, "), 200)
-        raise ConfigError(f"{where} of the tool {name} is {given}: {why}") from None
+        said = f"{'.'.join(map(str, first['loc']))} of the tool {tool.get('name')!r}: {first['msg']}, not {first['input']!r}"
+        raise ConfigError(shorten(plain(said), 400)) from None
     if made.allowed_domains and made.blocked_domains:
-        raise ConfigError(f"the tool {name} has allowed_domains and blocked_domains; give one of the two")
-    return made
-
-
-def _without_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
-    set_ones = {name: value for name, value in given.items() if value is not None}
-    return {name: _without_nulls(value) if isinstance(value, Mapping) else value for name, value in set_ones.items()}
+        raise ConfigError(f"the tool {made.name!r} has allowed_domains and blocked_domains; give one of the two")
+    return made.model_copy(update={"max_uses": min(made.max_uses or max_uses, max_uses)}) if max_uses else made
 
 
 # --- the tools that run -----------------------------------------------------------------------------------------------
@@ -195,7 +190,6 @@ def search_tool(
     defaults: SearchRequest,
     search: Callable[[SearchRequest], Coroutine[Any, Any, SearchResults]],
     *,
-    max_uses: int,
     price: tuple[Charge, ...],
     tell: Callable[[str], None],
 ) -> Tool:
@@ -217,14 +211,15 @@ def search_tool(
         kept = [result for result in results if not has_paths or _permitted(result.url, tool)]
         return replace(results, results=tuple(kept[: request.count]))
 
-    return _ours(routed_search_tool(found, defaults, price=price), "search", max_uses)
+    most = MAX_USES if tool.max_uses is None else tool.max_uses
+    return _ours(routed_search_tool(found, defaults, price=price), "search", most)
 
 
-def fetch_tool(tool: WebTool, reader: PageReader, max_uses: int | None) -> Tool:
-    """Return the fetch, for `max_uses` pages (None: any number). As in the API, a domain with a path fits no page."""
+def fetch_tool(tool: WebTool, reader: PageReader) -> Tool:
+    """Return the fetch. As in the API, a domain with a path fits no page."""
     from ipy_websearch.tools.web import PAGE_CHARACTERS, web_fetch_tool
 
-    allowed = without_paths(tool.allowed_domains)
+    allowed = without_paths(tool.allowed_domains) or (("invalid",) if tool.allowed_domains else ())
     most = PAGE_CHARACTERS if tool.max_content_tokens is None else tool.max_content_tokens * CHARACTERS_PER_TOKEN
     made = web_fetch_tool(
         reader,
@@ -233,13 +228,7 @@ def fetch_tool(tool: WebTool, reader: PageReader, max_uses: int | None) -> Tool:
         blocked_domains=without_paths(tool.blocked_domains),
         max_characters=min(PAGE_CHARACTERS, most),
     )
-
-    async def call(value: Any, context: ToolContext) -> ToolOutput:
-        if tool.allowed_domains and not allowed:
-            return failed("url_not_allowed")
-        return await made.call(value, context)
-
-    return _ours(replace(made, call=call), "fetch", max_uses)
+    return _ours(made, "fetch", tool.max_uses)
 
 
 def _ours(tool: Tool, kind: Kind, max_uses: int | None) -> Tool:
@@ -286,15 +275,11 @@ def code_of(output: ToolOutput) -> str:
 
 def _permitted(url: str, tool: WebTool) -> bool:
     """Say whether a result keeps to the lists of domains with their paths."""
-    allowed = not tool.allowed_domains or _is_under(url, tool.allowed_domains)
-    return allowed and not _is_under(url, tool.blocked_domains)
+    allowed = not tool.allowed_domains or any(_is_under(url, place) for place in tool.allowed_domains)
+    return allowed and not any(_is_under(url, place) for place in tool.blocked_domains)
 
 
-def _is_under(url: str, places: Iterable[str]) -> bool:
-    where = urlsplit(url).path.lower().rstrip("/") + "/"
-    for place in places:
-        domain, _, path = place.strip("/").lower().partition("/")
-        pattern = "/" + re.sub(r"[?\[]", r"[\g<0>]", path) + "/*"  # `fnmatch` knows more patterns than the star
-        if host_matches(url, [clean_domain(domain)]) and (not path or fnmatchcase(where, pattern)):
-            return True
-    return False
+def _is_under(url: str, place: str) -> bool:
+    domain, *parts = place.lower().split("/")
+    path = "".join("/" + re.escape(part).replace(r"\*", ".*") for part in parts)
+    return host_matches(url, [clean_domain(domain)]) and bool(re.match(f"{path}(/|$)", urlsplit(url).path.lower()))
