@@ -7,6 +7,7 @@ caller's other tools are called for is handed back, and the conversation can be 
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -49,6 +50,7 @@ MAX_BREAKPOINTS = 4
 
 _CUT = ("max_tokens", "refusal", "model_context_window_exceeded")
 _FORM = re.compile(r"search_result|tool_result|\bcontent\b(?![ _-]*(management|filter|polic|moderat))", re.IGNORECASE)
+_NO_USES = {"web_search_requests": 0, "web_fetch_requests": 0}
 _lock = threading.RLock()  # calls of several threads and event loops are booked one after the other
 
 
@@ -70,7 +72,7 @@ class InterceptedCall:
     session: Session
     cited: bool
     writer: EventWriter = field(init=False)
-    usage: dict[str, Any] = field(init=False)
+    usage: dict[str, Any] = field(default_factory=lambda: {"server_tool_use": dict(_NO_USES)})
     done: bool = False
     closed: bool = False
     loop: Loop | None = None
@@ -85,7 +87,6 @@ class InterceptedCall:
     def __post_init__(self) -> None:
         self.writer = EventWriter(self.sources)
         self.booking.traces = False  # the caller has the message, and never the booking
-        self.usage = {"server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0}}
         self._ids = {str(b["id"]) for m in self.messages for b in blocks_of(m) if b.get("type") == "tool_use"}
         self._places = {tool.index: tool for tool in self.tools if tool.index >= 0}
         others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
@@ -101,8 +102,8 @@ class InterceptedCall:
             ModelError: the API refused or broke off; `wire.begun` says whether that was the first request.
             BudgetExceededError: there is no money for a request; nothing was sent.
         """
-        budget = self.booking.budget
-        loop = self.loop = Loop(self, lambda body: self._sent(wire, body), self.runner, lambda: wire.request_id)
+        # A first request is the SDK's to send again.
+        loop = self.loop = Loop(self, lambda body: self._sent(wire, body), self.runner, lambda: wire.request_id, retries=0)
         signals = loop.run()
         try:
             async for signal in signals:
@@ -121,7 +122,7 @@ class InterceptedCall:
             if self._replies and not self.writer.head:
                 raise ModelError("the model's answer has no beginning", status=200, kind="api_error")
             if not self.writer.head:
-                raise BudgetExceededError(budget.refusal(estimate_tokens(self.request(final=True))))
+                raise BudgetExceededError(self.booking.budget.refusal(estimate_tokens(self.request(final=True))))
             if not self.done:  # no money is left: the caller may go on from here, as after a pause of the API's own
                 self.writer.delta, self.writer.rest = {"stop_reason": "pause_turn"}, {}
             yield [*self._outbox, *self.writer.end(self.usage)]
@@ -156,30 +157,24 @@ class InterceptedCall:
                     yield [self._under_our_name(event) for event in events]
                 return
             except ModelError as exc:
-                if not wire.begun and exc.status != 200 and self.loop:
-                    self.loop.retries = 0  # a first request is the SDK's to send again
-                if not (self._drops_thinking(exc) or self._drops_blocks(exc)):
+                if not self._takes_another_form(exc):
                     raise
             body = {**self.request(final=bool(self.loop and self.loop.final)), "max_tokens": body.get("max_tokens")}
 
-    def _drops_thinking(self, error: ModelError) -> bool:
-        """Leave thinking out of the history after the API refused to take it back; say whether that changed anything."""
-        if self._replies or error.status not in (400, 422) or "thinking" not in str(error).lower():
+    def _takes_another_form(self, error: ModelError) -> bool:
+        """Change what was refused for its form, and say whether that changed anything: thinking in a history that was edited is
+        left out, and results, which are paid for, go to an unknown server as text instead of blocks."""
+        if error.status not in (400, 422) or not self.sources.natives:
             return False
-        before, self.messages = self.messages, without_thinking(self.messages)
-        return bool(self.sources.natives) and before != self.messages
-
-    def _drops_blocks(self, error: ModelError) -> bool:
-        """Send results as text after an unknown server refused them as blocks: they are paid for. True once a call."""
-        refused = error.status in (400, 422) and bool(_FORM.search(str(error)))
-        if not (refused and self.sources.natives and self.platform.assumed and self.platform.search_results):
-            return False
-        self.platform = replace(self.platform, search_results=False)
-        texts = {call_id: self._result(call_id) for call_id in self.sources.natives}
-        for n, message in enumerate(self.messages):
-            content = [texts.get(str(block.get("tool_use_id")), block) for block in blocks_of(message)]
-            self.messages[n] = {**message, "content": content or message["content"]}
-        return True
+        before, said = self.messages, str(error)
+        if not self._replies and "thinking" in said.lower():
+            self.messages = without_thinking(before)
+        elif self.platform.assumed and self.platform.search_results and _FORM.search(said):
+            self.platform = replace(self.platform, search_results=False)
+            texts = {call_id: self._result(call_id) for call_id in self.sources.natives}
+            made = [[texts.get(str(block.get("tool_use_id")), block) for block in blocks_of(message)] for message in before]
+            self.messages = [{**m, "content": content or m["content"]} for m, content in zip(before, made, strict=True)]
+        return before != self.messages
 
     def _under_our_name(self, event: Event) -> Event:
         """Return an event with calls of our tools by our names (models remember others), and no id of a call twice: small
@@ -212,10 +207,10 @@ class InterceptedCall:
 
     def make_smaller(self) -> bool:
         """Put an error in place of each of the newest results."""
-        reason = f"Left out: {self.runner.meter.explain('budget')}."
-        output = ToolOutput(summary=reason, text=reason, is_error=True)
         if not self._replies:
             return False
+        reason = f"Left out: {self.runner.meter.explain('budget')}."
+        output = ToolOutput(summary=reason, text=reason, is_error=True)
         smaller = without_newest_results(self.messages, lambda call_id: self.render(call_id, output))
         self.messages = smaller or self.messages
         return smaller is not None
@@ -262,16 +257,15 @@ class InterceptedCall:
 
     def _offered(self, final: bool) -> list[Any]:
         """Return the tools of a request: ours in the places of the caller's, and those that only the history calls."""
-        without = final and not self.platform.tool_choice
-        made: list[Any] = []
-        for n, tool in enumerate(self.body.get("tools") or ()):
-            if n not in self._places:
-                made.append(tool)
-            elif not without:
-                marks = {"cache_control": tool["cache_control"]} if tool.get("cache_control") else {}
-                made.append({**self.runner.tools[OUR_NAMES[self._places[n].kind]].definition(), **marks})
-        gone = [tool for tool in self.tools if tool.index < 0 and not without]
-        return made + [self.runner.tools[OUR_NAMES[tool.kind]].definition() for tool in gone]
+        given = enumerate(self.body.get("tools") or ())
+        if final and not self.platform.tool_choice:
+            return [tool for n, tool in given if n not in self._places]
+        made = [self._ours(self._places[n], tool) if n in self._places else tool for n, tool in given]
+        return made + [self._ours(tool, {}) for tool in self.tools if tool.index < 0]
+
+    def _ours(self, tool: WebTool, given: Mapping[str, Any]) -> dict[str, Any]:
+        marks = {"cache_control": given["cache_control"]} if given.get("cache_control") else {}
+        return {**self.runner.tools[OUR_NAMES[tool.kind]].definition(), **marks}
 
     def _choice(self, final: bool) -> Mapping[str, Any] | None:
         """Return the `tool_choice` of a request: the caller's, under our names, and let go once it was used."""
@@ -293,7 +287,8 @@ class InterceptedCall:
 
         Where the whole request is marked, the API sets that one itself.
         """
-        used = _breakpoints([self.body.get(part) for part in ("system", "tools", "messages")])
+        written = json.dumps([self.body.get(part) for part in ("system", "tools", "messages")], default=str)
+        used = written.count('"cache_control": {')  # in a text, the quotes would be escaped
         if self.body.get("cache_control") or not self.platform.caching or not 0 < used < MAX_BREAKPOINTS:
             return self.messages
         *others, last = self.messages
@@ -356,12 +351,3 @@ def known_addresses(message: Mapping[str, Any]) -> set[str]:
 def _handed_back(reply: Reply) -> bool:
     """Say whether a reply calls tools of the caller's."""
     return any(block.get("type") == "tool_use" and not own_kind(block) for block in reply.content)
-
-
-def _breakpoints(part: Any) -> int:
-    """Return how many cache breakpoints a part of a request has."""
-    if isinstance(part, list | tuple):
-        return sum(map(_breakpoints, part))
-    if not isinstance(part, Mapping):
-        return 0
-    return bool(part.get("cache_control")) + _breakpoints(part.get("content"))
