@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.interception.history import Unpacked, is_sound, web_blocks
-from ipy_websearch.interception.native import blocks_of
+from ipy_websearch.interception.native import Unpacked, blocks_of, is_sound, web_blocks
 from ipy_websearch.interception.run import MAX_ROUNDS, MOST_ROUNDS, InterceptedCall, known_addresses
 from ipy_websearch.interception.tools import (
     WebTool,

@@ -2,7 +2,7 @@
 
 `InterceptedCall.events` is the caller's stream; a caller who does not stream takes `message` afterwards. Results of a round go
 back in one message, a forced choice of the tool is let go once it was used, and the last request asks for words. What the
-caller's other tools are called for is handed back, and the conversation can be resumed (`history`).
+caller's other tools are called for is handed back, and the conversation can be resumed (`native.Unpacked`).
 """
 
 from __future__ import annotations

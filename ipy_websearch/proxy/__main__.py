@@ -25,6 +25,19 @@ SERVER: dict[str, Any] = {
     "date_header": False,
     "timeout_graceful_shutdown": 2,
 }
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--platform": {
+        "metavar": "NAME|URL",
+        "default": "",
+        "help": "where the model is: anthropic, bedrock, vertex, foundry, or the address of a Messages API server",
+    },
+    "--provider": {"help": "search engine (default: those with a key, then Wikipedia, then local)"},
+    "--search-tool": {"help": "a named engine of the setting search_tools"},
+    "--max-uses": {"type": int, "help": "most searches in one request (default: the request's, or 10)"},
+    "--host": {"default": "127.0.0.1", "help": "address to listen on (default: this machine only)"},
+    "--port": {"type": int, "default": PORT, "help": f"port (default: {PORT}; 0: any free one)"},
+    "--allow-remote": {"action": "store_true", "help": "let --host be an address that others can reach"},
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,14 +93,8 @@ def _parser() -> argparse.ArgumentParser:
         description="A local proxy for the Messages API that runs web searches for models without one.",
         epilog="Then: ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude",
     )
-    where = "where the model is: anthropic, bedrock, vertex, foundry, or the address of a server that speaks the Messages API"
-    parser.add_argument("--platform", metavar="NAME|URL", default="", help=where)
-    parser.add_argument("--provider", help="search engine (default: those with a key, then Wikipedia, then local)")
-    parser.add_argument("--search-tool", help="a named engine of the setting search_tools")
-    parser.add_argument("--max-uses", type=int, help="most searches in one request (default: the request's, or 10)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    parser.add_argument("--port", type=int, default=PORT, help=f"port (default: {PORT}; 0: any free one)")
-    parser.add_argument("--allow-remote", action="store_true", help="let --host be an address that others can reach")
+    for name, option in OPTIONS.items():
+        parser.add_argument(name, **option)
     return parser
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import math
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from weakref import WeakSet
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -49,7 +49,7 @@ class Proxy:
         self.server = Upstream(upstream, interceptor)
         self._interceptor = interceptor
         self._local_only = local_only
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: WeakSet[Any] = WeakSet()
         self._lifespan: ASGIApp = Starlette(lifespan=self._running)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,10 +57,7 @@ class Proxy:
         if scope["type"] != "http":
             await self._lifespan(scope, receive, send)
             return
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.add(asyncio.current_task())
         async with AsyncExitStack() as stack:
             response = await self._response(Request(scope, receive), stack)
             with suppress(ModelError, asyncio.CancelledError):  # an answer that breaks off is left without its end
@@ -106,7 +103,7 @@ async def _read(request: Request) -> tuple[Any, bytes]:
     """Return a request's body as JSON, or as its bytes where it is none.
 
     Raises:
-        HTTPException: it is too large, packed, or broken JSON for the Messages API.
+        HTTPException: it is too large, or packed. ValueError, RecursionError: it is no JSON for the Messages API.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPException(415, "the proxy reads bodies without a Content-Encoding only; send it plain")
@@ -117,17 +114,8 @@ async def _read(request: Request) -> tuple[Any, bytes]:
             raise HTTPException(413, f"the proxy takes requests of at most {MAX_BYTES // 2**20} MB")
     if not request.scope["path"].startswith("/v1/messages") or not content:
         return None, bytes(content)
-    try:
-        body = json.loads(content.decode("utf-8-sig"), parse_float=_number, parse_constant=_number)
-        return sound(body) if b"\\u" in content else body, b""  # half a character: programs cut texts anywhere
-    except (ValueError, RecursionError) as exc:
-        raise HTTPException(400, f"the request's body is not valid JSON ({shorten(plain(str(exc)), 100)})") from None
-
-
-def _number(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is no number that can be sent on")
-    return number
+    body = json.loads(content.decode("utf-8-sig"))
+    return sound(body) if b"\\u" in content else body, b""  # half a character: programs cut texts anywhere
 
 
 async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]) -> Answered:
@@ -136,12 +124,8 @@ async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]
     Raises:
         ClientDisconnect: it went away.
     """
-
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    answer, left = asyncio.ensure_future(answering), asyncio.ensure_future(gone())
+    # Nothing but the news that the client has gone can come behind its request.
+    answer, left = asyncio.ensure_future(answering), asyncio.ensure_future(request.receive())
     try:
         await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
@@ -191,6 +175,8 @@ def _told(exc: BaseException) -> Response:
             return _error(404 if exc.status == 404 else 502, str(exc))
         case WebSearchError():
             return _error(400, str(exc))
+        case ValueError() | RecursionError():  # also numbers that JSON has not
+            return _error(400, f"the request cannot be sent on as JSON ({shorten(plain(str(exc)), 100)})")
         case _:  # what a plug-in raises becomes an answer that the client understands
             said = f"the request could not be answered ({type(exc).__name__}: {shorten(plain(str(exc)), 200)})"
             return _error(502, said)
