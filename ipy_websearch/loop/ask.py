@@ -44,7 +44,6 @@ from ipy_websearch.model.client import (
     forces_tools,
     model_id,
     thinking_fields,
-    unknown_note,
 )
 from ipy_websearch.model.requests import (
     READ_CHARACTERS,
@@ -171,9 +170,8 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
         effort=effort,
         known_urls=frozenset(addresses_in(asked.question).union(*map(addresses_of, history))),
     )
-    named = "" if client.platform.other_models else unknown_note(model)
     unable = f"{model} takes no effort; it answers as usual" if asked.effort and not effort else ""
-    notices = [*filter(None, [named, unable]), *fallback, *offer.notices, *forgotten]
+    notices = [*filter(None, [unable]), *fallback, *offer.notices, *forgotten]
     loop = AnswerLoop(client, job, session.panels, budget, notices=notices)
     for citation in session.answers[-1].citations if asked.follow else ():
         loop.text.book.know(citation.url, citation.title, citation.published_date, read=citation.read)

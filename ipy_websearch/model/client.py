@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from ipy_websearch.background import close_with
 from ipy_websearch.errors import ConfigError, ModelError
 from ipy_websearch.model.stream import Event, connection_error, reply_events, status_error
-from ipy_websearch.settings import OFFLINE_MODEL, did_you_mean
+from ipy_websearch.settings import OFFLINE_MODEL
 
 if TYPE_CHECKING:
     import anthropic
@@ -162,14 +162,6 @@ def thinking_fields(name: str, effort: str | None) -> dict[str, Any]:
         return {}
     adaptive = {"thinking": {"type": "adaptive"}} if version > (4, 5) else {}
     return {"output_config": {"effort": effort}, **adaptive}
-
-
-def unknown_note(name: str) -> str:
-    """Return a note for a name that is not like Anthropic's models, with the one that it may have meant; "" for the others."""
-    if _CLAUDE.search(name):
-        return ""
-    meant = did_you_mean(name, [*ALIASES.values(), *ALIASES])
-    return f"{name!r} is not a model that is known here; the name is passed on as it is{meant}"
 
 
 def context_window(name: str) -> int:

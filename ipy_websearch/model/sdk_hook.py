@@ -43,9 +43,8 @@ from ipy_websearch.model.stream import (
     Reply,
     connection_error,
     excerpt,
-    explain,
+    refusal,
     reply_events,
-    retry_after_s,
 )
 
 if TYPE_CHECKING:  # a floor above; what is used of both stands in `SearchMiddleware._run` and `_begin`
@@ -78,9 +77,7 @@ class Refused(ModelError):
             said, kind = str(self.event["error"].get("message")), str(self.event["error"].get("type") or "")
         except (ValueError, *_ODD):
             self.event, said, kind = None, excerpt(body, 300), ""
-        kind = "do_not_retry" if response.headers.get("x-should-retry") == "false" else kind
-        status, wait_s = response.status_code, retry_after_s(response.headers)
-        super().__init__(explain(status, said, kind, wait_s), status=status, retry_after=wait_s, kind=kind)
+        super().__init__(**refusal(response.status_code, response.headers, said, kind))
         self.response = response
 
 

@@ -18,11 +18,10 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch.errors import ModelError
+from ipy_websearch.http.client import retry_after
 from ipy_websearch.results import Usage
 from ipy_websearch.text import duration, plain, shorten, sound
 
@@ -102,18 +101,17 @@ async def read_events(pieces: AsyncIterator[bytes], redact: Callable[[str], str]
     async for frames, whole in _frames(pieces):
         start = start or b"\n\n".join(frames)[:_EXCERPT]
         events: list[Event] = []
-        problem: Exception | None = None
         try:
             for frame in frames:
                 events += _events_in(frame)
         except (ValueError, RecursionError) as exc:
-            problem = exc if whole else None  # what a stream that broke off ends with is no event
+            if whole:  # what a stream that broke off ends with is no event
+                yield events
+                raise ModelError(f"the model's answer is not JSON ({exc})", status=200, kind="truncated") from exc
+        if events:
+            yield events
         seen = seen or bool(events)
         understood = understood or any(isinstance(event.get("type"), str) for event in events)
-        if events:
-            yield events  # also those that came together with a broken one
-        if problem is not None:
-            raise ModelError(f"the model's answer is not JSON ({problem})", status=200, kind="truncated") from problem
     begun = start.lstrip()
     cut_off = begun.startswith(_FIELDS) or any(name.startswith(begun) for name in _FIELDS)  # in its first word
     if not understood and (seen or not cut_off):
@@ -409,14 +407,15 @@ def may_be_billed(error: ModelError | None) -> bool:
 def status_error(exc: anthropic.APIStatusError, redact: Callable[[str], str]) -> ModelError:
     """Return the SDK's error for a refusal as ours."""
     detail = shorten(redact(plain(getattr(exc, "api_message", None) or str(exc))), 300)
-    kind, wait_s = str(getattr(exc, "type", "") or ""), retry_after_s(exc.response.headers)
-    return ModelError(
-        explain(exc.status_code, detail, kind, wait_s),
-        status=exc.status_code,
-        request_id=exc.request_id,
-        retry_after=wait_s,
-        kind=kind if exc.response.headers.get("x-should-retry") != "false" else "do_not_retry",
-    )
+    said = refusal(exc.status_code, exc.response.headers, detail, str(getattr(exc, "type", "") or ""))
+    return ModelError(request_id=exc.request_id, **said)
+
+
+def refusal(status: int, headers: Mapping[str, str], detail: str, kind: str) -> dict[str, Any]:
+    """Return what a `ModelError` says of a refusal."""
+    wait_s, kept = retry_after(headers), headers.get("x-should-retry") == "false"
+    message = explain(status, detail, kind, wait_s)
+    return {"message": message, "status": status, "retry_after": wait_s, "kind": "do_not_retry" if kept else kind}
 
 
 def event_error(event: Mapping[str, Any], redact: Callable[[str], str], request_id: str | None = None) -> ModelError:
@@ -439,18 +438,6 @@ def connection_error(exc: BaseException, address: str, redact: Callable[[str], s
     sent = hung_up or name not in _NEVER_SENT
     kind = NO_MESSAGE if name == "TooManyRedirects" else "connection_lost" if sent else "connection_error"
     return ModelError(f"could not reach the model at {address}: {detail}; check the network, or use --model offline", kind=kind)
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server asks to be left alone for, None when it does not say."""
-    value = headers.get("retry-after", "")
-    if re.fullmatch(r"\d+(\.\d+)?", headers.get("retry-after-ms", "")):
-        return float(headers["retry-after-ms"]) / 1000
-    if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
-        return float(value)
-    with suppress(ValueError, TypeError):
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    return None
 
 
 def explain(status: int, detail: str, kind: str, wait_s: float | None) -> str:

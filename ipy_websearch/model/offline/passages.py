@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+from ipy_websearch.model.requests import content_of
 from ipy_websearch.providers.passages import Piece, content_words, scores, stem, stems, words_in
 from ipy_websearch.tools.base import UNREAD
 from ipy_websearch.tools.web import UNAVAILABLE
@@ -87,7 +88,7 @@ def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
     talk, index = Conversation(), 0
     inputs: dict[str, Mapping[str, Any]] = {}
     for message in messages:
-        blocks = blocks_of(message["content"])
+        blocks = content_of(message)
         if message["role"] == "assistant":
             talk.calls += [(block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"]
             inputs |= {block["id"]: block["input"] for block in blocks if block["type"] == "tool_use"}
@@ -98,7 +99,7 @@ def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
             talk = Conversation(words, talk.query, talk.subject)
         for block in blocks:
             is_result = block["type"] == "tool_result"
-            given = blocks_of(block.get("content")) if is_result else [block]
+            given = content_of(block) if is_result else [block]
             if block.get("is_error"):
                 talk.failure = text_of(given)
                 continue
@@ -113,11 +114,6 @@ def read_conversation(messages: Sequence[Mapping[str, Any]]) -> Conversation:
     return talk
 
 
-def blocks_of(content: Any) -> list[Block]:
-    """Return a message's content as blocks; a string is one text block."""
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-
-
 def text_of(blocks: Sequence[Block]) -> str:
     """Return the text blocks' words."""
     return "\n".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text").strip()
@@ -125,7 +121,7 @@ def text_of(blocks: Sequence[Block]) -> str:
 
 def cited_source(block: Block, index: int) -> Source:
     """Return a `search_result` block, the one at `index` of its request, as a source."""
-    texts = tuple(str(part.get("text") or "") for part in blocks_of(block.get("content")))
+    texts = tuple(str(part.get("text") or "") for part in content_of(block))
     texts = tuple(text for text in texts if not text.startswith(UNREAD))  # it is the last one: the others keep their places
     texts = tuple("" if _is_part(text, texts) else text for text in texts)
     citable = bool((block.get("citations") or {}).get("enabled"))
@@ -216,7 +212,8 @@ def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> l
 
 
 def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
-    """Return the articles that a text names, in its order: by the title, or by the other names in the fact line.
+    """Return the articles that a text names, in its order: by the title, or by the other names in the fact line. "Mercury" is
+    enough for "Mercury (planet)".
 
     "New Mexico" does not name Mexico, and a verb not the language Go.
     """
@@ -224,7 +221,7 @@ def named_in(text: str, sources: Sequence[Source]) -> list[Source]:
     places: dict[int, int] = {}
     for n, source in enumerate(sources):
         others = next((fact for fact in source.facts[1] if fact.startswith(OTHER_NAMES)), OTHER_NAMES)
-        for name in [_bare(source.title), *others.removeprefix(OTHER_NAMES).split(", ")]:
+        for name in [re.sub(r"\s*\(.*\)$", "", source.title), *others.removeprefix(OTHER_NAMES).split(", ")]:
             words = stems(name)
             begins = [at for at, word in enumerate(said) if words[:1] == [word] and said[at - 1 : at] not in _PARTS_OF_NAMES]
             if begins and set(words) <= set(said) and (len(name) > 2 or name in exactly):
@@ -320,11 +317,6 @@ def _gives(question: str, sentence: str) -> bool:
         return any(_NUMBER.search(word) for n in places for word in words[max(0, n - 3) : n])
     has_number = any(character.isdigit() for character in sentence)
     return not _NEGATION.search(sentence) and (has_number or not _AMOUNT.search(question))
-
-
-def _bare(title: str) -> str:
-    """Return a title without what tells it apart from its namesakes: "Mercury (planet)" is "Mercury"."""
-    return re.sub(r"\s*\(.*\)$", "", title)
 
 
 def sentences(text: str) -> list[str]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from operator import or_
 from typing import Annotated, Any, Literal, get_args
 
@@ -369,18 +369,15 @@ def _calls(said: Sequence[Turn], offered: bool) -> Iterator[str]:
     """Every call has an id of its own and is answered in the next message, where results come first."""
     if not offered and any(turn.of("tool_use", "tool_result") for turn in said):
         yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
-    seen: list[str] = []
-    asked: list[str] = []
-    for turn in [*said, Turn("user", len(said))]:
+    ids = [block["id"] for turn in said for _, block in turn.of("tool_use", "server_tool_use")]
+    yield from _where({"messages: `tool_use` ids must be unique": len(set(ids)) < len(ids)})
+    for before, turn in pairwise([Turn("assistant", 0), *said, Turn("user", len(said))]):
+        asked = [block["id"] for _, block in before.of("tool_use")]
         leading = [b["tool_use_id"] for _, b in takewhile(lambda placed: placed[1]["type"] == "tool_result", turn.blocks)]
         missing = ", ".join(id for id in asked if id not in leading)
         without = "`tool_use` ids were found without `tool_result` blocks immediately after"
         yield from _where({f"messages.{turn.number - 1}: {without}: {missing}. {_EACH_CALL}": missing})
-        for _, block in turn.of("tool_use", "server_tool_use"):
-            yield from _where({f"messages.{turn.number}: `tool_use` ids must be unique": block["id"] in seen})
-            seen.append(block["id"])
         yield from _results(turn.of("tool_result"), asked)
-        asked = [block["id"] for _, block in turn.of("tool_use")]
 
 
 def _results(results: Sequence[tuple[str, Block]], asked: Sequence[str]) -> Iterator[str]:
@@ -426,7 +423,7 @@ def _server_calls(said: Sequence[Turn]) -> Iterator[str]:
 def _citations(request: Mapping[str, Any], said: Sequence[Turn], tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """All search results may be cited or none; with the API's own search all, with structured output none."""
     found = [block for _, block in everywhere(said) if block["type"] in ("search_result", "document")]
-    enabled = [(block["type"], bool((block.get("citations") or {}).get("enabled"))) for block in found]
+    enabled = {(block["type"], bool((block.get("citations") or {}).get("enabled"))) for block in found}
     settings = {on for kind, on in enabled if kind == "search_result"}
     searches = any(str(tool.get("type")).startswith("web_search_") for tool in tools)
     form = (request.get("output_config") or {}).get("format") or {}
