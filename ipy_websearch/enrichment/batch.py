@@ -17,7 +17,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, address_of, cells_of
 from ipy_websearch.enrichment.row import NUDGE, RECORD, check_stop_reason, record_tool, request_body, row_text
 from ipy_websearch.enrichment.store import Store
-from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
+from ipy_websearch.errors import BudgetExceededError, EnrichmentError, ModelError
 from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import FIRST_SEARCH, assistant_message, estimate_tokens, server_tools, user_message
@@ -145,16 +145,22 @@ class BatchRun:
         self._pending: list[Batch] = []
 
     async def work(self) -> None:
-        """Find what is at the API already, send the rest, and collect all of it, the oldest batch first."""
+        """Find what is at the API already, send the rest, and collect all of it, the oldest batch first.
+
+        Raises:
+            EnrichmentError: the API refused; what is there is collected by the same call.
+        """
         try:
             if self._run.options.resume:
                 await self._adopt()
             while True:
                 while (batch := self._next()) is not None:
-                    await self._patiently(batch, self._sent)
+                    await self._advance(batch)
                 if not self._pending:
                     return
-                await self._patiently(self._pending[0], self._collected)
+                await self._advance(self._pending[0])
+        except ModelError as exc:
+            raise EnrichmentError(f"a batch could not be handed in or collected: {exc}; the same call tries again") from exc
         finally:
             self._leave()
 
@@ -173,23 +179,13 @@ class BatchRun:
             if ours and (batch.address, batch.model) == self._whose:
                 self._pending.append(batch)
                 self._queue = {key: turns for key, turns in self._queue.items() if key not in ours}
-                await self._patiently(batch, self._found)
-
-    async def _found(self, batch: Batch) -> bool:
-        """Find a batch whose creation got no answer, or forget it: its rows are sent anew."""
-        if not (batch.id or await self._find(batch)):
-            self._drop(batch)
-        return True
+                if not (batch.id or await self._find(batch)):
+                    self._drop(batch)
 
     async def _find(self, batch: Batch) -> bool:
         """Look among the API's newest batches for one whose creation got no answer: as many rows, at about that time."""
         known = {other.id for other in open_batches(self._store)}
-        try:
-            recent = await batches.recent(self._client, batch.sent - MAX_SKEW)
-        except ModelError as exc:
-            if may_pass(exc):
-                raise
-            raise EnrichmentError(f"whether a batch has arrived that got no answer cannot be found out: {exc}") from exc
+        recent = await batches.recent(self._client, batch.sent - MAX_SKEW)
         alike = [state for state in recent if batches.size(state) == len(batch.rows) and state.id not in known]
         if alike:
             batch.id = min(alike, key=lambda state: abs(state.created_at - batch.sent)).id
@@ -259,44 +255,40 @@ class BatchRun:
         """Return the columns to ask a row for."""
         return [self._run.plan.columns[c] for c in self._run.outcomes[self._rows[key]].asked]
 
-    async def _patiently(self, batch: Batch, step: Callable[[Batch], Awaitable[bool]]) -> None:
-        """Repeat a step until it is done; failures that may pass are waited out, and the bar says what is waited for."""
-        wait_s, told_s, began = FIRST_POLL_S, 0.0, time.monotonic()
+    async def _advance(self, batch: Batch) -> None:
+        """Hand a batch in, or collect it when it has ended. Failures that may pass are waited out, and the bar says so."""
+        wait_s, began = FIRST_POLL_S, time.monotonic()
         while True:
+            told_s = 0.0
             try:
-                if await step(batch):
-                    batch.trouble = ""
+                if await (self._collected(batch) if batch.id else self._sent(batch)):
                     return
                 batch.trouble = ""
             except ModelError as exc:
-                if not may_pass(exc):
-                    return self._refused(batch, exc)
-                if not batch.id and time.monotonic() - began > PATIENCE_S:
-                    raise EnrichmentError(f"the batch could not be handed in: {exc}; the same call tries again") from exc
-                batch.trouble, told_s = str(exc), min(exc.retry_after or 0.0, MAX_WAIT_S)
-            rows, number = sum(len(batch.rows) for batch in self._pending), len(self._pending)
+                if batch.id and exc.status == 404:
+                    self._drop(batch)
+                    self._run.notices[f"batch {batch.id} is unknown to the API; its rows were asked again"] = None
+                    return
+                may_pass = is_transient(exc) and (exc.retry_after or 0.0) <= MAX_WAIT_S
+                if not may_pass and not (batch.id or batch.trouble):  # it did not arrive
+                    self._drop(batch)
+                if not may_pass or (not batch.id and time.monotonic() - began > PATIENCE_S):
+                    raise
+                batch.trouble, told_s = str(exc), exc.retry_after or 0.0
+            rows, number = sum(len(batch.rows) for batch in self._pending), plural(len(self._pending), "batch", "batches")
             trouble = f" ({shorten(batch.trouble, 100)})" if batch.trouble else ""
-            self._run.progress.note = f"{rows:,} in {number} batch{'es' * (number != 1)} at the API{trouble}"
+            self._run.progress.note = f"{rows:,} in {number} at the API{trouble}"
             await asyncio.sleep(max(wait_s, told_s))
-            wait_s, told_s = min(wait_s * SLOWER, MAX_POLL_S), 0.0
-
-    def _refused(self, batch: Batch, error: ModelError) -> None:
-        """Ask the rows of a batch that is gone again; any other refusal ends the run."""
-        if batch.id and error.status != 404:
-            raise EnrichmentError(f"batch {batch.id} cannot be collected: {error}") from error
-        self._drop(batch)
-        if error.status in (404, 405) and not batch.id:
-            raise ConfigError(f"the server has no Message Batches ({error.status}); leave mode='batch' out") from error
-        if not batch.id:
-            raise EnrichmentError(f"the batch was not taken: {error}") from error
-        self._run.notices[f"batch {batch.id} is not known to the API under this key; its rows were asked again"] = None
+            wait_s = min(wait_s * SLOWER, MAX_POLL_S)
 
     async def _sent(self, batch: Batch) -> bool:
         """Send a batch. After a failure it may have arrived: it is looked for before it is sent again."""
         if not (batch.trouble and await self._find(batch)):
+            batch.trouble = ""
             requests = [{"custom_id": key, "params": self._body(key, turns)} for key, turns in batch.rows.items()]
             batch.id = (await batches.submit(self._client, requests)).id
             write_down(self._store, batch)
+        batch.trouble = ""
         return True
 
     # --- collecting -------------------------------------------------------------------------------------------------
@@ -359,11 +351,6 @@ class BatchRun:
     def _finish(self, key: str, **facts: Any) -> None:
         n = self._rows.pop(key)
         self._run.finish(n, replace(self._run.outcomes[n], **facts))
-
-
-def may_pass(error: ModelError) -> bool:
-    """Say whether the API may take the same request about a batch later on."""
-    return is_transient(error) and (error.retry_after or 0.0) <= MAX_WAIT_S
 
 
 def native_search(model: str, client: ModelClient, most: int, defaults: SearchRequest) -> Mapping[str, Any] | None:
