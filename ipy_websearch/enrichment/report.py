@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from ipy_websearch.enrichment.columns import NO_RESULTS, NOT_ASKED, NOT_FOUND, Cell, Column
+from ipy_websearch.errors import EnrichmentError
 from ipy_websearch.money.prices import add_money
 from ipy_websearch.results import Money
 from ipy_websearch.text import duration, plural, shorten, usd
@@ -209,30 +210,24 @@ class Estimate:
 
 
 def make_estimate(outcomes: Sequence[Outcome], rows: int, distinct: int, stored: int, concurrency: int) -> Estimate:
-    """Return the estimate for `rows` rows from the outcomes of a sample."""
-    tried = [o for o in outcomes if o.status in ("ok", "error")]
-    left = max(distinct - stored, 0)
-    total = add_money(*(o.cost_usd for o in tried)) if tried else None
-    seconds = sum(o.seconds for o in tried) / len(tried) if tried else 0.0
-    waves = max(left / concurrency, 1.0) if left else 0.0
-    failed = sum(o.status == "error" for o in tried)
-    cost = Decimal(0) if not left else None if total is None else total / len(tried) * left
-    return Estimate(rows, distinct, stored, len(tried), failed, _float(cost), seconds * waves)
+    """Return the estimate for `rows` rows from the outcomes of a sample.
 
-
-def why_no_estimate(outcomes: Sequence[Outcome]) -> str:
-    """Return why a sample says nothing of the whole, in one line: all of it failed, or was left out; "" when it does say.
-
-    What failed cost little or nothing: a price reckoned from it would be far too low.
+    Raises:
+        EnrichmentError: no row of the sample was filled. What failed cost little or nothing: a price reckoned from it would be
+            far too low.
     """
     asked = [o for o in outcomes if o.status != "skipped"]
-    if not asked or any(o.status == "ok" for o in asked):
-        return ""
-    failed = [o for o in asked if o.status == "error"]
-    if not failed:
-        return f"there is no estimate, since no row could be tried: {asked[0].error}"
-    tried = "the only row tried" if len(failed) == 1 else f"all {len(failed)} rows tried"
-    return f"there is no estimate, since {tried} failed: {failed[0].error}"
+    tried = [o for o in asked if o.status in ("ok", "error")]
+    failed = sum(o.status == "error" for o in tried)
+    if asked and failed == len(tried):
+        raise EnrichmentError(f"there is no estimate, since none of the rows tried was filled: {asked[0].error}")
+    left = max(distinct - stored, 0)
+    if not left:
+        return Estimate(rows, distinct, stored, len(tried), failed, 0.0, 0.0)
+    total = add_money(*(o.cost_usd for o in tried))
+    seconds = sum(o.seconds for o in tried) / len(tried) * max(left / concurrency, 1.0)
+    cost = None if total is None else total / len(tried) * left
+    return Estimate(rows, distinct, stored, len(tried), failed, _float(cost), seconds)
 
 
 def _float(amount: Money) -> float | None:

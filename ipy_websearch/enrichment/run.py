@@ -48,7 +48,6 @@ from ipy_websearch.enrichment.report import (
     alike,
     make_estimate,
     make_report,
-    why_no_estimate,
 )
 from ipy_websearch.enrichment.row import Row, RowConfig, Searches, SearchRow, record_tool, system_text
 from ipy_websearch.enrichment.store import Stored, cell_key, lookup_key
@@ -310,8 +309,6 @@ class Enrichment:
         Raises:
             EnrichmentError: the sample says nothing of it; why, in one line.
         """
-        if why := why_no_estimate(self.outcomes):
-            raise EnrichmentError(why)
         askable = [inputs for inputs in self.plan.all_inputs if self.plan.askable(inputs)]
         known = zip(askable, self._look_up(askable), strict=True)
         stored = sum(len(self.plan.askable(inputs)) == len(cells) for inputs, cells in known)
@@ -319,9 +316,13 @@ class Enrichment:
 
     def closing_text(self) -> str:
         """Return what is shown when a run has ended: its report, and for a sample what the whole would take."""
-        if self.plan.sample is None:
-            return str(self.report())
-        return f"{self.report()}\n{why_no_estimate(self.outcomes) or self.estimate()}"
+        lines = [str(self.report())]
+        if self.plan.sample is not None:
+            try:
+                lines.append(str(self.estimate()))
+            except EnrichmentError as exc:
+                lines.append(str(exc))
+        return "\n".join(lines)
 
     # --- what is there already --------------------------------------------------------------------------------------
 

@@ -283,7 +283,7 @@ class RunBudget:
         """
         if call is not None:
             self._calls.pop(call, None)
-        if usage is not None:
+        if usage is not None and self.bounded:
             self.request_usd = _NOTHING
             self._input += usage.output_tokens
             self._kept = min(self._kept, self._rest(self._input, self.planned))
