@@ -17,11 +17,13 @@ from __future__ import annotations
 import atexit
 import builtins
 import math
+import re
 import signal
 import socket
 import sys
 import threading
 import time
+import uuid
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
@@ -37,12 +39,12 @@ from ipy_websearch.enrichment.limiter import ConcurrencyLimiter
 from ipy_websearch.enrichment.report import Outcome, grouped
 from ipy_websearch.enrichment.row import Row, RowConfig, Searches, check_stop_reason
 from ipy_websearch.enrichment.run import Enrichment, Rows, model_to_ask, searches_of, searching
-from ipy_websearch.errors import EnrichmentError, MissingKeyError, WebSearchError
+from ipy_websearch.errors import ConfigError, EnrichmentError, MissingKeyError, WebSearchError
 from ipy_websearch.loop.core import Call, Then
 from ipy_websearch.loop.offer import answers_unsearched
 from ipy_websearch.model.requests import assistant_message, build_request
 from ipy_websearch.model.stream import Reply
-from ipy_websearch.options import EnrichOptions
+from ipy_websearch.options import EnrichOptions, money
 from ipy_websearch.results import SearchResults
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten
@@ -101,15 +103,11 @@ _pressed = 0
 
 @dataclass(frozen=True, slots=True)
 class SqlOptions:
-    """The options of `register`; see there. `id` is the question of the ledger that has the budget."""
+    """The options of `register`, those of an enrichment in `given`. `id` is the question of the ledger that has the budget."""
 
     id: str
-    model: str | None = None
-    provider: str | None = None
-    concurrency: int = 16
-    budget_usd: Decimal | None = None
-    resume: bool = True
-    on_error: Literal["null", "raise"] = "null"
+    given: EnrichOptions
+    on_error: str
 
 
 class AnswerRow(Row):
@@ -204,27 +202,27 @@ def enrichment(session: Session, kind: Kind, rows: Sequence[tuple[str, ...]], op
         MissingKeyError: there is no key for the model. ConfigError: the engine cannot be asked.
     """
     whose = {"whose": "budget of the SQL functions", "raised_by": "register(con, budget_usd=…)"}
-    budget = session.budgets.for_question(options.id, options.budget_usd, **whose)
-    given = EnrichOptions(None, {}, concurrency=options.concurrency, provider=options.provider)
+    budget = session.budgets.for_question(options.id, money("budget_usd", options.given.budget_usd), **whose)
+    given = replace(options.given, resume=kind == "ask_ai")
     names, question = ARGUMENTS[kind], f"{kind}: {rows[0][-1]}"
     if kind == "web_search":
         plan = plan_of(rows, [Column(kind, "{query}", str, (), names, kind)], names)
         request = session.search_request("placeholder")
-        return searching(session, plan, replace(given, resume=False), request, budget, fresh=fresh, question=question)
-    client, model = model_to_ask(session, options.model)
-    engine, _ = session.provider_to_ask(options.provider)
+        return searching(session, plan, given, request, budget, fresh=fresh, question=question)
+    client, model = model_to_ask(session, given.model)
+    engine, _ = session.provider_to_ask(given.provider)
     keyed = any(usable and name not in KEYLESS for name, usable, _ in session.router.chain())
     defaults = session.search_request("placeholder", count=RESULTS)
     searches: Searches | None = None
     first: tuple[str, Mapping[str, Any]] = ("", {})
     if engine or keyed or client.offline:
-        searches, first = searches_of(session, engine, options.concurrency, budget, defaults)
+        searches, first = searches_of(session, engine, given.concurrency, budget, defaults)
     now = datetime.now(UTC)
     config = RowConfig(
         client=client,
         model=model,
         system=_SYSTEM.format(today=now.date().isoformat(), look_up=_SEARCH if searches else _NO_SEARCH),
-        limiter=ConcurrencyLimiter(options.concurrency, patience_s=TIMEOUT_S),
+        limiter=ConcurrencyLimiter(given.concurrency, patience_s=TIMEOUT_S),
         timeout_s=TIMEOUT_S,
         limit_s=TIMEOUT_S,
         search_s=SEARCH_S,
@@ -240,6 +238,102 @@ def enrichment(session: Session, kind: Kind, rows: Sequence[tuple[str, ...]], op
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     since = time.time() - FRESH_S if fresh else midnight
     return Enrichment(session, plan, given, config, budget, Rows(AnswerRow).ask, first, question=question, since=since)
+
+
+# --- registering --------------------------------------------------------------------------------------------------------
+
+_ID = "ipy_websearch_id"
+_registered: dict[str, tuple[Functions, list[dict[str, Any]]]] = {}
+# DuckDB forgets a function with the connection that registered it, and goes on calling it for others: they are kept here.
+
+
+def register(
+    con: Any,
+    prefix: str = "",
+    *,
+    on_error: Literal["null", "raise"] = "null",
+    model: str | None = None,
+    provider: str | None = None,
+    concurrency: int = 16,
+    budget_usd: Decimal | float | str | None = None,
+    resume: bool = True,
+) -> None:
+    """Register the functions with a DuckDB connection (`con`, or `duckdb` itself for its default one).
+
+    - `ask_ai(context, question)` gives an answer as text, after one web search at most, within 90 seconds. The search is
+      offered to the model when an engine has a key (or `provider` names one); without it the model answers from what it knows.
+      **An answer that needed a search costs about twice as much**: two model requests, the second with the results, and the
+      search itself.
+    - `web_search(query)` gives a LIST of STRUCT (title, url, description, published_date in UTC, extra_snippets, score,
+      provider): `SELECT unnest(web_search('duckdb'), recursive := true)`.
+    - `set_api_key(key)` and `set_brave_api_key(key)` set a key for this session and say so. SQL is remembered in many places
+      (history, logs, saved cells): `con.execute("SELECT set_api_key(?)", [key])` keeps the key out of them, and so does
+      `%websearch key anthropic`.
+
+    `prefix="stps_"` gives them names such as stps_ask_ai. Equal rows are asked once, and **answers are kept for the day** (UTC,
+    in the enrichment store: `%websearch store clear ask_ai` forgets them). For what changes by the hour, a last argument,
+    `fresh := true`, takes no answer older than a minute: `ask_ai(ticker, 'Price?', fresh := true)`; `resume=False` does so for
+    every row. Of a chunk (2,048 rows), `concurrency` run at once.
+
+    NULL in gives NULL, and nothing is asked. A row that fails gives NULL and a warning with its inputs; `on_error="raise"`
+    makes it the query's error. A search that fails, or that another engine answered, is a warning too, and an answer with a
+    warning is not kept. `model` None is the setting `enrich_model`; "offline" is the built-in one, which is never used
+    unasked. The session's budgets hold, and `budget_usd`, US dollars for all that these functions ask. Ctrl-C stops a query;
+    what was answered by then is kept. Calling `register` again changes the options.
+
+    DuckDB may call a function for rows that it does not show in the end. To ask about few rows of many, sort and cut first:
+    `SELECT ask_ai(name, 'Who leads it?') FROM (FROM companies ORDER BY name LIMIT 5)`.
+
+    >>> import duckdb
+    >>> register(duckdb.connect(), "stps_", on_error="raise", budget_usd=0.5)
+
+    Raises:
+        ConfigError: an option is wrong, duckdb or pyarrow is missing, or the database has other functions of these names.
+    """
+    if on_error not in ("null", "raise"):
+        raise ConfigError(f"on_error is {on_error!r}; it must be 'null' or 'raise'")
+    if not re.fullmatch(r"(?:[A-Za-z_][A-Za-z0-9_]*)?", prefix):
+        raise ConfigError(f"prefix is {prefix!r}; it must be letters, digits and _ (such as stps_), not beginning with a digit")
+    if not hasattr(con, "create_function"):
+        raise ConfigError(f"register needs a DuckDB connection, not {type(con).__name__}")
+    try:
+        import pyarrow as pyarrow
+    except ImportError as exc:
+        raise ConfigError('the SQL functions need duckdb and pyarrow: pip install "ipy_websearch[sql]"') from exc
+    shared: dict[str, Any] = {"concurrency": concurrency, "budget_usd": budget_usd, "resume": bool(resume)}
+    given = EnrichOptions(None, {}, model=model, provider=provider, **shared)
+    options = SqlOptions(uuid.uuid4().hex[:12], given, on_error)
+    functions = _known(con, prefix) or _create(con, prefix, options)
+    functions.options = options
+    listen_for_interrupts()
+
+
+def _known(con: Any, prefix: str) -> Functions | None:
+    """Return what was registered with this database before, from whichever of its connections."""
+    import duckdb
+
+    try:
+        found = con.cursor().execute(f"SELECT {prefix}{_ID}()").fetchall()
+    except duckdb.Error:
+        return None
+    return _registered[found[0][0]][0] if found[0][0] in _registered else None
+
+
+def _create(con: Any, prefix: str, options: SqlOptions) -> Functions:
+    import duckdb
+
+    functions, number = Functions(prefix, options), uuid.uuid4().hex
+    own = {"name": _ID, "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
+    definitions = [*functions.definitions(), own]
+    for definition in definitions:
+        name = f"{prefix}{definition['name']}"
+        try:
+            con.create_function(**{**definition, "name": name})
+        except duckdb.Error as exc:
+            taken = "; choose another prefix" if "already" in str(exc) else ""
+            raise ConfigError(f"{name} cannot be registered ({str(exc).splitlines()[0]}){taken}") from exc
+    _registered[number] = (functions, definitions)
+    return functions
 
 
 # --- the functions --------------------------------------------------------------------------------------------------------
@@ -294,11 +388,10 @@ class Functions:
     def _run(self, kind: Kind, rows: list[tuple[str, ...]], fresh: bool, presses: int) -> list[Outcome]:
         session, options = api.session(), self.options
         try:
-            run = enrichment(session, kind, rows, options, fresh or not options.resume)
+            run = enrichment(session, kind, rows, options, fresh or not options.given.resume)
         except MissingKeyError as exc:
-            if session.has_model_key:
-                raise
-            raise MissingKeyError(f"{exc}; in SQL: SELECT {self.prefix}set_api_key(?)") from None
+            setters = f"{self.prefix}set_api_key(?) or {self.prefix}set_brave_api_key(?)"
+            raise MissingKeyError(f"{exc}; in SQL: SELECT {setters}") from None
         _interrupted_by(presses, run)
         return run.outcomes
 
