@@ -3,8 +3,8 @@
 The ledger, the cache, the local index and the enrichment store all go through `Database`. The invariant: nothing is deleted.
 A file that is replaced leaves one line in `warnings`; what the caller can still do something about is raised.
 
-- A file that is broken, another program's, or written by a newer version is renamed to `<name>.broken-<time>`, and a new one
-  is begun; what the caller was doing is then done again.
+- A file that is broken, or another program's, is renamed to `<name>.broken-<time>`, and a new one is begun; what the
+  caller was doing is then done again.
 - A file that cannot be opened (read-only, no permission, full disk) is replaced by a database in memory until the kernel ends,
   or raises where the caller keeps its data itself (`memory_instead` False).
 - A locked file is waited for. When it stays locked, `sqlite3.OperationalError` is raised; the next call tries again.
@@ -34,19 +34,16 @@ _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _SUSPECT = (0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
+_FOREIGN = "another program's file"
+
 T = TypeVar("T")
-
-
-class _NotOursError(Exception):
-    """The file is a sound database that this version cannot use; the message says why. Never leaves this module."""
 
 
 class Database:
     """A connection that opens itself at the first use, and is closed with Python or the last reference. Threads take turns.
 
     `path` None means memory. `application_id` marks our files. `prepare` creates the tables; it runs at every opening, inside
-    one write transaction. `version` is that of the tables (`PRAGMA user_version`): a file with a higher one is set aside; None
-    leaves the number to `prepare`. `purpose` names the file in warnings.
+    one write transaction. `purpose` names the file in warnings.
     """
 
     def __init__(
@@ -56,7 +53,6 @@ class Database:
         application_id: int,
         prepare: Callable[[sqlite3.Connection], None],
         purpose: str,
-        version: int | None = None,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         memory_instead: bool = True,
     ) -> None:
@@ -66,7 +62,6 @@ class Database:
         self._application_id = application_id
         self._prepare = prepare
         self._purpose = purpose
-        self._version = version
         self._busy_timeout_s = busy_timeout_s
         self._memory_instead = memory_instead
         self._connection: sqlite3.Connection | None = None
@@ -85,7 +80,7 @@ class Database:
             for _ in range(2):
                 try:
                     return work(self._connect())
-                except (sqlite3.Error, UnicodeDecodeError, OSError, _NotOursError) as exc:
+                except (sqlite3.Error, UnicodeDecodeError, OSError) as exc:
                     if self.in_memory or not self._recovered_from(exc):
                         raise
             return work(self._connect())
@@ -93,8 +88,7 @@ class Database:
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return `work(connection)`, run inside a write transaction: all of it is kept or, on any exception, none of it.
 
-        Raises:
-            sqlite3.OperationalError: the file stayed locked, or the disk is full.
+        Raises: see `read`.
         """
 
         def transact(connection: sqlite3.Connection) -> T:
@@ -132,45 +126,32 @@ class Database:
         connection.execute("PRAGMA temp_store = MEMORY")
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            self._claim(connection)
+            (mark,) = connection.execute("PRAGMA application_id").fetchone()
+            if mark != self._application_id and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise sqlite3.DatabaseError(_FOREIGN)
+            connection.execute(f"PRAGMA application_id = {self._application_id:d}")
             self._prepare(connection)
-            if self._version is not None:
-                connection.execute(f"PRAGMA user_version = {self._version:d}")
         # With a write-ahead log, readers and a writer do not wait for each other and a commit needs no sync. File systems
         # without shared memory keep the ordinary journal (https://www.sqlite.org/wal.html, read 2026-11).
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute("PRAGMA synchronous = NORMAL")
 
-    def _claim(self, connection: sqlite3.Connection) -> None:
-        """Mark a new file as ours, and refuse one that is not."""
-        (mark,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if mark == self._application_id:
-            if self._version is not None and version > self._version:
-                raise _NotOursError("was written by a newer version of ipy_websearch")
-        elif mark or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise _NotOursError("belongs to another program")
-        connection.execute(f"PRAGMA application_id = {self._application_id:d}")
-
     def _recovered_from(self, exc: Exception) -> bool:
         """Say whether another attempt makes sense now; if not, the error is the caller's."""
         code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
         was_open = self._connection is not None
-        of_sqlite = isinstance(exc, sqlite3.Error | UnicodeError)
-        broken = code in _BROKEN or (of_sqlite and code in _SUSPECT and self._is_damaged(exc))
-        if broken or isinstance(exc, _NotOursError):
-            self._set_aside("is broken" if broken else str(exc))
-        elif was_open or not self._memory_instead or code in _LOCKED or "no such module" in str(exc):
+        suspect = code in _SUSPECT and not isinstance(exc, OSError)
+        if code in _BROKEN or (suspect and self._is_damaged(exc)):
+            return self._set_aside()
+        if was_open or code in _LOCKED or "no such module" in str(exc):
             return False
-        else:
-            self._use_memory(getattr(exc, "strerror", None) or str(exc))
-        return True
+        return self._use_memory(getattr(exc, "strerror", None) or str(exc))
 
     def _is_damaged(self, exc: Exception) -> bool:
-        """Return whether the file, not a statement of ours, is at fault: a text cannot be read, a constraint inside FTS5 failed
-        (those of ours are named), SQLite's own check finds something, or a table or column that a new file has is missing."""
-        if "decode" in str(exc) or str(exc) == "constraint failed":
+        """Return whether the file, not a statement of ours, is at fault: it is not ours, a text cannot be read, a constraint
+        inside FTS5 failed (those of ours are named), SQLite's own check finds something, or a table or column is missing."""
+        if "decode" in str(exc) or str(exc) in ("constraint failed", _FOREIGN):
             return True
         with closing(sqlite3.connect(":memory:")) as new:
             self._prepare(new)
@@ -182,29 +163,30 @@ class Database:
         except (sqlite3.Error, UnicodeDecodeError) as found:
             return getattr(found, "sqlite_errorcode", 0) & 0xFF not in _LOCKED
 
-    def _set_aside(self, reason: str) -> None:
-        """Rename the file and its log, unless another kernel has just done so."""
+    def _set_aside(self) -> bool:
+        """Rename the file and its log, unless another kernel has just done so; say whether another attempt makes sense."""
         self.close()
         assert self.path is not None and self._opened_file is not None
         target = f"{self.path}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S%f}Z"
         try:
-            if not os.path.samestat(self._opened_file, self.path.stat()):
-                return
-            os.rename(self.path, target)
-            for ending in ("-wal", "-shm"):
-                with suppress(FileNotFoundError):
-                    os.rename(f"{self.path}{ending}", f"{target}{ending}")
-            self._warn(f"{reason}; it was renamed to {os.path.basename(target)} and a new one was begun")
-        except FileNotFoundError:
-            return
+            if self.path.exists() and os.path.samestat(self._opened_file, self.path.stat()):
+                os.rename(self.path, target)
+                self._warn(
+                    f"is broken or another program's; it was renamed to {os.path.basename(target)} and a new one was begun"
+                )
+                for ending in ("-wal", "-shm"):
+                    with suppress(FileNotFoundError):
+                        os.rename(f"{self.path}{ending}", f"{target}{ending}")
+            return True
         except OSError as exc:
-            if not self._memory_instead:
-                raise
-            self._use_memory(f"it {reason} and cannot be renamed: {exc.strerror}")
+            return self._use_memory(f"it is broken and cannot be renamed: {exc.strerror}")
 
-    def _use_memory(self, reason: str) -> None:
-        self.in_memory = True
-        self._warn(f"cannot be used ({reason}); until the kernel ends, its data are kept in memory")
+    def _use_memory(self, reason: str) -> bool:
+        """Go on in memory, where the caller does not keep its data itself; say whether that is so."""
+        if self._memory_instead:
+            self.in_memory = True
+            self._warn(f"cannot be used ({reason}); until the kernel ends, its data are kept in memory")
+        return self._memory_instead
 
     def _warn(self, event: str) -> None:
         self.warnings.append(f"the {self._purpose} {self.path} {event}")
@@ -247,9 +229,8 @@ class Cache:
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time, max_bytes: int = 64_000_000) -> None:
-        self._database = Database(
-            path, application_id=CACHE_ID, prepare=self._prepare, purpose="cache", version=1, busy_timeout_s=_CACHE_BUSY_S
-        )
+        how: dict[str, Any] = {"purpose": "cache", "busy_timeout_s": _CACHE_BUSY_S}
+        self._database = Database(path, application_id=CACHE_ID, prepare=self._prepare, **how)
         self.warnings = self._database.warnings
         self._clock = clock
         self._max_bytes = max_bytes
@@ -287,11 +268,11 @@ class Cache:
 
         self._quietly(self._database.write, insert)
 
-    def clear(self, kind: str | None = None) -> int:
-        """Remove the entries of one kind, or all; return how many. The file is shrunk, so nothing stays in it."""
+    def clear(self) -> int:
+        """Remove all entries; return how many. The file is shrunk, so nothing stays in it."""
 
         def delete(db: sqlite3.Connection) -> int:
-            count = db.execute("DELETE FROM entry WHERE kind = :kind OR :kind IS NULL", {"kind": kind}).rowcount
+            count = db.execute("DELETE FROM entry").rowcount
             with suppress(sqlite3.OperationalError):  # another process is reading: the space is reused instead
                 db.execute("VACUUM")
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

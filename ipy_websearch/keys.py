@@ -58,7 +58,7 @@ KEYS: dict[str, KeySpec] = {
 }
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_KEY|KEY|TOKEN|SECRET|ID)")
-_FORBIDDEN = re.compile(r"[^\x21-\x7e]")
+_KEY = re.compile(r"[\x21-\x7e]+")
 
 
 class Keys:
@@ -143,10 +143,7 @@ class Keys:
     def set(self, name: str, value: str) -> None:
         """Set a key for this session only; nothing is written."""
         spec = self.spec(name)
-        key = _clean(value, spec)
-        if not key:
-            raise ConfigError(f"{spec.variable}: no key was given, so nothing was changed")
-        self._session[spec.variable] = key
+        self._session[spec.variable] = _clean(value, spec)
 
     def unset(self, name: str) -> None:
         """Remove a key that was set for this session; files and environment stay as they are."""
@@ -182,12 +179,11 @@ class Keys:
         removed = ["session"] if self._session.pop(spec.variable, None) is not None else []
         path = self._file(spec)
         try:
-            path.unlink()
-            return [*removed, str(path)]
-        except FileNotFoundError:
-            return removed
+            found = path.exists()
+            path.unlink(missing_ok=True)
         except OSError as exc:
             raise ConfigError(f"{path} cannot be deleted: {exc.strerror or exc}") from exc
+        return [*removed, str(path)] if found else removed
 
     def secrets(self) -> list[str]:
         """Return every text to keep out of outputs, longest first: all keys that can be found, and malformed values as
@@ -230,11 +226,11 @@ def _clean(value: str, spec: KeySpec, where: str = "") -> str:
     """Return the key without white space and quotes around it.
 
     Raises:
-        ConfigError: blanks, control or non-ASCII characters are left; the message never shows the value.
+        ConfigError: nothing, or blanks, control or non-ASCII characters are left; the message never shows the value.
     """
     key = _stripped(value)
-    if _FORBIDDEN.search(key):
-        wrong = "holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
+    if not _KEY.fullmatch(key):
+        wrong = "is empty, or holds blanks, line breaks or non-ASCII characters, so it is not a key; set it again"
         raise ConfigError(f"the value of {spec.variable}{where} {wrong}")
     return key
 
@@ -270,7 +266,7 @@ def _text_of(path: Path, about: str = "") -> str:
 def _forms(value: str) -> tuple[str, ...]:
     """Return the texts that give a value away: the key; for a malformed one also all of it, and it in one line."""
     key = _stripped(value)
-    if not _FORBIDDEN.search(key):
+    if _KEY.fullmatch(key):
         return (key,)
     return key, value.strip(), value, " ".join(key.encode("utf-8", "ignore").decode().split())
 
@@ -295,8 +291,8 @@ def base_url(variable: str, default: str, environ: Mapping[str, str] = os.enviro
     value = (environ.get(variable) or default).strip().rstrip("/")
     with suppress(ValueError):
         parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc and not {*"?#"} & {*value}
-        if usable and (parts.port or 0) >= 0:  # reading a port may raise
+        usable = parts.scheme in ("http", "https") and parts.hostname and not {*"?#"} & {*value}
+        if usable and "@" not in parts.netloc and parts.port != 0:  # reading a port may raise
             return value
     shown = re.sub(r"//.*@", "//***@", value)
     raise ConfigError(f"{variable} is {shown!r}; it must be an http:// or https:// address without a user name, ? and #")

@@ -59,7 +59,7 @@ class Session:
 
     Its methods are coroutines: `answer = await session.ask("…")`. The module's functions of the same names block. `id` names
     it in the ledger, `answers` is the conversation, `spent_usd` what it cost (None once a price was unknown), `recording` the
-    cassette that is being recorded or replayed. `notebook` is the name in its ledger rows; None: what the front end tells.
+    cassette that is being recorded or replayed.
 
     >>> import asyncio
     >>> asyncio.run(Session().search("moons of Mars", provider="local"))[0].title
@@ -76,7 +76,6 @@ class Session:
         self.download: Any = None  # gets a page's bytes in place of `http.download.download`
         self.id = uuid.uuid4().hex[:12]
         self.started = datetime.now(UTC)
-        self.notebook: str | None = None
         self.budgets = Budgets(lambda: self.settings, lambda: self.ledger, self.id)
         self.spent_usd: Money = Decimal(0)
         self._counted_from: datetime | None = None
@@ -243,7 +242,7 @@ class Session:
         if expected and booking.budget.bounded:
             expected = self.router.expected_charges(engine, request.count, worst=True)
         if expected and not booking.budget.grant_call("search", expected):
-            refusal = booking.budget.refusal(charges=expected)
+            refusal = booking.budget.refusal
             raise BudgetExceededError(f"{refusal}; or use --provider wikipedia, which is free")
         charges = expected
         status: Status = "interrupted"
@@ -419,8 +418,7 @@ class Session:
         """
         variables = getattr(self.settings.parent, "user_ns", {})
         told = (variables.get("__vsc_ipynb_file__"), variables.get("__session__"), os.environ.get("JPY_SESSION_NAME"))
-        names = (name for name in told if isinstance(name, str) and name)
-        return next(names, "") if self.notebook is None else self.notebook
+        return next((name for name in told if isinstance(name, str) and name), "")
 
     # --- recording --------------------------------------------------------------------------------------------------
 

@@ -147,16 +147,7 @@ def _assign(settings: WebSearch, name: str, value: Any, source: str) -> None:
             raise TraitError("Python counts a bool as an int")
         setattr(settings, name, value)
     except Exception as exc:  # traitlets parses some texts as Python code, which can fail in any way
-        shown = value if len(repr(value)) < 100 else f"{str(value)[:90]}…"
-        raise ConfigError(f"{source}: {shown!r} is not a value for {name}, which is {_kind(trait)} ({trait.help})") from exc
-
-
-def _kind(trait: Any) -> str:
-    """Return in words what a setting may be: "an int from 1 to 50"."""
-    least, most = getattr(trait, "min", None), getattr(trait, "max", None)
-    low = "" if least in (None, float("-inf")) else f" from {least:g}"
-    high = "" if most in (None, float("inf")) else f" to {most:g}"
-    return f"{trait.info()}{low}{high or (' up' if low else '')}"
+        raise ConfigError(f"{source}: {value!r:.90} is not a value for {name}: {_line(exc):.150} ({trait.help})") from exc
 
 
 def _environment_settings() -> dict[str, str]:
@@ -199,19 +190,14 @@ def _project_table(path: Path) -> dict[str, Any]:
         data = path.read_bytes()
     except OSError:
         return {}
-    bare = data.translate(None, b"\0 \t\"'")  # UTF-16 has zero bytes
-    if b"tool.ipy_websearch" not in bare and b"[tool]" not in bare:
+    if b"ipy_websearch" not in data.translate(None, b"\0"):  # UTF-16 has zero bytes
         return {}  # its mistakes, if any, are not about us; importing tomllib would double the time that loading takes
     import tomllib
 
     try:
-        tool = tomllib.loads(data.decode("utf-8-sig")).get("tool")
-    except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"[tool.ipy_websearch] in {path} cannot be read as TOML in UTF-8: {_line(exc)}") from exc
-    table = tool.get("ipy_websearch", {}) if isinstance(tool, dict) else {}
-    if not isinstance(table, dict):
-        raise ConfigError(f"tool.ipy_websearch in {path} must be a table: write [tool.ipy_websearch] on a line of its own")
-    return table
+        return dict(tomllib.loads(data.decode("utf-8-sig")).get("tool", {}).get("ipy_websearch", {}).items())
+    except (ValueError, RecursionError, AttributeError) as exc:
+        raise ConfigError(f"[tool.ipy_websearch] in {path} cannot be read as a table of TOML in UTF-8: {_line(exc)}") from exc
 
 
 def _line(exc: BaseException) -> str:

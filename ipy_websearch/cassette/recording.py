@@ -48,7 +48,8 @@ from ipy_websearch.errors import ConfigError, MissingKeyError, ReplayError, WebS
 from ipy_websearch.http.client import HttpClient, HttpResponse, Params, call_address, with_query
 from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform
-from ipy_websearch.money.budget import UNRECORDED
+from ipy_websearch.money.budget import UNRECORDED, Budgets
+from ipy_websearch.money.ledger import Ledger
 from ipy_websearch.providers.base import provider_infos
 from ipy_websearch.results import SearchResults
 
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from ipy_websearch.http.download import Download
     from ipy_websearch.session import Session
 
-_EXCHANGED = ("http", "claude", "cache", "router", "index", "reader", "enrich_store", "keys", "download")
+_EXCHANGED = ("http", "claude", "cache", "router", "index", "reader", "enrich_store", "keys", "download", "budgets")
 _PLACEHOLDER_KEY = "placeholder-for-a-key-of-the-recording"
 _PLACEHOLDER_ADDRESS = "http://recorded.invalid"
 
@@ -112,9 +113,8 @@ class Recording(AbstractContextManager["Recording"]):
         for name in _EXCHANGED:
             session.__dict__.pop(name, None)
         session.__dict__.update(self._before)
-        session.budgets.resume()
 
-    def _begin(self, keys: Keys) -> None:
+    def _begin(self, keys: Keys, budgets: Budgets) -> None:
         """Put the cassette in front of the session's connections."""
         session = self._session
         parts = {
@@ -123,6 +123,7 @@ class Recording(AbstractContextManager["Recording"]):
             "cache": Cache(None, clock=float),
             "enrich_store": Store(None),
             "keys": keys,
+            "budgets": budgets,
             "download": recorded_download(self),
         }
         self._before = {name: session.__dict__.pop(name) for name in _EXCHANGED if name in session.__dict__}
@@ -155,7 +156,7 @@ class Recorder(Recording):
         head = {"cassette": FORMAT, "version": version("ipy_websearch"), "platform": session.claude.platform.name}
         self._known_keys = self._key_names(session.keys)
         self._write(json.dumps({**head, "keys": self._known_keys}))
-        self._begin(session.keys)
+        self._begin(session.keys, session.budgets)
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
         """Yield the events of a reply as they come, and write them down."""
@@ -233,8 +234,9 @@ class Player(Recording):
         strict = self.head.get("version") == version("ipy_websearch")
         self._matcher = Matcher(exchanges, strict=strict, clean=self.redactor.text)
         session.stop_recording()
-        session.budgets.rehearse()
-        self._begin(RecordedKeys(session.keys, self))
+        # Budgets count on a ledger that starts at nothing: a replay costs nothing and ends where its recording did.
+        rehearsal = Ledger(None, clock=session.ledger.clock)
+        self._begin(RecordedKeys(session.keys, self), Budgets(lambda: session.settings, lambda: rehearsal, session.id))
 
     async def stream(self, body: Mapping[str, Any], send: Send) -> AsyncIterator[Events]:
         """Yield the events of a recorded reply."""

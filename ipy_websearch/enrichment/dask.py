@@ -129,7 +129,7 @@ class Equipment(WorkerPlugin):
         columns = [self._columns[c] for c in numbers]
         spent, outcome = list[LedgerRow](), Outcome(asked=numbers)
         budget = RunBudget(self.config.model)
-        booking = Booking(cast(Any, None), "", "", "", traces=False, budget=budget, write=spent.extend)
+        booking = Booking(cast(Any, None), "", "", "", budget=budget, write=spent.extend)
         try:
             await Row(self.config, columns, record_tool(columns), values, booking, outcome).ask()
         finally:

@@ -297,7 +297,7 @@ class Row:
         try:
             await self._converse()
             if outcome.status != "ok":
-                outcome.status, outcome.error = "budget", self._booking.budget.refusal()
+                outcome.status, outcome.error = "budget", self._booking.budget.refusal
         except BudgetExceededError as exc:
             outcome.status, outcome.error = "budget", str(exc)
         except (RowError, WebSearchError) as exc:
@@ -396,7 +396,7 @@ class Row:
         """
         config, meter = self._config, self.loop.meter
         if final and meter.reached == "budget" and config.searches is not None and not meter.searches:
-            raise BudgetExceededError(self._booking.budget.refusal())
+            raise BudgetExceededError(self._booking.budget.refusal)
         body = request_body(
             model=config.model,
             system=reading_text(date.today(), searches=config.max_searches > 0) if self._reading else config.system,

@@ -389,7 +389,7 @@ class Enrichment:
     def booking(self, budget: RunBudget) -> Booking:
         """Return the booking of one row."""
         whose = {**self.names(), "replayed_from": self._session.replayed_from}
-        return Booking(self.ledger, **whose, traces=False, budget=budget, write=self.book)
+        return Booking(self.ledger, **whose, budget=budget, write=self.book)
 
     def book(self, rows: Sequence[LedgerRow]) -> None:
         """Take ledger rows; see `flush`."""

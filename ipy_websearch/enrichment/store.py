@@ -32,7 +32,6 @@ T = TypeVar("T")
 VERSION = 2
 
 APPLICATION_ID = 0x69777365  # "iwse"
-TABLES_VERSION = 3
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, model TEXT NOT NULL, name TEXT NOT NULL, "
     "template TEXT NOT NULL, kind TEXT NOT NULL, cell TEXT NOT NULL, usd REAL, seconds REAL NOT NULL, "
@@ -57,9 +56,7 @@ class Store:
 
     def __init__(self, path: Path | None) -> None:
         self._notes: list[str] = []
-        self._database = Database(
-            path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="enrichment store", version=TABLES_VERSION
-        )
+        self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="enrichment store")
 
     @property
     def warnings(self) -> list[str]:

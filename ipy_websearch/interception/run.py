@@ -25,7 +25,6 @@ from ipy_websearch.model.requests import (
     THINKING,
     Message,
     assistant_message,
-    estimate_tokens,
     tool_result,
     with_nudge,
     without_newest_results,
@@ -86,7 +85,6 @@ class InterceptedCall:
 
     def __post_init__(self) -> None:
         self.writer = EventWriter(self.sources)
-        self.booking.traces = False  # the caller has the message, and never the booking
         self._ids = {str(b["id"]) for m in self.messages for b in blocks_of(m) if b.get("type") == "tool_use"}
         self._places = {tool.index: tool for tool in self.tools if tool.index >= 0}
         others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
@@ -122,7 +120,7 @@ class InterceptedCall:
             if self._replies and not self.writer.head:
                 raise ModelError("the model's answer has no beginning", status=200, kind="api_error")
             if not self.writer.head:
-                raise BudgetExceededError(self.booking.budget.refusal(estimate_tokens(self.request(final=True))))
+                raise BudgetExceededError(self.booking.budget.refusal)
             if not self.done:  # no money is left: the caller may go on from here, as after a pause of the API's own
                 self.writer.delta, self.writer.rest = {"stop_reason": "pause_turn"}, {}
             yield [*self._outbox, *self.writer.end(self.usage)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -66,7 +67,7 @@ from ipy_websearch.model.requests import (
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import Booking, Estimate, RunBudget, estimate
-from ipy_websearch.money.prices import add_money, is_at_hand, model_cost, own_prices
+from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import (
@@ -303,7 +304,7 @@ class AnswerLoop:
             await self._retrieve()
             await self._converse()
         if self.loop.meter.steps == 0:
-            raise BudgetExceededError(self.budget.refusal(estimate_tokens(self.request(final=True))))
+            raise BudgetExceededError(self.budget.refusal)
         await self._repair()
         if self.job.columns and self.rows is None:
             self._notice(NO_TABLE)
@@ -653,7 +654,7 @@ class AskRun:
             self.booking.take(event)
             emit(event)
 
-        if not is_at_hand():  # look it up while the model thinks, not on the event loop
+        if "genai_prices" not in sys.modules:  # its 0.1 s pass while the model thinks, not on the event loop
             asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
         try:
             await self.loop.client.prepare()

@@ -169,15 +169,17 @@ class WebSearchMagics(WebMagics):
 
         from ipy_websearch.frames import WebFrame
         from ipy_websearch.model.client import model_id
-        from ipy_websearch.money.prices import price_table, tariff
+        from ipy_websearch.money.prices import FILE_NAME, own_price, price_table, tariff
 
         rows, settings = list[tuple[Any, ...]](), self.session.settings
         for name in dict.fromkeys(map(model_id, (settings.model, settings.enrich_model))):
+            own, listed = own_price(name), f"genai-prices {version('genai-prices')}"
+            plan, source, date = (own.plan, own.source or FILE_NAME, own.date) if own else ("", listed, "")
             for rates in tariff(name):
-                plan = f"above {rates.start:,} input tokens" if rates.start > 0 else ""
-                said = ("million tokens", plan, f"genai-prices {version('genai-prices')}", "")
+                above = f"above {rates.start:,} input tokens" if rates.start > 0 else plan
                 for kind in ("input", "output", "cache_read", "cache_write_5m"):
-                    rows.append((name, kind, float(getattr(rates, kind) * 1_000_000), *said))
+                    usd = float(getattr(rates, kind) * 1_000_000)
+                    rows.append((name, kind, usd, "million tokens", above, source, date))
         rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in price_table()]
         return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
 

@@ -73,12 +73,11 @@ class Budgets:
         self._ledger = ledger
         self._session = session
         self._since = _lately()
-        self._rehearsal: Ledger | None = None
 
     @property
     def ledger(self) -> Ledger:
-        """Where budgets count: the session's ledger or, during a rehearsal, one of its own."""
-        return self._rehearsal or self._ledger()
+        """Where budgets count."""
+        return self._ledger()
 
     def for_question(
         self, question_id: str, usd: Decimal | None = None, *, whose: str = "question's budget", raised_by: str = "--budget USD"
@@ -101,14 +100,6 @@ class Budgets:
     def reset(self) -> None:
         """Let the session's count start anew; the day's goes on."""
         self._since = int(self.ledger.clock() * 1_000_000)
-
-    def rehearse(self) -> None:
-        """Count on a copy that starts at nothing, until `resume`: a replay costs nothing and ends where its recording did."""
-        self._rehearsal = Ledger(None, clock=self._ledger().clock)
-
-    def resume(self) -> None:
-        """Forget what was counted since `rehearse`."""
-        self._rehearsal = None
 
 
 def _lately() -> int:
@@ -199,13 +190,13 @@ class RunBudget:
     planned: Sequence[Charge] = ()
     result_tokens: int = RESULT_TOKENS
     bounded: bool = field(init=False)
+    # One line that says why the last request or call was not granted.
+    refusal: str = field(default="", init=False)
     # US dollars held for the request under way: its worst case.
     request_usd: Decimal = field(default=_NOTHING, init=False)
     _worst: Decimal = field(default=_NOTHING, init=False)  # of the request that was sent last
     _kept: Decimal = field(default=_NOTHING, init=False)  # for the planned calls and the final answer
     _input: int = field(default=0, init=False)  # tokens that the final answer will have to read
-    _unknown: str = field(default="", init=False)
-    _refused: Decimal = field(default=_NOTHING, init=False)  # what the request that was refused last would have taken
     _calls: dict[str, tuple[Sequence[Charge], Decimal]] = field(default_factory=dict, init=False)
     _held: Reservation | None = field(default=None, init=False)
 
@@ -220,7 +211,7 @@ class RunBudget:
         if not self.bounded:
             return wanted
         if worst_case(model, input_tokens, self.least, terms=self.terms) is None:
-            self._unknown = f"{model} in fast mode" if self.terms.fast else model
+            self.refusal = unknown_price(f"{model} in fast mode" if self.terms.fast else model)
             return None
         final = final or not wanted
         searches = 0 if final else self.server_searches
@@ -232,14 +223,16 @@ class RunBudget:
         tokens, least = wanted, min(wanted, self.least)
         for _ in range(_RETRIES):
             cost, kept = costs(tokens)
-            if (tight := self._hold(cost, kept)) is None:
+            tight = self._hold(cost, kept)
+            if tight is None:
                 self._worst, self._input = cost, input_tokens + CLOSING_TOKENS
                 return tokens
+            what = "a search and a short answer" if self.planned else "a short answer"
+            self.refusal = tight.refusal(what, sum(costs(least), _NOTHING))
             room = tight.left - self._calls_usd()
             tokens = least - 1 + bisect_right(range(least, wanted + 1), room, key=lambda n: sum(costs(n), _NOTHING))
             if tokens < least:
                 break
-        self._refused = sum(costs(least), _NOTHING)
         return None
 
     def grant_again(self) -> str:
@@ -254,27 +247,16 @@ class RunBudget:
             return True
         cost = charges_cost(charges)
         if cost is None:
-            self._unknown = next((charge.provider for charge in charges if charge_cost(charge) is None), "")
+            self.refusal = unknown_price(next(charge.provider for charge in charges if charge_cost(charge) is None))
             return False
         planned, to_read = self.planned[len(charges) :], self._input + self.result_tokens
         self._calls[id] = (charges, cost)
-        if self._hold(self.request_usd, self._rest(to_read, planned)) is not None:
+        if (tight := self._hold(self.request_usd, self._rest(to_read, planned))) is not None:
             del self._calls[id]
+            self.refusal = tight.refusal(f"a search with {charges[0].provider}", cost)
             return False
         self.planned, self._input = planned, to_read
         return True
-
-    def refusal(self, input_tokens: int = 0, charges: Sequence[Charge] = ()) -> str:
-        """Return one line that says why a request with `input_tokens`, or a call with `charges`, was refused."""
-        if self._unknown:
-            return unknown_price(self._unknown)
-        tight = self.budget.tightest()
-        if tight is None:
-            return "no budget is in force"
-        if charges:
-            return tight.refusal(f"a search with {charges[0].provider}", charges_cost(charges) or _NOTHING)
-        what = "a search and a short answer" if self.planned else "a short answer"
-        return tight.refusal(what, max(self._refused, self._worst_case(self.model, input_tokens)))
 
     def settle(self, rows: Sequence[LedgerRow], *, call: str | None = None, usage: Usage | None = None) -> None:
         """Insert the rows of a paid `call`, or of the request under way, whose `usage` is given, and end what is held for it.
@@ -334,7 +316,7 @@ class Booking:
 
     `budget` is what the run reserves from; it is settled in the transaction that inserts the rows. `replayed_from` names the
     cassette that the calls come from: they cost nothing, their rows say "replayed", and a budget counts them all the same, so
-    that it ends where the recording did. `write` takes rows in place of the ledger. Without `traces` there are no `steps`.
+    that it ends where the recording did. `write` takes rows in place of the ledger.
     """
 
     ledger: Ledger
@@ -343,13 +325,12 @@ class Booking:
     question: str
     notebook: str = ""
     replayed_from: str = ""
-    traces: bool = True
     budget: RunBudget = field(default_factory=RunBudget)
     cost_usd: Money = Decimal(0)
     steps: list[Step] = field(default_factory=list)
     write: Callable[[Sequence[LedgerRow]], None] | None = None
     _body: Any = None
-    _started: dict[str, ToolStarted] = field(default_factory=dict)
+    _inputs: dict[str, Any] = field(default_factory=dict)  # of tool calls
 
     def take(self, event: Event) -> None:
         """Book an event as it happens."""
@@ -359,7 +340,7 @@ class Booking:
             case ModelResponded():
                 self._model(event)
             case ToolStarted():
-                self._started[event.id] = event
+                self._inputs[event.id] = event.input
             case ToolFinished():
                 self._tool(event)
 
@@ -429,15 +410,13 @@ class Booking:
 
     def _tool(self, event: ToolFinished) -> None:
         cost = self.charges(event.charges, status="error" if event.is_error else "ok", id=event.id)
-        started = self._started.get(event.id)
-        facts: dict[str, Any] = {"is_error": event.is_error, "log": event.log, "request": started.input if started else None}
+        facts: dict[str, Any] = {"is_error": event.is_error, "log": event.log, "request": self._inputs.get(event.id)}
         self._step(event, kind="tool", name=event.name, detail=event.summary, cost_usd=cost, **facts)
 
     def _step(self, event: ModelResponded | ToolFinished, **facts: Any) -> None:
-        if self.traces:
-            started = datetime.now(UTC) - timedelta(seconds=event.seconds)
-            timed: dict[str, Any] = {"milliseconds": event.seconds * 1000, "response": event.content, "started": started}
-            self.steps.append(Step(n=len(self.steps) + 1, **timed, **facts))
+        timed: dict[str, Any] = {"milliseconds": event.seconds * 1000, "response": event.content}
+        started = datetime.now(UTC) - timedelta(seconds=event.seconds)
+        self.steps.append(Step(n=len(self.steps) + 1, started=started, **timed, **facts))
 
 
 # --- what it may cost ----------------------------------------------------------------------------------------------------
@@ -509,7 +488,6 @@ def estimate(
     """
     left, model = run.budget.left(), run.model
     granted = any(run.grant(model, input_tokens, max_tokens, final=final) for final in (False, True))
-    refused = "" if granted else run.refusal(input_tokens)
     run.close()
     run.settle((), usage=Usage())
     most_searches = limits.max_searches if has_tools else 0
@@ -539,17 +517,18 @@ def estimate(
         ),
         worst_usd=worst if left is None or worst is None else min(worst, left),
         ceiling_usd=left,
-        refusal=refused,
+        refusal="" if granted else run.refusal,
     )
 
 
 def _course(first: int, searches: int, results: int) -> list[Usage]:
     """Return the requests of a usual course: each reads the one before it from the cache, and new results."""
-    more, course = results + USUAL_CALL_TOKENS, list[Usage]()
-    for n in range(searches + 1):
-        written = USUAL_CALL_TOKENS if n < searches else USUAL_ANSWER_TOKENS
-        known, fresh = (first + (n - 1) * more, more) if n else (0, first)
-        course.append(Usage(output_tokens=written, cache_read_tokens=known, cache_write_5m_tokens=fresh))
+    more = results + USUAL_CALL_TOKENS
+    course = [Usage(output_tokens=USUAL_CALL_TOKENS, cache_write_5m_tokens=first)]
+    for n in range(searches):
+        known = first + n * more
+        course.append(Usage(output_tokens=USUAL_CALL_TOKENS, cache_read_tokens=known, cache_write_5m_tokens=more))
+    course[-1] = replace(course[-1], output_tokens=USUAL_ANSWER_TOKENS)
     return course
 
 

@@ -6,9 +6,7 @@ folder comes before both. An unknown price is None, never 0. No float takes part
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ipy_websearch.errors import ConfigError
@@ -68,13 +67,18 @@ def tariff(model: str, *, batch: bool = False, at: datetime | None = None, terms
     if model == OFFLINE_MODEL:
         return _FREE
     day = (at or datetime.now(UTC)).astimezone(UTC).date()
-    own = next((price for price in reversed(own_prices().model) if price.id.lower() == model.lower()), None)
+    own = own_price(model)
     fast = terms.fast and not batch  # a batch has no fast mode, and the user's file states usual prices
     found = (_own_rates(own, batch),) if own and not fast else _listed(model, batch, fast, day)
     number = _NUMBER.search(model.lower())
     if terms.us_only and number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM:
         return tuple(rates.times(_US_ONLY) for rates in found)
     return found
+
+
+def own_price(model: str) -> ModelPrice | None:
+    """Return what the user's file says of a model, None when it says nothing."""
+    return next((price for price in reversed(own_prices().model) if price.id.lower() == model.lower()), None)
 
 
 def model_cost(model: str, usage: Usage, *, batch: bool = False, at: datetime | None = None) -> Decimal | None:
@@ -174,11 +178,6 @@ def _same_model(asked: str, answered: str) -> str:
 _UNLISTED = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
 
 
-def is_at_hand() -> bool:
-    """Say whether the models' prices are loaded: the first look at them takes 0.1 s."""
-    return "genai_prices" in sys.modules
-
-
 def _rates(steps: tuple[Rates, ...], input_tokens: int) -> Rates | None:
     return next((rates for rates in reversed(steps) if input_tokens > rates.start), steps[0] if steps else None)
 
@@ -249,11 +248,6 @@ def _at(entry: Any, start: int, per: Decimal) -> Decimal | None:
     return None if entry is None else Decimal(reached[-1] if reached else getattr(entry, "base", entry)) / per
 
 
-def forget_prices() -> None:
-    """Read the user's file again when it is needed."""
-    _read_own.cache_clear()
-
-
 # --- the price files ----------------------------------------------------------------------------------------------------
 
 # How pydantic reads an entry: `plan = 2` is a text; `date` may also be a date of TOML.
@@ -274,7 +268,7 @@ class PriceRow:
     __pydantic_config__: ClassVar[Any] = _ENTRY
 
     def __post_init__(self) -> None:
-        _check_amount(self.usd)
+        _check_amounts(self.usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,13 +288,12 @@ class ModelPrice:
     __pydantic_config__: ClassVar[Any] = _ENTRY
 
     def __post_init__(self) -> None:
-        for name in (*_TOKENS, "server_search"):
-            _check_amount(getattr(self, name) or _NOTHING)
+        _check_amounts(*(getattr(self, name) for name in (*_TOKENS, "server_search")))
 
 
-def _check_amount(usd: Decimal) -> None:
-    if usd < 0:
-        raise ValueError(f"{usd} US dollars are less than nothing")
+def _check_amounts(*amounts: Decimal | None) -> None:
+    if (least := min(filter(None, amounts), default=_NOTHING)) < 0:
+        raise ValueError(f"{least} US dollars are less than nothing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,12 +322,11 @@ def own_prices() -> PriceFile:
     Raises:
         ConfigError: the file is wrong; the message names the line or the field.
     """
-    return _read_own(*map(os.environ.get, ("IPY_WEBSEARCH_HOME", "HOME", "XDG_CONFIG_HOME")))
+    return _read_own(settings_dir() / FILE_NAME)
 
 
 @lru_cache(maxsize=16)
-def _read_own(*_place: str | None) -> PriceFile:
-    path = settings_dir() / FILE_NAME
+def _read_own(path: Path) -> PriceFile:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):  # the ledger says so where a folder cannot be made

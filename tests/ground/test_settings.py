@@ -59,11 +59,14 @@ def test_a_project_may_not_choose_where_anything_is_sent_or_what_it_may_cost(tmp
     ("content", "words"),
     [
         (TABLE + "feedbak = 1", "did you mean 'feedback'"),
-        (TABLE + "count = 0", "0 is not a value for count, which is an int from 1 to 50"),
+        (
+            TABLE + "count = 0",
+            "should not be less than 1",
+        ),
         (TABLE + "max_steps = 'abc'", "'abc' is not a value for max_steps"),
         (TABLE + "count = true", "True is not a value for count"),
         (TABLE + "timeout_s = nan", "nan is not a value for timeout_s"),
-        (TABLE + "timeout_s = -1", "from 0.1 up"),
+        (TABLE + "timeout_s = -1", "should not be less than 0.1"),
         (TABLE + "feedback = 3", "any of [0, 1, 2]"),
         (TABLE + "count = [1]", "[1] is not a value for count"),
         (TABLE + "count = 2026-01-01", "is not a value for count"),
@@ -72,8 +75,8 @@ def test_a_project_may_not_choose_where_anything_is_sent_or_what_it_may_cost(tmp
         ((TABLE + "# ü").encode("latin-1"), "cannot be read"),
         ((TABLE + "count = 3").encode("utf-16"), "cannot be read"),
         (TABLE + "[tool.ipy_websearch", "cannot be read"),
-        ("[tool]\nipy_websearch = 3", "must be a table"),
-        ("[[tool.ipy_websearch]]\ncount = 3", "must be a table"),
+        ("[tool]\nipy_websearch = 3", "cannot be read as a table"),
+        ("[[tool.ipy_websearch]]\ncount = 3", "cannot be read as a table"),
     ],
 )
 def test_a_mistake_in_a_project_file_is_one_line(tmp_path: Path, content: str | bytes, words: str) -> None:
@@ -110,7 +113,11 @@ def test_the_environment_sets_anything(tmp_path: Path, monkeypatch: Any, name: s
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("COUNT", "0", "0 is not a value for count, which is an int from 1 to 50"),
+        (
+            "COUNT",
+            "0",
+            "should not be less than 1",
+        ),
         ("COUNT", "many", "'many' is not a value for count"),
         ("COUNT", "9" * 6000, "is not a value for count"),
         ("TIMEOUT_S", "inf", "inf is not a value for timeout_s"),
@@ -127,7 +134,7 @@ def test_the_environment_sets_anything(tmp_path: Path, monkeypatch: Any, name: s
 def test_a_wrong_variable_is_one_line_at_once(tmp_path: Path, monkeypatch: Any, name: str, text: str, words: str) -> None:
     monkeypatch.setenv(f"IPY_WEBSEARCH_{name}", text)
     said = refusal(tmp_path)
-    assert words in said and f"IPY_WEBSEARCH_{name}" in said and len(said) < 400
+    assert words in said and f"IPY_WEBSEARCH_{name}" in said and len(said) < 450
     with pytest.raises(ConfigError):
         ipy_websearch.search("moons of Mars", provider="local")
 

@@ -68,6 +68,16 @@ def test_prices_are_a_table_with_source_and_date(shell: Any) -> None:
     assert list(brave.usd) == [0.005] and "brave.com" in brave.source.iloc[0] and prices.date.ne("").any()
 
 
+def test_the_users_own_prices_name_their_file_as_the_source(shell: Any) -> None:
+    own = '[[model]]\nid = "claude-sonnet-5-5"\ninput = 1\noutput = 2\nplan = "ours"\n'
+    settings_dir().mkdir(exist_ok=True)
+    (settings_dir() / "prices.toml").write_text(own)
+    prices = shell.run("%websearch prices").value
+    mine = prices[prices.name == "claude-sonnet-5-5"]
+    assert set(mine.source) == {"prices.toml"} and set(mine.plan) == {"ours"} and mine.usd.max() == 2
+    assert prices.source[prices.name == "claude-haiku-5-5"].str.startswith("genai-prices").all()
+
+
 def test_the_cache_is_emptied_and_goggles_are_listed(shell: Any) -> None:
     assert "removed" in shell.run("%websearch cache clear").stdout
     assert "academic" in set(shell.run("%websearch goggles").value.goggle)

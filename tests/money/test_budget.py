@@ -110,7 +110,7 @@ def test_no_sequence_of_events_passes_a_limit(steps: list[Any], limit: Decimal, 
     ledger = Ledger(None)
     made = budgets(ledger, session=float(limit))
     runs = [RunBudget(model, made.for_question(f"q{n}")) for n in range(4)]
-    books = [Booking(ledger, "s", f"q{n}", "why?", budget=run, traces=False) for n, run in enumerate(runs)]
+    books = [Booking(ledger, "s", f"q{n}", "why?", budget=run) for n, run in enumerate(runs)]
     granted: dict[int, tuple[int, int]] = {}
     calls: dict[int, list[str]] = {n: [] for n in range(4)}
     for n, action, tokens_in, tokens_out, share in steps:

@@ -118,16 +118,14 @@ def test_a_plot_is_a_picture_in_the_notebook_or_names_the_extra(
 
 
 def test_rows_know_their_notebook(brave_api: Any, shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jupyter Server's variable, VS Code's and JupyterLab's are known; set by hand wins; otherwise it is empty."""
+    """Jupyter Server's variable, VS Code's and JupyterLab's are known; otherwise it is empty."""
     shell.run("%search -p brave one")
     monkeypatch.setenv("JPY_SESSION_NAME", "work/costs.ipynb")
     shell.run("%search -p brave two")
     shell.run("__vsc_ipynb_file__ = '/home/me/code.ipynb'")
     shell.run("%search -p brave three")
-    api.session().notebook = "mine"
-    shell.run("%search -p brave four")
     names = shell.run("%cost --by notebook").value.notebook
-    assert sorted(names) == ["", "/home/me/code.ipynb", "mine", "work/costs.ipynb"]
+    assert sorted(names) == ["", "/home/me/code.ipynb", "work/costs.ipynb"]
 
 
 # --- estimates ----------------------------------------------------------------------------------------------------------
