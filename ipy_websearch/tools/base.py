@@ -312,7 +312,7 @@ def build_tools(wanted: str | Sequence[str], factory: ToolFactory, keys: Keys, *
             missing.setdefault(f"{why} (%websearch key {info.name})", []).append(name)
         else:
             tools.append(factory.make(name))
-    notices = (f"{_listed(names)} not offered to the model: {why}" for why, names in missing.items())
+    notices = (f"not offered to the model: {', '.join(names)}: {why}" for why, names in missing.items())
     return Offer(tuple(tools), tuple(notices))
 
 
@@ -331,7 +331,3 @@ def _wanted(wanted: str | Sequence[str]) -> dict[str, bool]:
                 f"there is no tool or tool set {part!r}{did_you_mean(part, choices)} (there are {', '.join(choices)})"
             )
     return names
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 import os
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -31,7 +31,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, WithJsonSchema
 
 from ipy_websearch.errors import ConfigError, ProviderError
-from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
+from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.text import plain, shorten, visible
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
@@ -231,7 +231,6 @@ def _repository(root: str, http: HttpClient, keys: Keys) -> tuple[str, Read]:
                 params={"ref": match["ref"]} if match["ref"] else {},
                 headers={**_GITHUB_HEADERS, "Authorization": f"Bearer {token}"} if token else _GITHUB_HEADERS,
                 timeout_s=GITHUB_TIMEOUT_S,
-                explain=_explain,
             )
         except (ProviderError, ConfigError) as exc:
             raise _not_found(path) if getattr(exc, "status", None) == 404 else _failed(str(exc)) from None
@@ -245,22 +244,9 @@ def _content(raw: Any, path: str, folder: str) -> bytes:
     is_file = isinstance(raw, dict) and raw.get("type") == "file" and not raw.get("submodule_git_url")
     if not is_file or (folder and not str(raw.get("path") or f"{folder}/").startswith(f"{folder}/")):
         raise _not_a_file(path)
-    size = raw.get("size")
-    if type(size) is int and size > MAX_BYTES:
-        return _sized(b"", size)
-    if type(size) is not int or (size and raw.get("encoding") != "base64"):
-        raise _failed("GitHub did not send its size and its content in base64")
-    try:
-        return _sized(base64.b64decode(str(raw.get("content") or "")), size)
-    except binascii.Error:
-        raise _failed("GitHub did not send its size and its content in base64") from None
-
-
-def _explain(response: HttpResponse) -> Reason | None:
-    """Return what to do about a refused token or a used-up rate limit (60 requests an hour without a token)."""
-    if response.status == 401:
-        said = explain_any(response).text
-        return Reason(f"the token was refused; set GITHUB_TOKEN again with `%websearch key github`: {said}")
-    if response.status in (403, 429) and response.headers.get("x-ratelimit-remaining") == "0":
-        return Reason("the rate limit is used up; set GITHUB_TOKEN with `%websearch key github` for a higher one")
-    return None
+    size, data = raw.get("size"), b""
+    if type(size) is not int:
+        raise _failed("GitHub did not send its size")
+    with suppress(ValueError):  # what is not base64 is not as long as it should be
+        data = base64.b64decode(str(raw.get("content") or "")) if size <= MAX_BYTES else b""
+    return _sized(data, size)

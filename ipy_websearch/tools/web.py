@@ -452,8 +452,6 @@ def comparable(url: str) -> str:
 
 def is_known(url: str, known: Collection[str]) -> bool:
     """Say whether `url` is one of the known addresses."""
-    if url in known:
-        return True
     wanted = comparable(url)
     return any(wanted == comparable(candidate) for candidate in known)
 
@@ -502,11 +500,8 @@ def explicit_addresses(text: str) -> set[str]:
     """Return the full addresses in text that came from the web; bare names in it do not count."""
     found: set[str] = set()
     for run in _RUN.finditer(text):
-        pieces = _NEXT.split(run[0])
-        for piece in pieces:
-            found.update(_readings(piece))
-        if len(pieces) > 1:
-            found.add(_trim(run[0]))
+        found.update(*map(_readings, _NEXT.split(run[0])))
+        found.add(_trim(run[0]))
     return found
 
 

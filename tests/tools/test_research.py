@@ -154,7 +154,7 @@ def test_github_is_asked_for_the_path_at_the_ref_with_a_token_that_is_never_show
         ({"type": "symlink", "target": "x"}, "not a file"),
         ({"submodule_git_url": "git://x"}, "not a file"),
         ({"size": 2_000_000, "content": "", "encoding": "none"}, TOO_LARGE),
-        ({"encoding": "rot13"}, "content in base64"),
+        ({"encoding": "rot13", "content": "!"}, "0 bytes where 1 were announced"),
     ],
 )
 def test_what_is_no_plain_file_on_github_is_refused(github: Service, tmp_path: Path, changed: Any, told: str) -> None:

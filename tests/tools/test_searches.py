@@ -28,7 +28,7 @@ def test_a_set_shrinks_to_the_engines_with_a_key_and_says_so(messages_api: Any, 
     answer = ask(session, messages_api, tools="tiers")
     assert list(offered(messages_api)) == ["brave_search", "brave_llm_context"]
     (notice,) = answer.notices
-    assert "firecrawl_scrape, firecrawl_search and firecrawl_map are not offered" in notice
+    assert "not offered to the model: firecrawl_scrape, firecrawl_search, firecrawl_map: FIRECRAWL_API_KEY" in notice
     assert "FIRECRAWL_API_KEY is not set" in notice and "%websearch key firecrawl" in notice
 
 
