@@ -33,6 +33,8 @@ from ipy_websearch.settings import did_you_mean
 from ipy_websearch.text import duration, plain, shorten, visible
 
 T = TypeVar("T")
+# A JSON object: the parameters that an engine is sent, its answer, a hit in it.
+Json = dict[str, Any]
 SafeSearch = Literal["off", "moderate", "strict"]
 ENTRY_POINT_GROUP = "ipy_websearch.providers"
 
@@ -604,7 +606,7 @@ class Engine:
         details = self.details(raw, notices)
         return self.answer(request, map(self.result, self.found(raw)), raw, notices, **details)
 
-    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> Json:
         """Return the parameters of one search; what cannot be applied is added to `notices`."""
         raise NotImplementedError
 
@@ -619,7 +621,7 @@ class Engine:
             raise self._unreadable()
         return value
 
-    def found(self, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def found(self, raw: Json) -> list[dict[str, Any]]:
         """Return the hits of an answer, as they came.
 
         Raises:
@@ -629,7 +631,7 @@ class Engine:
             return []
         return self.hits(raw, *self.hits_at)
 
-    def hits(self, raw: Mapping[str, Any], *path: str) -> list[dict[str, Any]]:
+    def hits(self, raw: Json, *path: str) -> list[dict[str, Any]]:
         """Return the hits that stand at a path of an answer; errors as for `found`."""
         listed = self.part(raw, list, *path)
         # A list for each query, in answers of Perplexity's of 2025, is read as one.
@@ -639,11 +641,11 @@ class Engine:
             raise self._unreadable()
         return hits
 
-    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+    def result(self, item: Json) -> SearchResult | None:
         """Return a hit as a result, in plain text (`hit` makes one), None when it is none."""
         raise NotImplementedError
 
-    def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+    def details(self, raw: Json, notices: list[str]) -> Json:
         """Return what else an answer holds, as arguments of `answer` (`charges`, `extra`); remarks are added to `notices`.
 
         Raises:

@@ -85,7 +85,7 @@ class BraveProvider(base.Engine):
         cut = [notice for notice in notices if "the query was cut" in notice]  # this endpoint gives up to 50 results
         return self.answer(request, _context_results(raw), raw, cut, charges=(Charge("brave", "context"),))
 
-    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the parameters that every search takes; `goggles` is a list, the others are single values."""
         country, language = request.country_code, _language(request)
         if country and country not in _COUNTRIES:
@@ -103,19 +103,19 @@ class BraveProvider(base.Engine):
             goggles=goggle_parameters(request),
         )
 
-    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+    def result(self, item: base.Json) -> SearchResult | None:
         """Return one of `web.results`; the date is `page_age` (`age` is words for people and may differ by days)."""
         published = base.moment(item.get("page_age"))
         return base.hit(item.get("title"), item.get("url"), item.get("description"), published, item.get("extra_snippets"))
 
-    async def _send(self, path: str, params: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    async def _send(self, path: str, params: base.Json, **options: Any) -> base.Json:
         """Return the answer of an endpoint: by GET, or by POST when inline goggles are too long for a request line."""
         if sum(map(len, params.get("goggles", ()))) > _LONG_GOGGLES:
             return await self.ask(params, path, **options)
         pairs = [(name, one) for name, value in params.items() for one in (value if isinstance(value, list) else [value])]
         return await self.ask(pairs, path, method="GET", **options)
 
-    async def _rich(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any] | None:
+    async def _rich(self, raw: base.Json, notices: list[str]) -> base.Json | None:
         """Return the rich result that an answer points to, None when there is none, or (with a notice) it cannot be had."""
         key = base.at(raw, "rich", "hint", "callback_key")
         if not key or not isinstance(key, str):
@@ -129,7 +129,7 @@ class BraveProvider(base.Engine):
 
     def refusal(self, response: HttpResponse) -> Reason:
         """Return why Brave refused: a refused key (401 or 422, told by its code), or which rate limit."""
-        error: dict[str, Any] = {}
+        error: base.Json = {}
         with suppress(ValueError):
             error = base.mapping(base.mapping(response.json()).get("error"))
         code = base.text(error.get("code"), 80)
@@ -161,7 +161,7 @@ def _place_headers(request: base.SearchRequest) -> dict[str, str]:
     return base.present(**{name: value.encode("ascii", "ignore").decode().strip() for name, value in folded.items()})
 
 
-def _context_results(raw: Mapping[str, Any]) -> Iterator[SearchResult]:
+def _context_results(raw: base.Json) -> Iterator[SearchResult]:
     """Yield the pages of an LLM Context answer: the first passage as the description, all others as extra snippets."""
     listed = [base.at(raw, "grounding", "generic"), [base.at(raw, "grounding", "poi")], base.at(raw, "grounding", "map")]
     for page in (page for pages in listed for page in base.objects(pages)):
@@ -175,7 +175,7 @@ def _context_results(raw: Mapping[str, Any]) -> Iterator[SearchResult]:
             yield SearchResult(title, url, "".join(passages[:1]), published, tuple(passages[1:]))
 
 
-def _rate_limit(error: Mapping[str, Any], headers: Mapping[str, str]) -> Reason:
+def _rate_limit(error: base.Json, headers: Mapping[str, str]) -> Reason:
     """Return which of the two limits was passed, per second or per month, and when it is over.
 
     `X-RateLimit-Reset` and `-Remaining` list the windows in the order of `X-RateLimit-Policy`: second, then month. A limit of 0

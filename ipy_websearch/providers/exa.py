@@ -7,9 +7,7 @@ costs $0.001. Every answer says what it cost (`costDollars.total`), and that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
 
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResult
@@ -34,7 +32,7 @@ class ExaProvider(base.Engine):
         more = -(-max(count - INCLUDED_RESULTS, 0) // RESULTS_PER_PRICE)
         return (Charge("exa", "search", Decimal(1 + more)),)
 
-    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""
         days = base.date_range(request.freshness)
         is_range = "to" in (request.freshness or "")
@@ -51,11 +49,11 @@ class ExaProvider(base.Engine):
             moderation=request.safe_search == "strict",
         )
 
-    def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+    def details(self, raw: base.Json, notices: list[str]) -> base.Json:
         """Return the cost that the answer reports."""
         return {"charges": (Charge("exa", "search", usd=base.amount(base.at(raw, "costDollars", "total"))),)}
 
-    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+    def result(self, item: base.Json) -> SearchResult | None:
         """Return one result: the passages that fit (highlights) where there are some, else the beginning of the text."""
         passages = base.snippets(item.get("highlights"), most=base.MAX_SNIPPETS + 1)
         words = passages[0] if passages else item.get("text") or item.get("summary")

@@ -7,7 +7,6 @@ Wire facts: docs.firecrawl.dev, API v2 reference and "Billing", docs repository 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -35,11 +34,11 @@ class FirecrawlProvider(base.Engine):
         """Return 2 credits for every 10 results, rounded up."""
         return (Charge("firecrawl", "search", Decimal(2 * -(-count // 10)), "credit"),)
 
-    async def ask(self, given: Any, path: str = "", **options: Any) -> dict[str, Any]:
+    async def ask(self, given: Any, path: str = "", **options: Any) -> base.Json:
         """Return the answer of an endpoint, which has a time limit of its own."""
         return await super().ask({**given, "timeout": _SERVER_TIMEOUT_MS}, path, **options)
 
-    async def search_pages(self, request: base.SearchRequest, **options: Any) -> tuple[SearchResults, list[dict[str, Any]]]:
+    async def search_pages(self, request: base.SearchRequest, **options: Any) -> tuple[SearchResults, list[base.Json]]:
         """Return the results of one search, and the items they were made of, which hold the pages that could be read.
 
         `request.count` results of each of `sources`; other `options` are Firecrawl's (`categories`, `tbs` instead of
@@ -55,7 +54,7 @@ class FirecrawlProvider(base.Engine):
         most = count * len(options.get("sources", ["web"]))
         return self.answer(request, map(self.result, items), raw, notices, charges=charges, most=most), items
 
-    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""
         period, days = base.period_or_days(request.freshness, _PERIODS)
         near = [place for place in (request.place.city, request.place.region) if place]
@@ -68,33 +67,33 @@ class FirecrawlProvider(base.Engine):
             location=near and ",".join([*near, country] if country else near),
         )
 
-    def found(self, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def found(self, raw: base.Json) -> list[base.Json]:
         """Return the results of every source; servers of version 1 give one flat list."""
         if isinstance(raw.get("data"), list):
             return self.hits(raw, "data")
         data = self.part(raw, dict, "data")
         return [hit for source in ("web", "news", "images") if data.get(source) for hit in self.hits(raw, "data", source)]
 
-    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+    def result(self, item: base.Json) -> SearchResult | None:
         """Return one result. `date` of news is "3 months ago", which is no date; a page that was read may have its own."""
         title, words = one(item.get("title")), item.get("description") or item.get("snippet")
         return base.hit(title, item.get("url"), words, published(base.mapping(item.get("metadata")), item))
 
-    def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+    def details(self, raw: base.Json, notices: list[str]) -> base.Json:
         """Return the credits that the answer reports, and note its warning."""
         if warning := base.text(raw.get("warning"), 200):
             notices.append(f"firecrawl: {warning}")
         return {"charges": used(raw, 2)}
 
 
-def used(raw: Mapping[str, Any], otherwise: int, kind: Literal["search", "fetch", "map"] = "search") -> tuple[Charge, ...]:
+def used(raw: base.Json, otherwise: int, kind: Literal["search", "fetch", "map"] = "search") -> tuple[Charge, ...]:
     """Return the charge for the credits that an answer, or the metadata of its page, reports."""
     nodes = (base.at(raw, "data", "metadata", "creditsUsed"), raw.get("creditsUsed"), otherwise)
     units = next(units for units in map(base.amount, nodes) if units is not None)
     return (Charge("firecrawl", kind, units, "credit"),)
 
 
-def published(*nodes: Mapping[str, Any]) -> datetime | None:
+def published(*nodes: base.Json) -> datetime | None:
     """Return the date of publication that stands in one of these objects."""
     return base.moment(*(node.get(name) for node in nodes for name in ("publishedTime", "article:published_time", "date")))
 

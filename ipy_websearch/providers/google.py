@@ -7,9 +7,6 @@ logged. At most 10 results come at once; more would be further requests, each bi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResult
@@ -31,7 +28,7 @@ class GoogleProvider(base.Engine):
     options = ("cr", "exactTerms", "excludeTerms", "fileType", "filter", "hl", "orTerms", "rights", "sort")
     price = (Charge("google", "search"),)
 
-    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the parameters of one search, the keys among them."""
         sites = request.allowed_domains or request.blocked_domains
         single = sites[0] if len(sites) == 1 else None
@@ -53,7 +50,7 @@ class GoogleProvider(base.Engine):
             cx=engine,
         )
 
-    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+    def result(self, item: base.Json) -> SearchResult | None:
         """Return one item; its date is the page's own `article:published_time`, else the day its snippet begins with."""
         tags = base.objects(base.at(item, "pagemap", "metatags"))
         snippet = item.get("snippet")

@@ -6,9 +6,6 @@ of characters: the description is cut, the whole is in `raw`. `date` is the publ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResult
 
@@ -27,7 +24,7 @@ class PerplexityProvider(base.Engine):
     )
     price = (Charge("perplexity", "search"),)
 
-    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""
         domains = [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]
         if len(domains) > MAX_DOMAINS:
@@ -44,6 +41,6 @@ class PerplexityProvider(base.Engine):
             search_before_date_filter=days and f"{days[1]:%m/%d/%Y}",
         )
 
-    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+    def result(self, item: base.Json) -> SearchResult | None:
         """Return an item as a result."""
         return base.hit(item.get("title"), item.get("url"), item.get("snippet"), base.moment(item.get("date")))

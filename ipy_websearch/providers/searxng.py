@@ -7,9 +7,6 @@ because the engines behind it did not answer, that is a failure and not an empty
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResult
@@ -28,7 +25,7 @@ class SearxngProvider(base.Engine):
     options = ("categories", "engines", "pageno")
     price = (Charge("searxng", "search"),)  # free by the price table; a prices.toml of the user's may say what a server costs
 
-    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the parameters of one search."""
         language, country = request.language, request.country_code
         if country and not language:
@@ -44,7 +41,7 @@ class SearxngProvider(base.Engine):
             safesearch=_SAFETY[request.safe_search],
         )
 
-    def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+    def details(self, raw: base.Json, notices: list[str]) -> base.Json:
         """Return the instant answers: objects since 2025, strings before."""
         listed = [entry.get("answer") if isinstance(entry, dict) else entry for entry in base.items(raw.get("answers"))]
         answers = [answer for answer in map(base.text, listed) if answer]
@@ -56,7 +53,7 @@ class SearxngProvider(base.Engine):
             notices.append(f"these engines of searxng did not answer: {silent}")
         return {"extra": {"answers": answers}}
 
-    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+    def result(self, item: base.Json) -> SearchResult | None:
         """Return an item as a result."""
         published = base.moment(item.get("publishedDate"), item.get("pubdate"))
         return base.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))

@@ -7,9 +7,7 @@ named in English, and only taken for the topic "general". `score` is from 0 to 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
 
 from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import base
@@ -33,7 +31,7 @@ class TavilyProvider(base.Engine):
         """Return the credits of a search of the chosen depth."""
         return (Charge("tavily", units=Decimal(2 if self.chosen.get("search_depth") == "advanced" else 1), unit="credit"),)
 
-    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> dict[str, Any]:
+    def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""
         country = base.country_name(request.country_code)
         if request.country_code and not country:
@@ -52,13 +50,13 @@ class TavilyProvider(base.Engine):
             country=country if self.chosen.get("topic", "general") == "general" else "",
         )
 
-    def details(self, raw: Mapping[str, Any], notices: list[str]) -> dict[str, Any]:
+    def details(self, raw: base.Json, notices: list[str]) -> base.Json:
         """Return the credits that the answer reports, and Tavily's own answer where one was asked for."""
         used = base.amount(base.at(raw, "usage", "credits"))
         charges = self.price_for(1) if used is None else (Charge("tavily", units=used, unit="credit"),)
         return {"charges": charges, "extra": {"answer": base.text(raw.get("answer"))}}
 
-    def result(self, item: Mapping[str, Any]) -> SearchResult | None:
+    def result(self, item: base.Json) -> SearchResult | None:
         """Return one result; its date is RFC 1123 text, for news only."""
         published = base.moment(item.get("published_date"))
         return base.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))

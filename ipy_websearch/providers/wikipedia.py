@@ -11,9 +11,7 @@ articles with some of the words are taken. Queries with operators (quotes, `inti
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
 from urllib.parse import quote
 
 from ipy_websearch.errors import ProviderError
@@ -85,11 +83,11 @@ class WikipediaProvider(base.Engine):
         results = [_result(item, pages.get(str(item.get("pageid")), {}), language) for item in found]
         return self.answer(request, results, raw, notices)
 
-    async def _find(self, words: str, count: int, language: str) -> dict[str, Any]:
+    async def _find(self, words: str, count: int, language: str) -> base.Json:
         wanted = {"srnamespace": 0, "srprop": "snippet|wordcount", "srinfo": "totalhits"}
         return await self._get({"list": "search", "srsearch": words, "srlimit": count, **wanted}, language)
 
-    async def _introductions(self, ids: list[str], language: str, notices: list[str]) -> dict[str, dict[str, Any]]:
+    async def _introductions(self, ids: list[str], language: str, notices: list[str]) -> dict[str, base.Json]:
         """Return the pages with their introductions by page id; none (and a notice) when they could not be had."""
         ids = [page_id for page_id in ids if page_id.isdecimal()][:MAX_EXTRACTS]
         wanted = {"prop": "extracts|info", "inprop": "url", "exintro": 1, "explaintext": 1, "exlimit": MAX_EXTRACTS}
@@ -100,7 +98,7 @@ class WikipediaProvider(base.Engine):
             return {}
         return {str(page.get("pageid")): page for page in base.objects(base.at(raw, "query", "pages"))}
 
-    async def _get(self, params: Mapping[str, Any], language: str) -> dict[str, Any]:
+    async def _get(self, params: base.Json, language: str) -> base.Json:
         params = {"action": "query", "format": "json", "formatversion": 2, **params}
         async with self.context.wikipedia_turns:
             return await self.ask(params, language=language, connect_timeout_s=CONNECT_TIMEOUT_S)
@@ -146,7 +144,7 @@ def _page_address(language: str, title: str) -> str:
     return f"https://{language}.wikipedia.org/wiki/{quote(title.replace(' ', '_'))}"
 
 
-def _result(item: Mapping[str, Any], page: Mapping[str, Any], language: str) -> SearchResult | None:
+def _result(item: base.Json, page: base.Json, language: str) -> SearchResult | None:
     """Return one article; its address is the one that the page reports, which may be another MediaWiki's."""
     title, extract = base.text(item.get("title"), 500), page.get("extract")
     paragraphs = visible(extract).split("\n") if isinstance(extract, str) else []

@@ -427,7 +427,7 @@ def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -
     )
 
 
-def _map_output(raw: Mapping[str, Any], asked: str, limit: int) -> ToolOutput:
+def _map_output(raw: base.Json, asked: str, limit: int) -> ToolOutput:
     """Return the output of a map: every address is a line, in blocks of 25. Servers of version 1 give plain addresses."""
     items = [item if isinstance(item, dict) else {"url": item} for item in base.items(raw.get("links"))]
     found = {

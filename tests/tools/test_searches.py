@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import ConfigError, MissingKeyError
-from ipy_websearch.tools.schemas import SCHEMAS
 from tests.fakes.engines import hit
 from tests.fakes.replies import tool_use
 from tests.tools.helpers import ask, offered, results_of, sources, words_of
@@ -48,19 +46,6 @@ async def test_a_tool_that_cannot_be_had_is_an_error_before_anything_is_sent(
     with pytest.raises(error, match=told):
         await session.ask("Who?", tools=tools)
     assert messages_api.requests == []
-
-
-def test_the_pair_has_the_schemas_of_the_specification(messages_api: Any, session: Any, google: Any) -> None:
-    """Those that the executables print; byte for byte the same once the tool's and the engine's name are taken out."""
-    ask(session, messages_api, tools="pair")
-    tools = offered(messages_api)
-    assert tools == {
-        name: {"name": name, "description": SCHEMAS[name]["description"], "input_schema": SCHEMAS[name]["parameters"]}
-        for name in (BRAVE, GOOGLE, "web_fetch")
-    }
-    assert json.dumps(tools[BRAVE]) == json.dumps(tools[GOOGLE]).replace(GOOGLE, BRAVE).replace(
-        "Google Custom Search", "Brave Search"
-    )
 
 
 def test_each_of_the_pair_asks_its_own_engine(messages_api: Any, brave_api: Any, google: Any, session: Any) -> None:
