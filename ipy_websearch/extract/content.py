@@ -55,6 +55,8 @@ _UTILITY = re.compile(r"\S*[:\[]\S*")
 # keeps them, counts them as one character of text and hands them back with the text it selects.
 _FIRST_MARK, _MARKS = 0x20000, 42_000
 _MARK = re.compile(f"[{chr(_FIRST_MARK)}-{chr(_FIRST_MARK + _MARKS - 1)}]")
+# trafilatura's time grows faster than the page (5 MB take 24 s, measured November 2026): these are judged without it.
+_HEAVY_RUNS, _HEAVY_CHARACTERS = 10_000, 2_000_000
 _BOILERPLATE_SHARE = 0.3  # of the page's text: what holds more is not boilerplate, whatever it is called
 _SMALL_BLOCK = 200  # characters; a block below that can be boilerplate even if it is much of a short page
 _AREA_SHARE = 0.9
@@ -189,15 +191,15 @@ class _Content:
                 element.drop_tree()
 
 
-def keep_content(root: Any, *, url: str, kinds: frozenset[str], heavy: bool = False) -> None:
+def keep_content(root: Any, *, url: str, kinds: frozenset[str]) -> None:
     """Reduce the body of `root` to its content; a page without any that can be told stays as it is.
 
-    `kinds` are the types that the page claims in its metadata, in lower case. A `heavy` page is judged without trafilatura,
-    whose time grows faster than the page.
+    `kinds` are the types that the page claims in its metadata, in lower case.
     """
     content = _Content(root.find("body"))
     main = content.main()
-    if heavy or kinds & _FORUM_KINDS:
+    is_heavy = len(content.runs) > _HEAVY_RUNS or content.blocks[0].size > _HEAVY_CHARACTERS
+    if is_heavy or kinds & _FORUM_KINDS:
         _keep_area(content, main or content.blocks[0], _NAVIGATION | _PAGE_MENU | _BOILERPLATE | _DOUBTFUL)
     else:
         _judge(root, content.runs, url)

@@ -1,7 +1,7 @@
 """Bodies that are not HTML: what they are, their charset, and text and PDFs as Markdown.
 
 The first bytes decide what a body is where they are unmistakable, then the Content-Type, then its look. What is not text is
-refused with a message that says what it is. This module is light to import: the parent process needs `Extracted`.
+refused with a message that says what it is.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import re
 import time
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ipy_websearch.errors import FetchError
-from ipy_websearch.text import plain, visible
+from ipy_websearch.results import Page
+from ipy_websearch.text import plain, shorten, visible
 
 MAX_LINKS = 5_000
 _MAGIC = {
@@ -58,25 +60,17 @@ _COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
-_ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?\s*(?:Z|[+-]\d\d:?\d\d)?)?")
-_DIGITS = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})$|^(\d{4})(\d\d)(\d\d)$")
 _FEW, _LOOK = 0.01, 4_096
+_TITLE_CHARACTERS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Extracted:
-    """A page as Markdown, and what it says about itself.
-
-    `markdown` holds the page's own text alone. `published_date` is aware UTC, None when the page does not say. `links` are the
-    absolute http(s) addresses of the whole page, navigation included, each once, in order. `note` is "" or one line on what was
-    lost, such as "plain text only: …".
-    """
-
-    markdown: str
-    title: str = ""
-    published_date: datetime | None = None
-    links: tuple[str, ...] = ()
-    note: str = ""
+def page_of(
+    url: str, text: str, title: str = "", date: datetime | None = None, links: Iterable[str] = (), note: str = ""
+) -> Page:
+    """Return a page that was read whole; `links` are those of all of it, navigation included."""
+    title, links = shorten(plain(title), _TITLE_CHARACTERS), tuple(islice(links, MAX_LINKS))
+    text = text.strip("\n") if text.strip() else ""
+    return Page(url, url, title, text, 0, 0, published_date=date, links=links, note=note)
 
 
 def kind_of(body: bytes, content_type: str) -> str:
@@ -152,22 +146,21 @@ def _latin_page(body: bytes) -> str:
     return _LETTERS[language if language in _LETTERS else max(_LETTERS, key=letters_of)][0]
 
 
-def text_markdown(text: str, kind: str, url: str) -> Extracted:
+def read_text(text: str, kind: str, url: str) -> Page:
     """Return a text body that is not HTML as Markdown: JSON, XML (feeds too) and code in a fence, the rest as it is."""
     text, title = visible(text.removeprefix("\ufeff")), ""
     links = web_links(text)
     if kind.endswith("json"):
-        try:
-            text = fenced(json.dumps(json.loads(text), indent=2, ensure_ascii=False), "json")
-        except (ValueError, RecursionError):
-            text = fenced(text, "json")
+        with suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        text = fenced(text, "json")
     elif kind.endswith("xml") or kind in _CODE:
         text = fenced(text, _CODE.get(kind, "xml"))
     elif "markdown" in kind or url.partition("?")[0].lower().endswith((".md", ".markdown")):
         text = _IMAGE.sub(r"\1", text)
         found = re.search(r"^# +(.{1,300}?)[ #]*$", text, re.MULTILINE)
         title = found[1] if found else ""
-    return Extracted(text.strip("\n") + "\n" if text.strip() else "", title=title, links=links)
+    return page_of(url, text, title, links=links)
 
 
 def web_address(href: str, base: str) -> str | None:
@@ -196,17 +189,14 @@ def fenced(text: str, language: str) -> str:
 
 
 def parse_date(text: str) -> datetime | None:
-    """Return the date that `text` gives in ISO 8601, RFC 2822 or as 2026/3/1 or 20260301, as aware UTC, else None.
+    """Return the date that `text` gives in ISO 8601, as 2026/03/01 or in RFC 2822's form, as aware UTC, else None.
 
     A date without a time is midnight UTC; a time without a zone is read as UTC.
     """
     text = text.strip()[:40]
     try:
-        if match := _ISO.match(text):
-            when = datetime.fromisoformat(re.sub(r"\s+(?=[Z+-])", "", match[0]))
-        elif match := _DIGITS.match(text):
-            year, month, day = (int(group) for group in match.groups() if group)
-            when = datetime.combine(date(year, month, day), datetime.min.time())
+        if text[:4].isdigit():
+            when = datetime.fromisoformat(re.sub(r"\s+(?=[Z+-])", "", text.replace("/", "-")))
         else:
             when = parsedate_to_datetime(text)
         return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
@@ -217,7 +207,6 @@ def parse_date(text: str) -> datetime | None:
 # --- PDFs, when pypdf is installed (the extra `[pdf]`) -------------------------------------------------------------------
 
 INSTALL = 'pip install "ipy_websearch[pdf]"'
-_MAX_PAGES = 500
 _SECONDS = 6.0  # after which no further page is begun; the worker would be killed at 10, and all be lost
 _LIGATURES = str.maketrans({"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\u00ad": ""})
 _PDF_FAILURES = {
@@ -227,7 +216,7 @@ _PDF_FAILURES = {
 }
 
 
-def pdf_markdown(body: bytes) -> Extracted:
+def read_pdf(body: bytes, url: str) -> Page:
     """Return the text of a PDF, page by page; when there is none to be had, only a note that says why.
 
     A PDF is a program for a printer, and a hostile one never ends: pages are read until the time is up.
@@ -235,18 +224,18 @@ def pdf_markdown(body: bytes) -> Extracted:
     try:
         pypdf: Any = importlib.import_module("pypdf")
     except ImportError:
-        return Extracted("", note=f"this is a PDF; to read its text: {INSTALL}")
+        return page_of(url, "", note=f"this is a PDF; to read its text: {INSTALL}")
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it says of a broken file is in the note
     try:
-        return _read_pdf(pypdf.PdfReader(io.BytesIO(body)))
+        return _pdf_text(pypdf.PdfReader(io.BytesIO(body)), url)
     except Exception as error:  # pypdf raises whatever a broken file makes it trip over
         name = type(error).__name__
-        return Extracted("", note=_PDF_FAILURES.get(name, f"this PDF is broken and cannot be read ({name})"))
+        return page_of(url, "", note=_PDF_FAILURES.get(name, f"this PDF is broken and cannot be read ({name})"))
 
 
-def _read_pdf(reader: Any) -> Extracted:
+def _pdf_text(reader: Any, url: str) -> Page:
     total, until, pages = len(reader.pages), time.monotonic() + _SECONDS, list[str]()
-    while len(pages) < min(total, _MAX_PAGES) and time.monotonic() < until:
+    while len(pages) < total and time.monotonic() < until:
         text = visible((reader.pages[len(pages)].extract_text() or "").translate(_LIGATURES))
         lines = "\n".join(line.rstrip() for line in text.splitlines())
         pages.append(re.sub(r"\n{3,}", "\n\n", lines).strip())
@@ -254,7 +243,6 @@ def _read_pdf(reader: Any) -> Extracted:
     note = "" if text else "this PDF holds no text, only images"
     if len(pages) < total:
         note = f"only the first {len(pages)} of {total} pages were read"
-    information = reader.metadata or {}
-    created = str(information.get("/CreationDate", ""))[2:10]
-    title = plain(str(information.get("/Title", "")))
-    return Extracted(text + "\n" if text else "", title, parse_date(created), web_links(text), note)
+    about = reader.metadata or {}
+    date = parse_date(str(about.get("/CreationDate", ""))[2:10])
+    return page_of(url, text, str(about.get("/Title", "")), date, web_links(text), note)

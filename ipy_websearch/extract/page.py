@@ -9,37 +9,33 @@ from __future__ import annotations
 import html as entities
 import json
 import re
-from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from lxml import etree, html
 
 from ipy_websearch.extract.content import HEADINGS, keep_content
 from ipy_websearch.extract.formats import (
-    MAX_LINKS,
-    Extracted,
     decode,
     is_binary,
     kind_of,
+    page_of,
     parse_date,
-    pdf_markdown,
+    read_pdf,
+    read_text,
     refusal,
-    text_markdown,
     web_address,
 )
 from ipy_websearch.extract.markdown import markdown, plain_code, plain_formulas
-from ipy_websearch.text import plain, visible
+from ipy_websearch.results import Page
+from ipy_websearch.text import visible
 
 # libxml2 is quadratic in the attributes of one tag (25,000 take 3.8 s, 100,000 take 143 s) and drops text below its depth
-# limit without a word; trafilatura's time grows faster than the page (5 MB take 24 s). Measured November 2026.
+# limit without a word. Measured November 2026.
 _MAX_CHARACTERS = 5_300_000
 _MAX_TAG = 10_000  # characters of a tag besides its quoted values: 5,000 attributes at most
 _MAX_DEPTH = 300
 _MAX_TAGS = 150_000
-_HEAVY_CHARACTERS = 2_000_000
-_HEAVY_TAGS = 25_000
 
 # A comment, an element whose text is not for readers, or a tag. Whatever is begun ends at the latest at the end of the page,
 # and every part is possessive, so that a match never backtracks and a scan takes linear time.
@@ -75,7 +71,7 @@ _MOST_OF_THE_PAGE, _TOO_SHORT = 0.6, 800  # share and characters: short pages ar
 _EMPTY_CHARACTERS = 250
 
 
-def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -> Extracted:
+def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -> Page:
     """Return the page as Markdown; relative links are resolved against `url`.
 
     `content_type` is the header's value. `plain` asks for the words alone and says why: they take linear time, whatever the
@@ -86,90 +82,74 @@ def extract(body: bytes, *, url: str, content_type: str = "", plain: str = "") -
     """
     kind = kind_of(body, content_type)
     if kind == "application/pdf":
-        return pdf_markdown(body)
+        return read_pdf(body, url)
     is_text = kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "yaml", "toml", "x-sh", "sql"))
     text = decode(body, content_type) if is_text else ""
     if not is_text or is_binary(text):
         raise refusal(url, f"binary data sent as {kind}" if is_text else kind, len(body))
-    is_html = kind in _HTML_KINDS or (kind.endswith("xml") and _HTML_TAG.search(text[:2000]) is not None)
-    if not is_html:
-        return text_markdown(text, kind, url)
-    refused, heavy = (plain, True) if plain else scan(text)
-    return _words(text, refused) if refused else _html(text, url, heavy=heavy)
+    if kind not in _HTML_KINDS and not (kind.endswith("xml") and _HTML_TAG.search(text[:2000])):
+        return read_text(text, kind, url)
+    why = plain or too_hard(text)
+    return _words(text, url, why) if why else _html(text, url)
 
 
-def scan(page: str) -> tuple[str, bool]:
-    """Return why a page must not be parsed ("" when it may be), and whether it is too heavy for trafilatura.
-
-    One linear pass without recursion, about 10 ms for 1 MB.
-    """
+def too_hard(page: str) -> str:
+    """Return why a page must not be parsed, "" when it may be: one linear pass without recursion, about 10 ms for 1 MB."""
     if len(page) > _MAX_CHARACTERS:
-        return f"the page has {len(page):,} characters", True
-    depth = deepest = tags = raw = 0
+        return f"the page has {len(page):,} characters"
+    depth = tags = 0
     for found in _MARKUP.finditer(page):
         name = (found["name"] or "").lower()
-        if not name:
-            raw += len(found[0])
-        elif len(found[0]) > _MAX_TAG and len(re.sub(_QUOTED, "", found[0])) > _MAX_TAG:
-            return "a tag has too many attributes", True
-        elif name not in _UNNESTED and not found["rest"].endswith("/"):
+        if name and len(found[0]) > _MAX_TAG and len(re.sub(_QUOTED, "", found[0])) > _MAX_TAG:
+            return "a tag has too many attributes"
+        if name and name not in _UNNESTED and not found["rest"].endswith("/"):
             depth = max(0, depth + (-1 if found["end"] else 1))
-            deepest = max(deepest, depth)
         tags += not found["end"]
-    if deepest > _MAX_DEPTH:
-        return f"tags are nested {deepest:,} deep", True
-    if tags > _MAX_TAGS:
-        return f"the page has {tags:,} tags", True
-    return "", len(page) - raw > _HEAVY_CHARACTERS or tags > _HEAVY_TAGS
+        if depth > _MAX_DEPTH or tags > _MAX_TAGS:
+            return f"more than {_MAX_TAGS:,} tags, or {_MAX_DEPTH} within each other"
+    return ""
 
 
-def _words(page: str, why: str) -> Extracted:
+def _words(page: str, url: str, why: str) -> Page:
     """Return the page's words without any structure, in linear time: the last resort."""
     bare = _MARKUP.sub(lambda m: "\n" if (m["name"] or "").lower() in _BLOCKS else "", page[:_MAX_CHARACTERS])
     lines = (" ".join(line.split()) for line in visible(entities.unescape(bare)).split("\n"))
     words = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-    return Extracted(words + "\n", note=f"plain text only: {why}")
+    return page_of(url, words, note=f"plain text only: {why}")
 
 
-def _html(text: str, url: str, *, heavy: bool) -> Extracted:
+def _html(text: str, url: str) -> Page:
     try:
         root = parse(text)
         title, date, kinds = metadata(root)
         links = clean(root, url)
-        if _length(root.find("body")) < _EMPTY_CHARACTERS and (filled_in := embedded_content(parse(text))):
+        if _length(root.body) < _EMPTY_CHARACTERS and (filled_in := embedded_content(parse(text))):
             root = parse(filled_in)
-            links = tuple(dict.fromkeys((*links, *clean(root, url))))
-        keep_content(root, url=url, kinds=kinds, heavy=heavy)
-        content = visible(markdown(root.find("body")))
+            links |= clean(root, url)
+        keep_content(root, url=url, kinds=kinds)
+        return page_of(url, visible(markdown(root.body)), title, date, links)
     except RecursionError:
-        return _words(text, "its elements are nested too deep")
-    return Extracted(content, title, date, links[:MAX_LINKS])
+        return _words(text, url, "its elements are nested too deep")
 
 
 def parse(text: str) -> Any:
-    """Return the `<html>` element of `text`, with a body; an empty document for text without any element."""
+    """Return the `<html>` element of `text`, with a head and a body."""
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     # lxml.html's own lookup runs Python code for every element; trafilatura asks only that they are HtmlElements.
     parser.set_element_class_lookup(etree.ElementDefaultClassLookup(element=html.HtmlElement, comment=html.HtmlComment))
-    try:
-        root = html.document_fromstring(_EARLY_END.sub("", text).encode("utf-8", "replace"), parser=parser)
-    except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
-        root = html.document_fromstring("<html><body></body></html>")
-    body, head = root.find("body"), root.find("head")
-    if body is None:
-        body = etree.SubElement(root, "body")
+    whole = "<html>" + _EARLY_END.sub("", text)  # lxml refuses a document without any element
+    root = html.document_fromstring(whole.encode("utf-8", "replace"), parser=parser, ensure_head_body=True)
     # libxml2 ends a head at HTML 4's elements alone: <main> and <article> right behind it land in the head.
-    strays = [e for e in head if isinstance(e.tag, str) and e.tag not in _NEVER_CONTENT] if head is not None else []
-    body[:0] = strays
+    root.body[:0] = [element for element in root.head if element.tag not in _NEVER_CONTENT]
     return root
 
 
 # --- cleaning -------------------------------------------------------------------------------------------------------------
 
 
-def clean(root: Any, url: str) -> tuple[str, ...]:
+def clean(root: Any, url: str) -> dict[str, None]:
     """Take out scripts, images and what is hidden, make links absolute; return the http(s) links, each once, in order."""
-    body = root.find("body")
+    body = root.body
     for frame in root.xpath(".//frame[@src]"):  # all that a frameset shows stands at other addresses
         link = etree.SubElement(etree.SubElement(body, "p"), "a", href=frame.get("src"))
         link.text = f"Frame: {frame.get('title') or frame.get('name') or frame.get('src')}"
@@ -178,16 +158,13 @@ def clean(root: Any, url: str) -> tuple[str, ...]:
         for element in body.iter():
             element.text = visible(element.text) if element.text else None
             element.tail = visible(element.tail) if element.tail else None
-    for element in list(body.iter(*_NEVER_CONTENT)):
-        if element.tag == "input" and element.get("type") == "checkbox":
-            element.tail = f"[{' ' if element.get('checked') is None else 'x'}] {(element.tail or '').lstrip()}"
-        element.drop_tree()
+    etree.strip_elements(body, *_NEVER_CONTENT, with_tail=False)
     plain_formulas(body)
     _drop_hidden(body)
     plain_code(body)
     for anchor in list(body.iter("a")):  # the pilcrows and link icons on headings
         text = anchor.text_content().strip().lower()
-        if text in ("¶", "§") or (text in ("#", "🔗", "\uf0c1", "link", "permalink", "") and _in_heading(anchor)):
+        if text in ("¶", "§") or (text in ("#", "🔗", "\uf0c1", "link", "permalink") and _in_heading(anchor)):
             anchor.drop_tree()
     return links
 
@@ -212,22 +189,19 @@ def _in_heading(element: Any) -> bool:
     return next(element.iterancestors(*HEADINGS, "dt"), None) is not None
 
 
-def _absolute_links(root: Any, url: str) -> tuple[str, ...]:
+def _absolute_links(root: Any, url: str) -> dict[str, None]:
     """Make every address absolute against `<base>` and `url`, drop those that are not http(s); return the links."""
     base = root.find(".//base[@href]")
     if base is not None:
         url = web_address(base.get("href"), url) or url
     links: dict[str, None] = {}
     for element in root.iter("a", "area"):
-        href = element.attrib.pop("href", None)
-        if href is None or (href.startswith("#") and _in_heading(element)):
-            continue  # headings link to themselves or back to the contents
-        address = web_address(href, url)
-        if address:
+        href = element.attrib.pop("href", "")
+        within = href.startswith("#")
+        if not (within and _in_heading(element)) and (address := web_address(href, url)):  # headings link to themselves
             element.set("href", address)
-            if not href.startswith("#"):
-                links.setdefault(address)
-    return tuple(links)
+            links |= {} if within else {address: None}
+    return links
 
 
 # --- what a page says about itself ----------------------------------------------------------------------------------------
@@ -239,6 +213,8 @@ _DATE_NAMES = (
     "cxenseparse:recs:publishtime", "published_time",
 )  # fmt: skip
 _TITLE_NAMES = ("og:title", "twitter:title", "citation_title", "dc.title", "dcterms.title")
+_META = etree.XPath("//meta[normalize-space(@content)]")
+_TITLES = etree.XPath("//title | //h1")
 _DATED = etree.XPath("//*[@itemprop='datePublished' or @pubdate] | //time[contains(@class, 'published')]")
 
 
@@ -248,27 +224,21 @@ def metadata(root: Any) -> tuple[str, datetime | None, frozenset[str]]:
     Nothing is guessed from its text.
     """
     metas: dict[str, str] = {}
-    for meta in root.iter("meta"):
-        name = meta.get("property") or meta.get("name") or meta.get("itemprop") or meta.get("http-equiv")
-        if name and (meta.get("content") or "").strip():
-            metas.setdefault(name.strip().lower(), meta.get("content"))
-    items = _schema_items(root)
-    kinds = [kind.lower() for item in items for kind in _strings(item.get("@type"))]
-    elements = [e for path in ("head/title", ".//title", ".//h1") if (e := root.find(path)) is not None]
-    titles = [*map(metas.get, _TITLE_NAMES), *("".join(e.itertext()) for e in elements)]
-    dates = [text for item in items for text in _strings(item.get("datePublished"))]
+    for meta in _META(root):
+        name = meta.get("property") or meta.get("name") or meta.get("itemprop") or ""
+        metas.setdefault(name.strip().lower(), meta.get("content"))
+    items = [_json(script.text or "") for script in root.iter("script") if "ld+json" in (script.get("type") or "")]
+    for found in items:  # which grows
+        items += found if isinstance(found, list) else [found.get("@graph")] if isinstance(found, dict) else []
+    items = [found for found in items if isinstance(found, dict)]
+    titles = [metas[name] for name in _TITLE_NAMES if name in metas]
+    titles += ["".join(element.itertext()) for element in _TITLES(root)]
+    dates = [str(item.get("datePublished")) for item in items]
     dates += [metas[name] for name in _DATE_NAMES if name in metas]
     dates += [e.get("datetime") or e.get("content") or e.get("title") or "" for e in _DATED(root)]
-    title = next(filter(None, (plain((text or "")[:1000]) for text in titles)), "")
-    return title, next(filter(None, map(parse_date, dates)), None), frozenset((*kinds, metas.get("og:type", "").lower()))
-
-
-def _schema_items(root: Any) -> list[dict[str, Any]]:
-    """Return the JSON-LD objects at the top of the page's graphs."""
-    todo = [_json(script.text or "") for script in root.iter("script") if "ld+json" in (script.get("type") or "")]
-    for found in todo:
-        todo += found if isinstance(found, list) else [found.get("@graph")] if isinstance(found, dict) else []
-    return [found for found in todo if isinstance(found, dict)]
+    kinds = " ".join((metas.get("og:type", ""), *(str(item.get("@type")) for item in items)))
+    title = next((text[:1000] for text in titles if text.strip()), "")
+    return title, next(filter(None, map(parse_date, dates)), None), frozenset(re.findall(r"\w+", kinds.lower()))
 
 
 def _json(text: str) -> Any:
@@ -281,22 +251,17 @@ def _json(text: str) -> Any:
         return None
 
 
-def _strings(value: Any) -> list[str]:
-    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
-
-
 # --- pages that are empty until a script fills them -----------------------------------------------------------------------
 
 _ENOUGH_CHARACTERS = 400
 _MAX_JSON = 3_000_000
-_MAX_VALUES = 200_000
 _MAX_TEXTS = 2_000
 _TEXT_KEYS = re.compile(r"articleBody|cooked|body|content|contentHtml|html|text|description", re.IGNORECASE)
 _PROSE = re.compile(r"\s*<(?:p|div|h[1-6]|ul|ol|table|blockquote|pre)\b", re.IGNORECASE)
 
 
-def embedded_content(root: Any) -> str | None:
-    """Return HTML for the page's body out of its noscript parts or its JSON, or None when neither holds enough.
+def embedded_content(root: Any) -> str:
+    """Return HTML for the page's body out of its noscript parts or its JSON, "" when neither holds enough.
 
     Asked only when the page shows next to nothing without it, so that no text that a reader cannot see is added to others.
     """
@@ -304,17 +269,15 @@ def embedded_content(root: Any) -> str | None:
     if parts:
         found = "".join(etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in parts)
         return found.replace("noscript", "div")
-    scripts = [script.text or "" for script in root.iter("script") if "json" in (script.get("type") or "")]
-    texts = dict.fromkeys(islice(_texts(scripts), _MAX_TEXTS))
-    return "".join(f"<article>{_marked_up(t)}</article>" for t in texts) if sum(map(len, texts)) >= _ENOUGH_CHARACTERS else None
+    texts = _texts([script.text or "" for script in root.iter("script") if "json" in (script.get("type") or "")])
+    return "".join(f"<article>{_marked_up(t)}</article>" for t in texts) if sum(map(len, texts)) >= _ENOUGH_CHARACTERS else ""
 
 
-def _texts(values: list[str]) -> Iterator[str]:
-    """Yield the strings in JSON texts that are prose; JSON within strings is looked into."""
-    stack: list[tuple[str, Any]] = [("", value) for value in reversed(values)]
-    for _ in range(_MAX_VALUES):
-        if not stack:
-            return
+def _texts(scripts: list[str]) -> list[str]:
+    """Return the strings in JSON texts that are prose, each once; JSON within strings is looked into."""
+    stack: list[tuple[str, Any]] = [("", script) for script in reversed(scripts)]
+    texts: dict[str, None] = {}
+    while stack and len(texts) < _MAX_TEXTS:
         key, value = stack.pop()
         value = (_json(value) or value) if isinstance(value, str) else value
         if isinstance(value, dict):
@@ -322,7 +285,8 @@ def _texts(values: list[str]) -> Iterator[str]:
         elif isinstance(value, list):
             stack.extend((key, item) for item in reversed(value))
         elif isinstance(value, str) and _is_prose(key, value):
-            yield value
+            texts[value] = None
+    return list(texts)
 
 
 def _is_prose(key: str, value: str) -> bool:

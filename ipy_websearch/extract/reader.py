@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
-from ipy_websearch.extract.worker import ExtractionWorker
-from ipy_websearch.http.address import SafeUrl, allow_from_environment, check_url, shown
+from ipy_websearch.extract.worker import ExtractionWorker, from_json, to_json
+from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.results import Page
-from ipy_websearch.text import plain, shorten, visible
+from ipy_websearch.text import plain, visible
 
 if TYPE_CHECKING:
     from ipy_websearch.database import Cache
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 LocalPage = tuple[str, str, datetime | None]
 
 _LOCAL_SCHEMES = ("corpus:", "file:")
-_CACHE_KIND = "page-4"  # the number goes up whenever extraction gives something else for the same page
-_FIELDS = ("final_url", "title", "content", "content_type", "note")
+_CACHE_KIND = "page-5"  # the number goes up whenever extraction gives something else for the same page
 
 
 class PageReader:
@@ -110,45 +109,26 @@ class PageReader:
         got = await self._get(url, allow, robots, limits)
         content_type = f"{got.content_type}; charset={got.charset}" if got.charset else got.content_type
         try:
-            extracted = await self.worker.extract(got.body, url=got.final_url, content_type=content_type)
+            page = await self.worker.extract(got.body, url=got.final_url, content_type=content_type)
         except FetchError as exc:
             raise FetchError(f"Failed to parse HTML: {exc}") from exc
-        page = Page(
-            url=url,
-            final_url=got.final_url,
-            title=shorten(plain(extracted.title), 300),
-            content=visible(extracted.markdown).strip("\n"),
-            lines_read=0,
-            total_lines=0,
-            published_date=extracted.published_date,
-            content_type=got.content_type,
-            note=extracted.note,
-            links=extracted.links,
-            fetched_at=datetime.now(UTC),
-        )
+        page = replace(page, url=url, content_type=got.content_type)
         if self._cache is not None and self._cache_ttl_s > 0:
-            date = page.published_date.isoformat() if page.published_date else None
-            entry = {name: getattr(page, name) for name in _FIELDS} | {"links": list(page.links), "published_date": date}
-            self._cache.put(_CACHE_KIND, url, entry)
-        return page
+            self._cache.put(_CACHE_KIND, url, to_json(page))
+        return replace(page, fetched_at=datetime.now(UTC))
 
     async def _get(self, url: str, allow: frozenset[str], robots: bool, limits: Mapping[str, Any]) -> Download:
         # httpx takes a while to import, and a session that only searches locally never needs it
         from ipy_websearch.http.download import USER_AGENT, RobotsFiles, download
 
+        self.worker.warm()
         agent, get = self._user_agent or USER_AGENT, self._download or download
         options: dict[str, Any] = {"allow": allow, "user_agent": agent, **limits}
         if not robots:
-            self.worker.warm()
             return await get(url, **options)
         files = self._robots = self._robots or RobotsFiles(user_agent=agent, cache=self._cache, download=self._download)
-
-        async def admit(target: SafeUrl) -> None:
-            await files.admit(target, allow)
-            self.worker.warm()  # not sooner: a page that may not be read needs no process
-
         async with files.turn(urlsplit(url).netloc):
-            return await get(url, admit=admit, **options)
+            return await get(url, admit=lambda target: files.admit(target, allow), **options)
 
     def _cached(self, url: str) -> Page | None:
         """Return the page of a cache entry, None when there is none of ours."""
@@ -156,11 +136,8 @@ class PageReader:
         if found is None:
             return None
         entry, age_s = found
-        when = datetime.now(UTC) - timedelta(seconds=age_s)
         try:
-            date = datetime.fromisoformat(entry["published_date"]) if entry["published_date"] else None
-            fields = entry | {"published_date": date, "links": tuple(entry["links"]), "cached": True, "fetched_at": when}
-            return Page(url=url, lines_read=0, total_lines=0, **fields)
+            return replace(from_json(entry), cached=True, fetched_at=datetime.now(UTC) - timedelta(seconds=age_s))
         except (KeyError, TypeError, ValueError):  # a damaged byte in the file
             return None
 

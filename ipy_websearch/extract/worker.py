@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ipy_websearch.errors import FetchError
-from ipy_websearch.extract.formats import Extracted
+from ipy_websearch.results import Page
 
 _START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
 _LATE = 1  # the exit status of a process that faulthandler ended
@@ -50,7 +50,7 @@ class ExtractionWorker:
         self._process: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[Any, Any] | None = None
 
-    async def extract(self, body: bytes, *, url: str, content_type: str = "") -> Extracted:
+    async def extract(self, body: bytes, *, url: str, content_type: str = "") -> Page:
         """Return the page as Markdown, or as plain text with a note when it defeated the extractor.
 
         Raises:
@@ -82,15 +82,13 @@ class ExtractionWorker:
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
-    def _extract(self, body: bytes, request: dict[str, Any]) -> Extracted:
+    def _extract(self, body: bytes, request: dict[str, Any]) -> Page:
         answer = self._ask(request, body)
         if "defeated" in answer and "abandoned" not in request:
             answer = self._ask({**request, "plain": answer["defeated"]}, body)
         if "page" not in answer:
             raise FetchError(answer.get("refused") or f"{request['url']} cannot be read: {answer['defeated']}")
-        page = answer["page"]
-        date = datetime.fromisoformat(page["published_date"]) if page["published_date"] else None
-        return Extracted(**page | {"links": tuple(page["links"]), "published_date": date})
+        return from_json(answer["page"])
 
     def _ask(self, request: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Return the process's answer; "defeated" says why there is none, and the process is gone."""
@@ -138,10 +136,18 @@ def _start(*limits: float) -> subprocess.Popen[bytes]:
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        with suppress(OSError, AttributeError):
-            pipe.close()  # type: ignore[union-attr]
+    process.communicate()  # waits for its end and closes the pipes
+
+
+def to_json(page: Page) -> dict[str, Any]:
+    """Return a page that was just read as a JSON object."""
+    return asdict(page) | {"published_date": page.published_date.isoformat() if page.published_date else None}
+
+
+def from_json(found: dict[str, Any]) -> Page:
+    """Return the page of a JSON object; raises KeyError, TypeError or ValueError when it is none."""
+    date = found["published_date"]
+    return Page(**found | {"links": tuple(found["links"]), "published_date": datetime.fromisoformat(date) if date else None})
 
 
 def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
@@ -179,7 +185,7 @@ def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
     except Exception as error:
         memory = isinstance(error, MemoryError)
         return {"defeated": "it took too much memory" if memory else f"the extractor failed with {type(error).__name__}"}
-    return {"page": {**asdict(page), "published_date": page.published_date.isoformat() if page.published_date else None}}
+    return {"page": to_json(page)}
 
 
 def _limit_memory(more: int) -> None:

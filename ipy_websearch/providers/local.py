@@ -445,7 +445,7 @@ def _read_file(path: Path) -> Document:
     data, suffix = path.read_bytes(), path.suffix.lower()
     kind = KINDS[suffix]
     page = extract(_notebook_text(data) if suffix == ".ipynb" else data, url=path.as_uri(), content_type=kind)
-    title, text, stated = page.title, page.markdown, f"{page.published_date or ''}"[:10]
+    title, text, stated = page.title, page.content, f"{page.published_date or ''}"[:10]
     if kind in ("text/plain", "text/markdown"):
         title, stated, text = _read_text(text)
     if not text.strip():

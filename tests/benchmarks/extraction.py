@@ -45,7 +45,7 @@ def readers() -> dict[str, Reader]:
 
     def reader(address: str) -> Reader:
         kind = "text/html; charset=utf-8"
-        return lambda body, url: extract(body, url=address.format(len(url)) or url, content_type=kind).markdown
+        return lambda body, url: extract(body, url=address.format(len(url)) or url, content_type=kind).content
 
     return {OURS: reader(""), f"{OURS}, addresses like a forum's": reader(FORUM)}
 

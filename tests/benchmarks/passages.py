@@ -46,7 +46,7 @@ def pages_of(root: Path, part: str, wanted: set[str]) -> dict[str, Page]:
     for name in [*sorted(wanted & set(files)), *random.Random(part).sample(others, min(120, len(others)))]:
         truth = json.loads((root / part / "ground-truth" / f"{name.partition('/')[2]}.json").read_text("utf-8"))
         page = extract(gzip.decompress(files[name].read_bytes()), url=truth.get("url") or "https://example.org/a/b")
-        found[name] = (page.title, page.markdown)
+        found[name] = (page.title, page.content)
     return found
 
 

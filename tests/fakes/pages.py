@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ipy_websearch.extract.formats import Extracted
+from ipy_websearch.extract.formats import page_of
+from ipy_websearch.results import Page
+from ipy_websearch.text import visible
 
 
 @dataclass
@@ -19,14 +21,13 @@ class Extractor:
     def warm(self) -> None:
         """Nothing has to be started."""
 
-    async def extract(self, body: bytes, **known: Any) -> Extracted:
+    async def extract(self, body: bytes, **known: Any) -> Page:
         """Return the body as it is, with a title, a date and a link."""
         self.seen.append(known)
         if self.error:
             raise self.error
-        return Extracted(
-            body.decode(), "A <b>title</b>\x07", datetime(2026, 3, 1, tzinfo=UTC), ("https://example.com/next",), "a note"
-        )
+        date = datetime(2026, 3, 1, tzinfo=UTC)
+        return page_of(known["url"], visible(body.decode()), "A <b>title</b>\x07", date, ["https://example.com/next"], "a note")
 
 
 def written(*pages: str, info: str = "") -> bytes:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from ipy_websearch.errors import FetchError
-from ipy_websearch.extract.formats import Extracted
 from ipy_websearch.extract.page import extract
 from ipy_websearch.extract.worker import ExtractionWorker
+from ipy_websearch.results import Page
 
 URL = "https://example.org/a/page.html"
 PAGE = (
@@ -37,7 +37,7 @@ def worker() -> Iterator[ExtractionWorker]:
     made.close()
 
 
-def read(worker: ExtractionWorker, body: bytes = PAGE, content_type: str = UTF8) -> Extracted:
+def read(worker: ExtractionWorker, body: bytes = PAGE, content_type: str = UTF8) -> Page:
     """Return what the worker makes of `body`, from a loop of its own."""
     return asyncio.run(worker.extract(body, url=URL, content_type=content_type))
 
@@ -91,8 +91,8 @@ def test_a_page_that_takes_too_much_gives_its_words_and_the_next_page_works(limi
     try:
         first = read(worker) and worker.pid
         got = read(worker, LONG)
-        assert got.note.startswith(f"plain text only: {said}") and got.markdown.count("item") == 70_000
-        assert worker.pid != first and read(worker).markdown.startswith("# Rows")
+        assert got.note.startswith(f"plain text only: {said}") and got.content.count("item") == 70_000
+        assert worker.pid != first and read(worker).content.startswith("# Rows")
     finally:
         worker.close()
 
@@ -100,7 +100,7 @@ def test_a_page_that_takes_too_much_gives_its_words_and_the_next_page_works(limi
 def test_a_cancelled_page_holds_nobody_up_and_harms_no_other(worker: ExtractionWorker) -> None:
     """The page at work is killed; one that only waits for its turn is dropped from the queue."""
 
-    async def cancelled() -> Extracted:
+    async def cancelled() -> Page:
         await worker.extract(PAGE, url=URL)
         long = asyncio.ensure_future(worker.extract(LONG, url=URL))
         other = asyncio.ensure_future(worker.extract(PAGE, url=URL, content_type=UTF8))
