@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -77,7 +78,7 @@ _BREAKS = frozenset({"br", "hr", "td", "th"})
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """A block element; those from `number` to `end` stand in it. `size` and `kept` count its text and that of kept runs."""
+    """A block element; those from `number` to `end` stand in it. `size` counts its text."""
 
     element: Any
     number: int
@@ -85,19 +86,14 @@ class _Block:
     flags: int = 0
     end: int = 0
     size: int = 0
-    kept: int = 0
-
-    @property
-    def tag(self) -> str:
-        return str(self.element.tag)
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """One run: its block, its text nodes as (element, is tail), and the share of it that is link text."""
+    """One run: its block, its text nodes as (element, "text" or "tail"), and the share of it that is link text."""
 
     block: _Block
-    nodes: list[tuple[Any, bool]]
+    nodes: list[tuple[Any, str]]
     text: str
     linked: float
     keep: bool = False
@@ -105,6 +101,11 @@ class _Run:
     @property
     def is_prose(self) -> bool:
         return len(self.text) >= _PROSE_CHARACTERS and self.linked < _PROSE_LINKED
+
+
+def _size(runs: Iterable[_Run]) -> int:
+    """Return the characters of those runs that are kept."""
+    return sum(len(run.text) for run in runs if run.keep)
 
 
 class _Content:
@@ -125,7 +126,7 @@ class _Content:
         """Find blocks and runs."""
         open_blocks = [_Block(None, -1, None)]
         links = linked = 0
-        nodes: list[tuple[Any, bool]] = []
+        nodes: list[tuple[Any, str]] = []
         for event, element in iterwalk(self.body, events=("start", "end")):
             starts = event == "start"
             if element.tag not in INLINE:
@@ -140,12 +141,13 @@ class _Content:
                     block.parent.size += block.size
             elif element.tag == "a" and element.get("href"):
                 links += 1 if starts else -1
-            if text := element.text if starts else element.tail:
-                nodes.append((element, not starts))
+            where = "text" if starts else "tail"
+            if text := getattr(element, where):
+                nodes.append((element, where))
                 linked += len(text.strip()) if links else 0
 
-    def _take(self, block: _Block, nodes: list[tuple[Any, bool]], linked: int) -> None:
-        text = " ".join("".join((e.tail if tail else e.text) for e, tail in nodes).split())
+    def _take(self, block: _Block, nodes: list[tuple[Any, str]], linked: int) -> None:
+        text = " ".join("".join(getattr(*node) for node in nodes).split())
         if text:
             self.runs.append(_Run(block, nodes, text, min(1.0, linked / len(text))))
             block.size += len(text)
@@ -156,21 +158,15 @@ class _Content:
 
     def main(self) -> _Block | None:
         """Return the largest block marked as the main one, None when no such block holds text."""
-        marked = [b for b in self.blocks if (b.tag == "main" or b.element.get("role") == "main") and b.size > 200]
+        marked = [b for b in self.blocks if (b.element.tag == "main" or b.element.get("role") == "main") and b.size > 200]
         return max(marked, key=lambda block: block.size, default=None)
 
     def smallest_area(self) -> _Block:
         """Return the smallest block that holds nearly all the kept text."""
-        for block in self.blocks:
-            block.kept = 0
-        for run in self.runs:
-            run.block.kept += len(run.text) if run.keep else 0
-        for block in reversed(self.blocks):
-            block.parent.kept += block.kept
         area = self.blocks[0]
-        needed = _AREA_SHARE * area.kept
+        needed = max(1.0, _AREA_SHARE * _size(self.runs))
         for block in self.blocks:
-            if block.parent is area and needed and block.kept >= needed:
+            if block.parent is area and block.size >= needed and _size(self.inside(block)) >= needed:
                 area = block
         return area
 
@@ -178,12 +174,11 @@ class _Content:
         """Take out of the tree everything but the kept runs and the elements around them."""
         needed = {self.body}
         for run in self.runs:
-            for element, tail in run.nodes:
+            for element, where in run.nodes:
                 if not run.keep:
-                    _set_text(element, tail, None)
-                    continue
-                holder = element.getparent() if tail else element
-                while holder is not None and holder not in needed:
+                    setattr(element, where, None)
+                holder = element if where == "text" else element.getparent()
+                while run.keep and holder not in needed:
                     needed.add(holder)
                     holder = holder.getparent()
         for element in reversed(list(self.body.iterdescendants())):
@@ -212,8 +207,8 @@ def _correct(content: _Content, main: _Block | None, kinds: frozenset[str]) -> N
     """Mend trafilatura's choice: less of boilerplate, more of the area that it found."""
     area = content.smallest_area()
     kept = [run for run in content.runs if run.keep]
-    size = sum(len(run.text) for run in kept)
-    prose = sum(len(run.text) for run in kept if run.is_prose) / size if size else 0.0
+    size = _size(kept)
+    prose = _size(run for run in kept if run.is_prose) / max(1, size)
     if size < _PART_CHARACTERS and _is_one_of_several(content, main):
         area = main or content.smallest_area()
     for run in kept:
@@ -236,7 +231,7 @@ def _is_one_of_several(content: _Content, main: _Block | None) -> bool:
     It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
     """
     prose = [run for run in content.inside(main or content.blocks[0]) if run.is_prose and not run.block.flags]
-    if 2 * sum(len(run.text) for run in prose if run.keep) >= sum(len(run.text) for run in prose):
+    if 2 * _size(prose) >= sum(len(run.text) for run in prose):
         return False
     if main is None:
         for run in prose:
@@ -247,7 +242,7 @@ def _is_one_of_several(content: _Content, main: _Block | None) -> bool:
 def _keep_area(content: _Content, area: _Block, barred: int, *, strict: bool = False) -> None:
     """Keep also the runs in block `area` that no flag in `barred` speaks against; `strict` takes marked-up text alone."""
     for run in content.inside(area):
-        tag = run.block.tag
+        tag = run.block.element.tag
         if not run.keep and not run.block.flags & barred:
             is_text = tag in _SEMANTIC and (run.linked < _MOSTLY_LINKED or _is_in_outline(run.block.element))
             run.keep = not strict or is_text
@@ -264,7 +259,7 @@ def _drop_dangling_headings(content: _Content) -> None:
     text_follows = False
     level_of_next = "h0"  # the highest heading since the last text, from the end of the page backwards
     for run in reversed([run for run in content.runs if run.keep]):
-        tag = run.block.tag
+        tag = run.block.element.tag
         if tag not in HEADINGS:
             text_follows, level_of_next = True, "h9"
         elif level_of_next <= tag and (run.linked > 0.5 or not text_follows):
@@ -313,10 +308,10 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
     copy = deepcopy(root)
     twins = dict(zip(root.iter(), copy.iter(), strict=True))
     for number, run in enumerate(runs[:_MARKS]):
-        element, is_tail = next((e, t) for e, t in run.nodes if (e.tail if t else e.text).strip())
-        text = element.tail if is_tail else element.text
+        element, where = next(node for node in run.nodes if getattr(*node).strip())
+        text = getattr(element, where)
         bare = text.lstrip()
-        _set_text(twins[element], is_tail, text[: len(text) - len(bare)] + chr(_FIRST_MARK + number) + bare)
+        setattr(twins[element], where, text[: len(text) - len(bare)] + chr(_FIRST_MARK + number) + bare)
     text = ""
     try:
         document = trafilatura.bare_extraction(copy, url=url, include_comments=False)
@@ -327,10 +322,3 @@ def _judge(root: Any, runs: list[_Run], url: str) -> None:
     found = {ord(mark) - _FIRST_MARK for mark in _MARK.findall(text)}
     for number, run in enumerate(runs):
         run.keep = number in found
-
-
-def _set_text(element: Any, is_tail: bool, text: str | None) -> None:
-    if is_tail:
-        element.tail = text
-    else:
-        element.text = text

@@ -13,8 +13,6 @@ import json
 import logging
 import re
 import time
-import unicodedata
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -45,21 +43,17 @@ _CODE = {
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]{1,40})", re.IGNORECASE)
 # The WHATWG encoding standard (encoding.spec.whatwg.org, section 4.2, read November 2026) reads these labels so.
 _WIDER = {"latin-1": "windows-1252", "iso-8859-1": "windows-1252", "us-ascii": "windows-1252", "gb2312": "gb18030"}
-# The letters beyond ASCII of languages written in Latin ones, and the code page in which pages of each were written.
-_LETTERS = {
-    "fr": ("cp1252", "àâæçèéêëîïôœùûüÿ"), "de": ("cp1252", "äöüß"), "sv": ("cp1252", "åäöéü"), "fi": ("cp1252", "åäö"),
-    "da": ("cp1252", "åæøé"), "no": ("cp1252", "åæøéòô"), "nb": ("cp1252", "åæøéòô"), "nl": ("cp1252", "áèéêëïóöü"),
-    "es": ("cp1252", "áéíñóúü¿¡"), "ca": ("cp1252", "àçèéíïòóúü·"), "pt": ("cp1252", "àáâãçéêíóôõúü"),
-    "it": ("cp1252", "àèéìòóù"), "is": ("cp1252", "áæðéíóöúýþ"), "pl": ("cp1250", "ąćęłńóśźż"),
-    "cs": ("cp1250", "áčďéěíňóřšťúůýž"), "sk": ("cp1250", "áäčďéíĺľňóôŕšťúýž"), "hu": ("cp1250", "áéíóöőúüű"),
-    "hr": ("cp1250", "čćđšž"), "sl": ("cp1250", "čšž"), "ro": ("cp1250", "ăâîşţ"), "tr": ("cp1254", "âçğıİîöşüû"),
-    "lt": ("cp1257", "ąčęėįšųūž"), "lv": ("cp1257", "āčēģīķļņšūž"), "et": ("cp1257", "äöõüšž"),
+# The code page in which undeclared pages of a language were written.
+_CODE_PAGES = {
+    "cp1252": "fr de sv da no nb fi nl es pt it is ca", "cp1250": "pl cs sk hu hr sl ro", "cp1254": "tr", "cp1257": "lt lv et"
 }  # fmt: skip
+_PAGE_OF = {language: page for page, languages in _CODE_PAGES.items() for language in languages.split()}
 _LANGUAGE = re.compile(rb"<html\b[^>]{0,500}?\blang\s*=\s*[\"']?([a-z]{2})", re.IGNORECASE)
 _COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
+_LAST_LATIN = "\u024f"
 _FEW, _LOOK = 0.01, 4_096
 _TITLE_CHARACTERS = 300
 
@@ -105,8 +99,8 @@ def refusal(url: str, kind: str, size: int) -> FetchError:
 def decode(body: bytes, content_type: str = "") -> str:
     """Return the text of `body`; a charset that is wrong, unknown or hostile never raises: the next one in line is tried.
 
-    Order: a byte order mark, the header, UTF-8 where all of it fits, the page's own declaration, detection (by its letters
-    where these are Latin), windows-1252. Bytes that do not fit become U+FFFD; NUL bytes go.
+    Order: a byte order mark, the header, UTF-8 where all of it fits, the page's own declaration, detection; for Latin letters,
+    which detection mixes up, the code page of the page's language. Bytes that do not fit become U+FFFD; NUL bytes go.
     """
     from bs4.dammit import UnicodeDammit
 
@@ -122,28 +116,12 @@ def decode(body: bytes, content_type: str = "") -> str:
     labels = [_WIDER.get(label, label)] if label and not label.startswith("utf") else []
     found = UnicodeDammit(body, labels, is_html=True)
     text = found.unicode_markup or ""
-    if found.original_encoding not in (*labels, found.declared_html_encoding) and _is_latin(text):
-        text = body.decode(_latin_page(body), "replace")
+    if found.original_encoding not in (*labels, found.declared_html_encoding):
+        named = _LANGUAGE.search(body[:_LOOK])
+        language = named[1].decode().lower() if named else ""
+        if language in _PAGE_OF or not any(c > _LAST_LATIN and c.isalpha() for c in text):
+            text = body.decode(_PAGE_OF.get(language, "cp1252"), "replace")
     return text.replace("\0", "")
-
-
-def _is_latin(text: str) -> bool:
-    """Return whether no letter of a text is of another script than Latin."""
-    letters = (c for c in set(text) if c > "\xff" and unicodedata.category(c) in ("Ll", "Lu", "Lo"))
-    return all("LATIN" in unicodedata.name(c, "") for c in letters)
-
-
-def _latin_page(body: bytes) -> str:
-    """Return the code page of the language that a page names, else of the one that has most of its letters beyond ASCII."""
-    named = _LANGUAGE.search(body[:_LOOK])
-    language = named[1].decode().lower() if named else ""
-    counts = Counter(body.translate(None, bytes(range(128))))
-
-    def letters_of(language: str) -> int:
-        page, letters = _LETTERS[language]
-        return sum(counts[byte] for byte in {*(letters + letters.upper()).encode(page, "ignore")})
-
-    return _LETTERS[language if language in _LETTERS else max(_LETTERS, key=letters_of)][0]
 
 
 def read_text(text: str, kind: str, url: str) -> Page:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import islice
 from typing import Any
 
 import markdownify
-from bs4 import Tag
 from lxml import etree
 
 from ipy_websearch.extract.formats import fenced
@@ -19,9 +19,8 @@ _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|highlight-|brush:\s*|sourceCode\s+|hljs\s+|src-)"
     r"(?:language-|source-|text-)?([A-Za-z][\w+#.-]{0,30})"
 )
-_NAME = re.compile(r"[A-Za-z][\w+#.-]{0,30}")
 _NO_LANGUAGE = frozenset(
-    "default none text plain plaintext highlight notranslate source hljs copyable wrapper nohighlight unknown code block"
+    "default none text plain plaintext highlight notranslate source hljs copyable wrap wrapper nohighlight unknown code block"
     " sourcecode".split()
 )
 _LINE_NUMBERS = frozenset(
@@ -29,7 +28,8 @@ _LINE_NUMBERS = frozenset(
     " react-code-line-number".split()
 )
 _TEX = etree.XPath("string(.//annotation[@encoding='application/x-tex'])")
-_LINES = ("div", "li", "p", "tr")
+_SHOWN_FORMULAS = etree.XPath(".//span[@class='katex-html']")  # KaTeX's second form of a formula
+_LINES = ("br", "div", "li", "p", "tr")
 _NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
 _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
 _CELL_CHARACTERS = 800
@@ -44,17 +44,15 @@ _SUBSCRIPT = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊
 def plain_formulas(body: Any) -> None:
     """Replace formulas by the TeX source that MathML carries, as `$…$`."""
     for formula in list(body.iter("math")):
-        source = " ".join(_TEX(formula).split()) or formula.get("alttext", "")
-        if not source:
-            continue
-        holder = formula.getparent()
-        alone = len(holder) == 1 and not (holder.text or "").strip() and not (formula.tail or "").strip()
-        if alone and holder.tag == "span":
-            holder.attrib.pop("style", None)  # Wikipedia hides the formula and shows an image of it
-            for twin in holder.xpath("following-sibling::*[1][@aria-hidden='true']"):
-                twin.drop_tree()  # KaTeX shows a second form
-        formula.tail = f"${source}$" + (formula.tail or "")
-        formula.drop_tree()
+        source = " ".join(_TEX(formula).split()) or formula.get("alttext")
+        if source:
+            holder = formula.getparent()
+            if holder.tag == "span" and holder.text_content().strip() == formula.text_content().strip():
+                formula = holder  # Wikipedia hides it and shows an image of the formula
+            formula.tail = f"${source}$" + (formula.tail or "")
+            formula.drop_tree()
+    for twin in _SHOWN_FORMULAS(body):
+        twin.drop_tree()
 
 
 def plain_code(body: Any) -> None:
@@ -65,35 +63,27 @@ def plain_code(body: Any) -> None:
             element.drop_tree()
     for pre in list(body.iter("pre")):
         language = _language(pre)
-        for line_break in pre.iter("br"):
-            line_break.tail = "\n" + (line_break.tail or "")
         for line in pre.iter(*_LINES):
-            if not "".join(line.itertext()).endswith("\n") and not (line.tail or "").startswith("\n"):
-                line.tail = "\n" + (line.tail or "")
-        text, tail = "".join(pre.itertext()).strip("\n"), pre.tail
-        pre.clear()
-        pre.text, pre.tail = text, tail
+            is_ended = "".join(line.itertext()).endswith("\n") or (line.tag != "br" and (line.tail or "").startswith("\n"))
+            line.tail = ("" if is_ended else "\n") + (line.tail or "")
+        text = "".join(pre.itertext()).strip("\n")
+        pre.clear(keep_tail=True)
+        pre.text = text
         pre.set("class", f"language-{language}")
 
 
 def _language(pre: Any) -> str:
-    """Return the language that a code block, its `<code>` or one of its next wrappers names, "" when none does."""
-    chain = [*pre.iter("code"), pre]
-    for _, parent in zip(range(4), pre.iterancestors(), strict=False):
-        if next(islice(parent.iter("pre"), 2, None), None) is not None:
-            break
-        chain.append(parent)
-    for element in chain:
-        names = [element.get("data-lang") or "", element.get("data-language") or ""]
-        names += [match[1].rstrip(";") for match in _LANGUAGE.finditer(element.get("class") or "")]
-        for name in names:
-            if _NAME.fullmatch(name) and name.lower() not in _NO_LANGUAGE and not name.startswith("wrap"):
-                return name.lower()
+    """Return the language that a code block, its `<code>` or one of its next two wrappers names, "" when none does."""
+    for element in (*pre.iter("code"), pre, *islice(pre.iterancestors("div", "figure", "span"), 2)):
+        said = [f"lang-{element.get(name, '')}" for name in ("data-lang", "data-language")]
+        for name in _LANGUAGE.findall(" ".join((*said, element.get("class", "")))):
+            if name.lower() not in _NO_LANGUAGE:
+                return str(name).lower()
     return ""
 
 
 def markdown(body: Any) -> str:
-    """Return `body` as Markdown that ends in a line feed, "" when nothing is in it."""
+    """Return `body` as Markdown."""
     for table in reversed(list(body.iter("table"))):
         _complete(table) if _holds_data(table) else _unwrap(table)
     for quote in body.iter("blockquote"):
@@ -106,8 +96,7 @@ def markdown(body: Any) -> str:
     for numbered in body.iter("ol"):
         for number, item in enumerate(numbered.iterchildren("li"), _number(numbered, "start")):
             item.set("value", str(number))
-    text = _CONVERTER.convert(etree.tostring(body, encoding="unicode", method="html")).strip("\n")
-    return text + "\n" if text.strip() else ""
+    return str(_CONVERTER.convert(etree.tostring(body, encoding="unicode", method="html")))
 
 
 def _rows(table: Any) -> list[list[Any]]:
@@ -137,20 +126,18 @@ def _complete(table: Any) -> None:
 
     So each value stays in its column.
     """
-    hanging: dict[int, int] = {}
     rows = [cells for cells in _rows(table) if cells]
     rows[0][0].getparent().set(_HEAD, "")
-    for cells in rows:
+    free_from: Counter[int] = Counter()  # column → the first row that no cell from above reaches
+    for number, cells in enumerate(rows):
         column = 0
         for cell in cells:
-            while hanging.get(column, 0) > 0:
-                hanging[column] -= 1
-                column += 1
+            while free_from[column] > number:
                 cell.addprevious(etree.Element("td"))
-            across = _span(cell, "colspan")
-            for spanned in range(column, column + across):
-                hanging[spanned] = _span(cell, "rowspan") - 1
-            column += across
+                column += 1
+            for _ in range(_span(cell, "colspan")):
+                free_from[column] = number + _span(cell, "rowspan")
+                column += 1
 
 
 def _span(cell: Any, name: str) -> int:
@@ -161,12 +148,6 @@ def _number(element: Any, name: str) -> int:
     """Return the number that an attribute gives, 1 when it gives none."""
     value = (element.get(name) or "").strip()
     return int(value) if value.isascii() and value.isdigit() and len(value) < 6 else 1
-
-
-class _Node(Tag):
-    def find_parent(self, name: Any = None, attrs: Any = None, **kwargs: Any) -> Any:
-        """Return the nearest element of that name around this one; markdownify asks it of every element."""
-        return next((parent for parent in self.parents if parent.name == name), None)
 
 
 class _Converter(markdownify.MarkdownConverter):
@@ -226,5 +207,5 @@ class _Converter(markdownify.MarkdownConverter):
     convert_sub = convert_sup
 
 
-_PARSER: Any = {"features": "lxml", "element_classes": {Tag: _Node}}
-_CONVERTER = _Converter(heading_style="ATX", bullets="-", autolinks=False, bs4_options=_PARSER)
+_OPTIONS: Any = {"bs4_options": {"features": "lxml"}, "heading_style": "ATX", "bullets": "-", "autolinks": False}
+_CONVERTER = _Converter(**_OPTIONS)

@@ -256,6 +256,7 @@ def _json(text: str) -> Any:
 _ENOUGH_CHARACTERS = 400
 _MAX_JSON = 3_000_000
 _MAX_TEXTS = 2_000
+_BLANK_LINE = "\n\n"
 _TEXT_KEYS = re.compile(r"articleBody|cooked|body|content|contentHtml|html|text|description", re.IGNORECASE)
 _PROSE = re.compile(r"\s*<(?:p|div|h[1-6]|ul|ol|table|blockquote|pre)\b", re.IGNORECASE)
 
@@ -270,7 +271,8 @@ def embedded_content(root: Any) -> str:
         found = "".join(etree.tostring(e, encoding="unicode", method="html", with_tail=False) for e in parts)
         return found.replace("noscript", "div")
     texts = _texts([script.text or "" for script in root.iter("script") if "json" in (script.get("type") or "")])
-    return "".join(f"<article>{_marked_up(t)}</article>" for t in texts) if sum(map(len, texts)) >= _ENOUGH_CHARACTERS else ""
+    parts = [t if _PROSE.search(t) else f"<p>{entities.escape(t).replace(_BLANK_LINE, '<p>')}" for t in texts]
+    return "".join(f"<article>{part}</article>" for part in parts) if sum(map(len, texts)) >= _ENOUGH_CHARACTERS else ""
 
 
 def _texts(scripts: list[str]) -> list[str]:
@@ -293,9 +295,3 @@ def _is_prose(key: str, value: str) -> bool:
     if _TEXT_KEYS.fullmatch(key) is None or "function(" in value or "{" in value[:200]:
         return False
     return _PROSE.match(value) is not None or (len(value) > 80 and value.count(" ") > len(value) / 12)
-
-
-def _marked_up(text: str) -> str:
-    if _PROSE.search(text):
-        return text
-    return "".join(f"<p>{entities.escape(part)}</p>" for part in re.split(r"\n\s*\n", text) if part.strip())

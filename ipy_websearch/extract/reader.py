@@ -7,7 +7,7 @@ same address that overlap share one download; it is given up when the last of th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,8 @@ class PageReader:
     """Reads pages as Markdown.
 
     `cache` keeps pages for `cache_ttl_s` seconds (None: nothing is kept). `local` gives a page of the local index, None when it
-    has none under that address. `allow` are the private addresses that may be read (None: those in IPY_WEBSEARCH_FETCH_ALLOW at
-    the time of each read). `download` gets the bytes (None: `http.download.download`).
+    has none under that address. `download` gets the bytes (None: `http.download.download`). Private addresses are read that
+    IPY_WEBSEARCH_FETCH_ALLOW names at the time of each read.
     """
 
     def __init__(
@@ -47,7 +47,6 @@ class PageReader:
         cache_ttl_s: float = 900,
         local: Callable[[str], LocalPage | None] | None = None,
         worker: ExtractionWorker | None = None,
-        allow: frozenset[str] | None = None,
         download: Callable[..., Awaitable[Download]] | None = None,
     ) -> None:
         self.worker = worker or ExtractionWorker()
@@ -55,7 +54,6 @@ class PageReader:
         self._user_agent = user_agent
         self._cache_ttl_s = cache_ttl_s
         self._local = local
-        self._allow = allow
         self._download = download
         self._robots: RobotsFiles | None = None
         self._flights: SingleFlight[Page] = SingleFlight()
@@ -68,13 +66,13 @@ class PageReader:
         limit: int | None = None,
         fresh: bool = False,
         robots: bool = False,
-        timeout_s: float | None = None,
+        timeout_s: float = 30.0,
     ) -> Page:
         """Return the page, or `limit` lines of its Markdown from line `offset` (from 1) on.
 
         Past the end the content is "" and `lines_read` 0; a limit beyond the end gives all that is left; None means all.
         `fresh` skips the cache. `robots` is for programs that read many pages: each host's robots.txt has to allow it.
-        `timeout_s` bounds the download (None: 30 s).
+        `timeout_s` bounds the download.
 
         Raises:
             ConfigError: `offset` or `limit` is below 1.
@@ -86,13 +84,14 @@ class PageReader:
         url = url.strip()
         if url.lower().startswith(_LOCAL_SCHEMES):
             return window(self._from_local(url), offset, limit)
-        allow = self._allow if self._allow is not None else allow_from_environment()
+        allow = allow_from_environment()
         target = check_url(url, allow=allow).url
         page = None if fresh else self._cached(target)
         if page is None:
-            limits = {} if timeout_s is None else {"timeout_s": timeout_s}
             key = f"{target} {robots} {timeout_s}"
-            page, _ = await self._flights.share(key, lambda: self._load(target, allow, robots, limits))
+            page, _ = await self._flights.share(
+                key, lambda: self._load(target, robots, {"allow": allow, "timeout_s": timeout_s})
+            )
         return window(replace(page, url=url), offset, limit)
 
     def _from_local(self, url: str) -> Page:
@@ -105,8 +104,8 @@ class PageReader:
         text = visible(markdown).strip("\n")
         return Page(url, url, plain(title), text, 0, 0, published_date=date, content_type="text/markdown")
 
-    async def _load(self, url: str, allow: frozenset[str], robots: bool, limits: Mapping[str, Any]) -> Page:
-        got = await self._get(url, allow, robots, limits)
+    async def _load(self, url: str, robots: bool, options: dict[str, Any]) -> Page:
+        got = await self._get(url, robots, options)
         content_type = f"{got.content_type}; charset={got.charset}" if got.charset else got.content_type
         try:
             page = await self.worker.extract(got.body, url=got.final_url, content_type=content_type)
@@ -117,18 +116,17 @@ class PageReader:
             self._cache.put(_CACHE_KIND, url, to_json(page))
         return replace(page, fetched_at=datetime.now(UTC))
 
-    async def _get(self, url: str, allow: frozenset[str], robots: bool, limits: Mapping[str, Any]) -> Download:
+    async def _get(self, url: str, robots: bool, options: dict[str, Any]) -> Download:
         # httpx takes a while to import, and a session that only searches locally never needs it
         from ipy_websearch.http.download import USER_AGENT, RobotsFiles, download
 
         self.worker.warm()
         agent, get = self._user_agent or USER_AGENT, self._download or download
-        options: dict[str, Any] = {"allow": allow, "user_agent": agent, **limits}
         if not robots:
-            return await get(url, **options)
+            return await get(url, user_agent=agent, **options)
         files = self._robots = self._robots or RobotsFiles(user_agent=agent, cache=self._cache, download=self._download)
         async with files.turn(urlsplit(url).netloc):
-            return await get(url, admit=lambda target: files.admit(target, allow), **options)
+            return await get(url, admit=lambda target: files.admit(target, options["allow"]), user_agent=agent, **options)
 
     def _cached(self, url: str) -> Page | None:
         """Return the page of a cache entry, None when there is none of ours."""

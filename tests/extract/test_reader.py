@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,8 +27,15 @@ INJECTIONS = Path(__file__).parents[1] / "data" / "injections.jsonl"
 
 
 def reader(server: RawServer, extractor: Any = None, **options: Any) -> PageReader:
-    """Return a reader that may read from the server."""
-    return PageReader(user_agent="test/1", worker=extractor or Extractor(), allow=server.allow, **options)
+    """Return a reader; from now on the server may be read."""
+    os.environ["IPY_WEBSEARCH_FETCH_ALLOW"] = server.key
+    return PageReader(user_agent="test/1", worker=extractor or Extractor(), **options)
+
+
+@pytest.fixture(autouse=True)
+def nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test allows ends with it."""
+    monkeypatch.setenv("IPY_WEBSEARCH_FETCH_ALLOW", "")
 
 
 @pytest.fixture
