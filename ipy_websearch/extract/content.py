@@ -34,7 +34,6 @@ _NAVIGATION_ROLES = frozenset(
     {"navigation", "contentinfo", "complementary", "banner", "search", "dialog", "alertdialog", "menu", "menubar", "toolbar"}
 )
 _PARTS = frozenset({"main", "article", "section"})
-_NEVER_HINTED = frozenset({"body", "main", "html", "article"})
 # The words were chosen by the share of content in the text under them on the development part of WCXB: below 10 % for
 # the first set (so that even trafilatura's choice is overruled), below 25 % for the second.
 _HINTS = {
@@ -59,7 +58,7 @@ _MARK = re.compile(f"[{chr(_FIRST_MARK)}-{chr(_FIRST_MARK + _MARKS - 1)}]")
 # trafilatura's time grows faster than the page (5 MB take 24 s, measured November 2026): these are judged without it.
 _HEAVY_RUNS, _HEAVY_CHARACTERS = 10_000, 2_000_000
 _BOILERPLATE_SHARE = 0.3  # of the page's text: what holds more is not boilerplate, whatever it is called
-_SMALL_BLOCK = 200  # characters; a block below that can be boilerplate even if it is much of a short page
+_SMALL_BLOCK = 200  # characters; a cookie bar below that can be much of a short page
 _AREA_SHARE = 0.9
 _SMALL_PAGE = 1_500  # characters; below it, what lies outside the area is too little to be told from content
 _PROSE_CHARACTERS = 80  # a run of that length that is not mostly links is a paragraph
@@ -117,10 +116,9 @@ class _Content:
         self.runs: list[_Run] = []
         self._walk()
         limit = max(_BOILERPLATE_SHARE * self.blocks[0].size, _SMALL_BLOCK)
-        for block in self.blocks:
-            own = _hints(block.element)
-            own &= ~(_BOILERPLATE | _DOUBTFUL) if block.size >= limit else ~0
-            block.flags = own | block.parent.flags
+        for block in self.blocks[1:]:
+            excused = _BOILERPLATE | _DOUBTFUL if block.size >= limit else 0
+            block.flags = _hints(block.element) & ~excused | block.parent.flags
 
     def _walk(self) -> None:
         """Find blocks and runs."""
@@ -209,8 +207,8 @@ def _correct(content: _Content, main: _Block | None, kinds: frozenset[str]) -> N
     kept = [run for run in content.runs if run.keep]
     size = _size(kept)
     prose = _size(run for run in kept if run.is_prose) / max(1, size)
-    if size < _PART_CHARACTERS and _is_one_of_several(content, main):
-        area = main or content.smallest_area()
+    if main is not None and size < _PART_CHARACTERS and _is_one_of_several(content.inside(main)):
+        area = main
     for run in kept:
         flags = run.block.flags  # a menu, a banner or the like is none, whatever trafilatura says
         run.keep = not (flags & (_BOILERPLATE | _PAGE_MENU) or (flags & _DOUBTFUL and run.linked > _MOSTLY_LINKED))
@@ -222,21 +220,13 @@ def _correct(content: _Content, main: _Block | None, kinds: frozenset[str]) -> N
         article = bool(kinds & _ARTICLE_KINDS) or (size > _ARTICLE_CHARACTERS and prose > _ARTICLE_PROSE)
         _keep_area(content, area, barred, strict=article)
         if article:
-            _drop_dangling_headings(content)
+            _drop_last_headings(content)
 
 
-def _is_one_of_several(content: _Content, main: _Block | None) -> bool:
-    """Return whether trafilatura took less than half of the prose in the main part; without one, keep that prose.
-
-    It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
-    """
-    prose = [run for run in content.inside(main or content.blocks[0]) if run.is_prose and not run.block.flags]
-    if 2 * _size(prose) >= sum(len(run.text) for run in prose):
-        return False
-    if main is None:
-        for run in prose:
-            run.keep = True
-    return True
+def _is_one_of_several(runs: list[_Run]) -> bool:
+    """Return whether trafilatura took less than half of the prose: one of several like parts, as a page builder makes them."""
+    prose = [run for run in runs if run.is_prose and not run.block.flags]
+    return 2 * _size(prose) < sum(len(run.text) for run in prose)
 
 
 def _keep_area(content: _Content, area: _Block, barred: int, *, strict: bool = False) -> None:
@@ -254,43 +244,27 @@ def _is_in_outline(element: Any) -> bool:
     return element.tag == "li" and (inner is not None or next(element.iterancestors("li"), None) is not None)
 
 
-def _drop_dangling_headings(content: _Content) -> None:
-    """Drop headings that nothing follows: "Related stories" at an article's end, linked titles of other articles."""
-    text_follows = False
-    level_of_next = "h0"  # the highest heading since the last text, from the end of the page backwards
+def _drop_last_headings(content: _Content) -> None:
+    """Drop headings that nothing follows, such as "Related stories" at an article's end."""
     for run in reversed([run for run in content.runs if run.keep]):
-        tag = run.block.element.tag
-        if tag not in HEADINGS:
-            text_follows, level_of_next = True, "h9"
-        elif level_of_next <= tag and (run.linked > 0.5 or not text_follows):
-            run.keep = False
-        else:
-            level_of_next = tag
+        if run.block.element.tag not in HEADINGS:
+            return
+        run.keep = False
 
 
 def _hints(element: Any) -> int:
     """Return the flags that fit `element` itself (not what it is in)."""
-    tag, role = element.tag, element.get("role")
-    names = f"{_own_id(element)} {element.get('class') or ''}"
+    tag, role, classes = element.tag, element.get("role"), element.get("class") or ""
+    # The id of a heading or section repeats its title: "cookies" is then the subject, not a banner.
+    is_titled = tag in HEADINGS or tag == "section" or "section" in classes.split()
+    names = classes if is_titled else f"{classes} {element.get('id') or ''}"
     if tag == "aside" and (role == "note" or not _ADMONITIONS.isdisjoint(_WORD.findall(names.lower()))):
         return 0
-    flags = 0
+    flags = _named(names[:1000])
     if tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES or tag == "header":
         of_page = all(holder.tag not in _PARTS and holder.get("role") != "main" for holder in element.iterancestors())
-        flags = (0 if tag == "header" else _NAVIGATION) | (_PAGE_MENU if of_page else 0)
-    return flags if len(names) == 1 or tag in _NEVER_HINTED else flags | _named(names[:1000])
-
-
-def _own_id(element: Any) -> str:
-    """Return the id of `element`, "" when it repeats a heading: "cookies" is then the subject of a section, not its role."""
-    name = element.get("id") or ""
-    if not name or element.tag in HEADINGS:
-        return ""
-    if not _named(name[:1000]):
-        return name
-    heading = next(element.iter(*HEADINGS), None)
-    title = "".join(heading.itertext()).lower() if heading is not None else ""
-    return "" if title and all(word in title for word in _WORD.findall(name.lower()) if len(word) > 1) else name
+        flags |= (0 if tag == "header" else _NAVIGATION) | (_PAGE_MENU if of_page else 0)
+    return flags
 
 
 @lru_cache(maxsize=4096)
