@@ -146,7 +146,7 @@ def _in_form(read: Callable[[Any], T], wanted: str, name: str, value: Any) -> T:
     """Return what `read` makes of a value; what it cannot take must be `wanted`."""
     try:
         return read(value)
-    except (TypeError, ValueError, ArithmeticError):
+    except (TypeError, ValueError, LookupError, ArithmeticError):
         shown = shorten(visible(repr(value)).replace("\n", " "), 80)
         raise ConfigError(f"{name} is {shown}; it must be {wanted}") from None
 
@@ -161,21 +161,14 @@ def _texts(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(_text, value))
 
 
-def _at_least(least: int | None, wanted: str) -> Form:
+def _at_least(least: int) -> Form:
     def read(value: Any) -> int:
         number = operator.index(value)
-        if isinstance(value, bool) or (least is not None and number < least):
+        if isinstance(value, bool) or number < least:
             raise ValueError
         return number
 
-    return partial(_in_form, read, wanted)
-
-
-def _flag(value: Any) -> bool:
-    """Return True or False as Python's own; 0, 1 and numpy's count as such."""
-    if value not in {True, False}:
-        raise ValueError
-    return bool(value)
+    return partial(_in_form, read, f"a whole number, {least} or more")
 
 
 def _positive(value: Any) -> Any:
@@ -184,13 +177,10 @@ def _positive(value: Any) -> Any:
     return value
 
 
-def _one_of(words: Sequence[str]) -> Form:
-    def known(value: Any) -> str:
-        if value not in words:
-            raise ValueError
-        return str(value)
-
-    return partial(_in_form, known, f"one of {', '.join(words)}")
+def _one_of(known: Sequence[Any], wanted: str = "") -> Form:
+    """Return the form of values that are equal to one of a few, and become that one (numpy's 1 becomes True)."""
+    own = {value: value for value in known}
+    return partial(_in_form, own.__getitem__, wanted or f"one of {', '.join(known)}")
 
 
 def _usd(value: Any) -> Decimal | None:
@@ -226,13 +216,9 @@ _TEXTS = "model provider system search_tool_name freshness country language safe
 _FORMS: dict[str, Form] = {
     **dict.fromkeys((*_NEEDED, *_TEXTS), partial(_in_form, _text, "text")),
     **dict.fromkeys(("allowed_domains", "blocked_domains", "goggles"), as_tuple),
-    **dict.fromkeys(("count", "offset", "limit"), _at_least(None, "a whole number, such as 5")),
-    **dict.fromkeys(("max_searches", "max_fetches", "read_pages"), _at_least(0, "a whole number, 0 or more")),
-    **dict.fromkeys(
-        ("max_steps", "concurrency", "sample", "max_uses"),
-        _at_least(1, "a whole number, 1 or more"),
-    ),
-    **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), partial(_in_form, _flag, "True or False")),
+    **dict.fromkeys(("max_searches", "max_fetches", "read_pages"), _at_least(0)),
+    **dict.fromkeys(("count", "offset", "limit", "max_steps", "concurrency", "sample", "max_uses"), _at_least(1)),
+    **dict.fromkeys(("follow", "fresh", "resume", "sources", "progress"), _one_of((True, False), "True or False")),
     "budget_usd": money,
     "timeout_s": partial(_in_form, _positive, "a number above 0, such as 120"),
     "check": _one_of(CHECKS),

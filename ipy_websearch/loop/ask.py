@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -67,7 +66,7 @@ from ipy_websearch.model.requests import (
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import Booking, Estimate, RunBudget, estimate
-from ipy_websearch.money.prices import add_money, model_cost, own_prices
+from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import (
@@ -87,7 +86,6 @@ from ipy_websearch.results import (
     Rewritten,
     ToolFinished,
     ToolStarted,
-    Usage,
 )
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
@@ -654,8 +652,6 @@ class AskRun:
             self.booking.take(event)
             emit(event)
 
-        if "genai_prices" not in sys.modules:  # its 0.1 s pass while the model thinks, not on the event loop
-            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
         try:
             await self.loop.client.prepare()
             answer = await self.loop.answer(take)

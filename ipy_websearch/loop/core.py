@@ -99,14 +99,14 @@ class Meter:
 
     def explain(self, limit: LimitName) -> str:
         """Return one line for people and for the model that says which limit was reached."""
-        if limit == "interrupted":
-            return limit
-        if limit == "timeout":
-            return f"limit reached: timeout = {self.limits.timeout_s:g} s"
-        if limit != "budget":
-            return f"limit reached: {limit} = {getattr(self.limits, limit)}"
         usd = self.limits.budget_usd
-        return "limit reached: budget" if usd is None else f"limit reached: budget = {usd:f} USD"
+        values = {
+            "max_searches": f"max_searches = {self.limits.max_searches}",
+            "max_steps": f"max_steps = {self.limits.max_steps}",
+            "budget": "budget" if usd is None else f"budget = {usd:f} USD",
+            "timeout": f"timeout = {self.limits.timeout_s:g} s",
+        }
+        return f"limit reached: {values[limit]}" if limit in values else limit
 
 
 # --- the calls of a reply ---------------------------------------------------------------------------------------------

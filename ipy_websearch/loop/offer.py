@@ -158,14 +158,12 @@ def parse_columns(columns: str | Mapping[str, type] | Sequence[str]) -> dict[str
         parts = columns.split(",") if isinstance(columns, str) else as_tuple("columns", columns)
         split = (part.partition(":") for part in parts if part.strip())
         pairs = [(name.strip(), kind.strip() or "str") for name, _, kind in split]
-    parsed: dict[str, type] = {}
-    for name, kind in pairs:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name) or name in parsed:
-            raise ConfigError(f"{name!r} cannot be a column: names are letters, digits and _, each once")
-        parsed[name] = column_type(kind, name)
-    if not 1 <= len(parsed) <= MAX_COLUMNS:
-        raise ConfigError(f"a table has 1 to {MAX_COLUMNS} columns, not {len(parsed)}")
-    return parsed
+    names = [name for name, _ in pairs]
+    sound = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name) for name in names) and len(set(names)) == len(names)
+    if not sound or not 1 <= len(names) <= MAX_COLUMNS:
+        said = shorten(", ".join(map(repr, names)), 200)
+        raise ConfigError(f"a table has 1 to {MAX_COLUMNS} columns, named by letters, digits and _, each once; not {said}")
+    return {name: column_type(kind, name) for name, kind in pairs}
 
 
 def column_type(kind: Any, column: str) -> type:
@@ -174,15 +172,11 @@ def column_type(kind: Any, column: str) -> type:
     Raises:
         ConfigError: there is no such type.
     """
-    if isinstance(kind, type) and kind in SCHEMAS:
-        return kind
-    name = str(kind).strip()
-    if name in _TEXTS:
-        return list
-    if name not in TYPES:
+    name = kind.__name__ if isinstance(kind, type) and kind in SCHEMAS else str(kind).strip()
+    if name not in TYPES and name not in _TEXTS:
         there = "str, int, float, bool, date, list[str]"
         raise ConfigError(f"{name!r} is no type for {column!r}{did_you_mean(name, TYPES)} (there are {there})")
-    return TYPES[name]
+    return TYPES.get(name, list)
 
 
 def with_source(columns: Mapping[str, type]) -> dict[str, type]:
