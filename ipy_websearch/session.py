@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import wait
 from contextlib import aclosing
 from dataclasses import replace
@@ -32,7 +32,7 @@ from ipy_websearch.money.prices import add_money, own_prices
 from ipy_websearch.options import AskOptions, EnrichOptions, checked, moment, options_of
 from ipy_websearch.providers.base import PROVIDERS, ProviderContext, SearchRequest
 from ipy_websearch.providers.brave import resolve
-from ipy_websearch.providers.router import SearchPlan, SearchRouter, provider_to_ask
+from ipy_websearch.providers.router import SearchRouter, provider_to_ask
 from ipy_websearch.results import Answer, Money, Page, Panels, SearchResults
 from ipy_websearch.settings import WebSearch, data_dir, load_settings, settings_dir
 from ipy_websearch.text import plain
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 # Seconds between two looks at the progress of an enrichment.
 TICK_S = 0.2
 
-Run = Callable[[SearchPlan], Awaitable[SearchResults]]
 
 CONTACT = "a Jupyter extension; contact: the user of this notebook"
 
@@ -227,12 +226,6 @@ class Session:
     @background.on_the_loop
     async def search(self, query: str, *, provider: str | None = None, fresh: bool = False, **options: Any) -> SearchResults:
         """Search the web; see `ipy_websearch.search` for the options and errors."""
-        return await self.searched(query, self.router.run, provider=provider, fresh=fresh, **options)
-
-    async def searched(
-        self, query: str, run: Run, *, provider: str | None = None, fresh: bool = False, **options: Any
-    ) -> SearchResults:
-        """Return the results of a search that `run` makes, the router's or one that waits for its turn; it is booked."""
         request = self.search_request(query, **options)
         engine, said = self.provider_to_ask(provider)
         own_prices()  # a mistake in the user's price file shows here, before anything is spent
@@ -247,7 +240,7 @@ class Session:
         charges = expected
         status: Status = "interrupted"
         try:
-            results = await run(plan)
+            results = await self.router.run(plan)
             charges, status = results.charges, "ok"
         except WebSearchError as exc:
             charges, status = getattr(exc, "charges", ()), "error"

@@ -110,18 +110,13 @@ class RowError(Exception):
     """A row could not be filled; the message says why."""
 
 
-def template_fields(template: str) -> tuple[str, ...]:
-    """Return the columns that a template names, each once, in order."""
-    return tuple(dict.fromkeys(match[1] for match in _HOLE.finditer(template) if match[1]))
-
-
 def fields_in(what: str, template: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that a template names, of the `known` ones; `what` is the template's name in a message.
+    """Return the columns that a template names, each once, of the `known` ones; `what` is its name in a message.
 
     Raises:
         ConfigError: it names none, or one that is not there.
     """
-    fields = template_fields(template)
+    fields = tuple(dict.fromkeys(match[1] for match in _HOLE.finditer(template) if match[1]))
     if unknown := next((name for name in fields if name not in known), None):
         there = did_you_mean(unknown, known) or f"; it has {', '.join(map(repr, known[:12])) or 'none'}"
         raise ConfigError(f"{what} names {{{unknown}}}, which is no column of the frame{there}")

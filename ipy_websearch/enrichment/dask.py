@@ -347,13 +347,10 @@ def connect(cluster: Any) -> tuple[Any, bool]:
     Raises:
         ConfigError: it is none of these, or it cannot be reached.
     """
-    if isinstance(cluster, Client):
-        if cluster.asynchronous:
-            raise ConfigError("cluster is an asynchronous Client; give the address of its scheduler instead")
+    if isinstance(cluster, Client) and not cluster.asynchronous:
         return cluster, False
-    if not isinstance(cluster, str) and not hasattr(cluster, "scheduler_address"):
-        raise ConfigError(f"cluster must be a dask.distributed Client, a cluster or an address, not {type(cluster).__name__}")
     try:
         return Client(cluster, set_as_default=False, timeout=WAIT_S), True
-    except (OSError, TimeoutError, ValueError) as exc:
-        raise ConfigError(f"the Dask cluster at {cluster!r} cannot be reached: {exc}") from exc
+    except (OSError, TimeoutError, TypeError, ValueError) as exc:
+        kinds = "a dask.distributed Client (no asynchronous one), a cluster or an address that can be reached"
+        raise ConfigError(f"cluster must be {kinds}, not {cluster!r}: {exc}") from exc

@@ -35,7 +35,7 @@ from ipy_websearch.model.stream import NO_MESSAGE, Event, Reply, is_spent, is_tr
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.ledger import Status
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.providers.router import SearchPlan, SearchRouter, stood_in
+from ipy_websearch.providers.router import SearchRouter, stood_in
 from ipy_websearch.results import Charge, Limits, Panels, SearchResults, ToolFinished
 from ipy_websearch.text import plain, shorten
 from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
@@ -71,10 +71,7 @@ class Searches:
         Raises:
             ProviderError: as `SearchRouter.run`.
         """
-        return await self.run(self._router.plan(request, self._provider, fresh=fresh))
-
-    async def run(self, plan: SearchPlan) -> SearchResults:
-        """Return the results of a planned search; see `search` for the errors."""
+        plan = self._router.plan(request, self._provider, fresh=fresh)
         if plan.cached is not None or plan.provider in ("", "local"):
             return await self._router.run(plan)
         try:

@@ -107,6 +107,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
         native_search(model, client, options.max_searches, defaults)  # a platform without batches is refused here
     elif options.max_searches:
         searches, key = searches_of(session, provider, options.concurrency, budget, defaults)
+    exact = session.recording is not None
     config = RowConfig(
         client=client,
         model=model,
@@ -118,7 +119,7 @@ def start(session: Session, options: EnrichOptions) -> Enrichment:
         max_searches=options.max_searches,
         fetch=web_fetch_tool(session.reader, robots=True) if options.max_fetches else None,
         max_fetches=options.max_fetches,
-        pages=_page_reading(session, options.read_pages) if options.read_pages else None,
+        pages=PageReading(lambda: session.reader, options.read_pages, exact=exact) if options.read_pages else None,
         retrieve_first=settings.retrieve_first,
     )
     run = Enrichment(session, plan, options, config, budget, ask_in_batches if batch else Rows().ask, key)
@@ -146,10 +147,6 @@ def new_budget(session: Session, usd: Any = None) -> Budget:
     """Return the budget of one run, which may cost `usd` (None: only the session's budgets hold)."""
     whose = {"whose": "enrichment's budget", "raised_by": "--budget USD or budget_usd=…"}
     return session.budgets.for_question(uuid.uuid4().hex[:12], money("budget_usd", usd), **whose)
-
-
-def _page_reading(session: Session, count: int) -> PageReading:
-    return PageReading(lambda: session.reader, count, exact=session.recording is not None)
 
 
 def _workers(session: Session, cluster: Any, provider: str | None) -> Ask:
@@ -272,8 +269,8 @@ class Enrichment:
 
     def stop(self) -> None:
         """Stop a run from any thread: nothing more is sent, rows under way are cut off, `run` returns."""
-        if self._loop is not None and not self._loop.is_closed():
-            with suppress(RuntimeError):
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.halt, "interrupted", "interrupted", 0.0)
 
     def frame(self) -> Any:

@@ -80,11 +80,6 @@ class Server:
         return self.clock.now - began
 
 
-def test_a_server_without_a_limit_gets_all_that_may_run_at_once() -> None:
-    server = Server(most=50, cap=1000)
-    assert asyncio.run(server.run(500, 10)) == pytest.approx(2.0, abs=0.1) and server.done == 500
-
-
 def test_the_limit_settles_at_what_the_server_takes_and_tries_more_now_and_then() -> None:
     server = Server(most=100, cap=20)
     seconds = asyncio.run(server.run(4000, 100))

@@ -85,14 +85,6 @@ def test_a_row_reads_no_more_pages_than_it_may_and_none_that_nobody_named(messag
     assert "exfil" not in str([request.path for request in public_web.requests])
 
 
-def test_pages_are_read_in_this_process_alone(messages_api: Any) -> None:
-    """Batches and clusters say so before anything is sent."""
-    with pytest.raises(ConfigError, match="max_fetches"):
-        ipy_websearch.enrich(companies("A"), CEO, max_fetches=1, mode="batch", progress=False)
-    with pytest.raises(ConfigError, match="max_fetches"):
-        ipy_websearch.enrich(companies("A"), CEO, max_fetches=-1, progress=False)
-
-
 def test_a_search_that_reads_pages_gives_their_passages(
     messages_api: Any, brave_api: Any, public_web: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,14 +50,6 @@ def test_a_further_column_is_asked_alone(messages_api: Any) -> None:
     assert "CEO" not in messages_api.bodies[1]["messages"][0]["content"][0]["text"]
 
 
-def test_resume_false_and_another_question_ask_again(messages_api: Any) -> None:
-    """The store is found by question and type, and passed over on request."""
-    messages_api.behave(echo)
-    for columns, options in ((CEO, {}), (CEO, {"resume": False}), ({"ceo": "Boss of {company}?"}, {}), (CEO, {})):
-        ipy_websearch.enrich(companies("A"), columns, **QUIET, **options)
-    assert len(messages_api.requests) == 3
-
-
 def test_the_store_is_listed_and_cleared(messages_api: Any, shell: Any) -> None:
     """`%websearch store` lists each question with its cells; `clear` forgets them."""
     messages_api.behave(echo)

@@ -143,18 +143,3 @@ def test_what_is_no_cluster_or_mode_is_said_in_one_line(shell: Any, options: str
     shell.ns.update(small=pd.DataFrame({"planet": ["Mars"]}), client_of_mine=Mine())
     ran = shell.run(f"%%enrich small --model offline {options}{CELL}")
     assert not ran.ok and message in str(ran.error)
-
-
-def test_the_magic_hands_a_dask_frame_in_as_a_batch(messages_api: Any, shell: Any) -> None:
-    """`--mode batch` with a Dask frame: the distinct rows of all partitions are one batch."""
-    from ipy_websearch.enrichment import batch
-    from tests.contract.helpers import record
-
-    messages_api.behave(lambda body: record(moons=7))
-    shell.ns["frame"] = planets()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "FIRST_POLL_S", 0.01)
-        ran = shell.run(f"%%enrich frame --mode batch --max-searches 0 --no-progress -o out{CELL}")
-    assert ran.ok, ran.error
-    assert list(shell.ns["out"].compute().moons) == [7] * 4 and len(messages_api.requests) == 3
-    assert [line for line in messages_api.batches.log if line.startswith("POST")] == ["POST "]

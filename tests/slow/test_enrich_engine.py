@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ipy_websearch
-from ipy_websearch.enrichment.columns import fill, fit, normal, parse_columns, template_fields
+from ipy_websearch.enrichment.columns import fields_in, fill, fit, normal, parse_columns
 from tests.benchmarks.enrich_server import ROOT, EnrichServer
 from tests.fakes.warm import python
 
@@ -67,15 +67,6 @@ def test_two_kernels_share_a_store_without_harm(server: EnrichServer, tmp_path: 
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert connection.execute("SELECT count(*) FROM answers").fetchone() == (60,)
     connection.close()
-
-
-def test_a_server_that_takes_few_at_once_loses_no_row(server: EnrichServer) -> None:
-    """It takes 5 at once and answers 429 above; few requests are sent in vain."""
-    server.set(cap=5, retry_after=0.5)
-    frame = pd.DataFrame({"company": [f"C{n}" for n in range(100)]})
-    out = ipy_websearch.enrich(frame, CEO, concurrency=25, progress=False)
-    assert set(out.enrich_status) == {"ok"} and server.stats()["most"] <= 5
-    assert server.stats()["requests"] < 200
 
 
 @pytest.mark.parametrize("status", [429, 529])
@@ -142,7 +133,7 @@ def test_the_offline_model_fills_the_embedded_corpus(subject: str, monkeypatch: 
 def test_templates_put_values_in_once(value: str, other: str) -> None:
     """Braces in a value are text, and escaped braces in the template are braces."""
     assert fill("{{x}} {a} and {b}", {"a": value, "b": other}) == f"{{x}} {value} and {other}"
-    assert template_fields("{{x}} {a} and {b c} {a}") == ("a", "b c")
+    assert fields_in("it", "{{x}} {a} and {b c} {a}", ["a", "b c"]) == ("a", "b c")
 
 
 @given(st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.booleans(), st.datetimes(), st.dates()))
