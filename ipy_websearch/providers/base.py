@@ -416,10 +416,11 @@ class ProviderInfo:
         Raises:
             ConfigError: the address or a key is set and is none, or a file that may hold a key cannot be read.
         """
-        if not self.address(keys) and self.base_variable:
+        if missing := [key for key in self.keys if not keys.get(key)]:
+            return f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set"
+        if self.base_variable and not self.address(keys):
             return f"{self.base_variable} is not set: it needs the address of a server"
-        missing = [key for key in self.keys if not keys.get(key)]
-        return f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set" if missing else ""
+        return ""
 
 
 # --- which engines there are ------------------------------------------------------------------------------------------

@@ -426,15 +426,16 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _readable(path: Path, folder: Path) -> tuple[int, int]:
     """Return the (time in microseconds, size) of a file that can be a document; raise with the reason for any other."""
-    if path.suffix.lower() not in KINDS:
-        raise FetchError(f"not a kind of file that is read ({path.suffix})")
-    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-        raise FetchError("a link that leads out of the folder")
     status, most = path.stat(), MAX_PDF_BYTES if path.suffix.lower() == ".pdf" else MAX_FILE_BYTES
-    if not path.is_file():
-        raise FetchError("not a regular file")
-    if status.st_size > most:
-        raise FetchError(f"{status.st_size:,} bytes; files up to {most:,} are read")
+    rules = (
+        (path.suffix.lower() not in KINDS, f"not a kind of file that is read ({path.suffix})"),
+        (path.is_symlink() and not path.resolve().is_relative_to(folder), "a link that leads out of the folder"),
+        (not path.is_file(), "not a regular file"),
+        (status.st_size > most, f"{status.st_size:,} bytes; files up to {most:,} are read"),
+    )
+    for broken, message in rules:
+        if broken:
+            raise FetchError(message)
     return status.st_mtime_ns // 1_000, status.st_size
 
 

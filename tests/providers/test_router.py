@@ -113,7 +113,7 @@ def test_a_key_or_an_address_that_is_none_is_said_and_hides_nothing(
     """The chain goes on to other engines of the web; what was lost before stays booked."""
     monkeypatch.setenv("BRAVE_API_KEY", "two words")
     (notice,) = Use(tmp_path).search().notices
-    assert "BRAVE_API_KEY (environment) holds blanks" in notice and notice.endswith("wikipedia was asked instead")
+    assert "BRAVE_API_KEY (environment)" in notice and notice.endswith("wikipedia was asked instead")
     monkeypatch.setenv("BRAVE_API_KEY", "fake-brave-key-0000")
     monkeypatch.setenv("WIKIPEDIA_BASE_URL", "nowhere")
     brave.answer(b"no JSON")
