@@ -216,17 +216,6 @@ def test_a_home_that_cannot_be_written_to_keeps_folders_for_the_kernel(notes: Pa
     assert index.remove_folder(notes) == added and index.folders() == []
 
 
-def test_a_damaged_word_of_the_schema_makes_no_search_empty(index: LocalIndex, notes: Path, tmp_path: Path) -> None:
-    index.add_folder(notes)
-    index.close()
-    path = tmp_path / "home" / "index.sqlite"
-    with sqlite3.connect(path) as other:
-        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    other.close()
-    path.write_bytes(path.read_bytes().replace(b"id INTEGER PRIMARY KEY, url", b"id INTEGER PRIMqRY KEY, url"))
-    assert b"PRIMqRY" in path.read_bytes() and titles(index, "zweigelt") == ["The plan"]
-
-
 def test_folders_inside_each_other_share_their_documents(index: LocalIndex, notes: Path) -> None:
     """A folder around one that was added takes it over; one inside is brought up to date there."""
     (notes / "inner").mkdir()
@@ -251,12 +240,22 @@ def another_version(path: Path) -> None:
     other.close()
 
 
-@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"no database " * 500), overwritten, another_version])
-def test_a_damaged_index_is_made_again_with_its_folders(index: LocalIndex, notes: Path, tmp_path: Path, damage: Any) -> None:
-    """Which is said in a line; nothing has to be added again."""
+def another_word(path: Path) -> None:
+    """Damage a word of the schema, which SQLite reads without a complaint."""
+    path.write_bytes(path.read_bytes().replace(b"id INTEGER PRIMARY KEY, url", b"id INTEGER PRIMqRY KEY, url"))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.write_bytes(b"no database " * 500), overwritten, another_version, another_word]
+)
+def test_a_damaged_index_finds_the_folders_documents_all_the_same(
+    index: LocalIndex, notes: Path, tmp_path: Path, damage: Any
+) -> None:
+    """Where it is made again, that is said in a line; nothing has to be added again."""
     index.add_folder(notes)
     index.close()
     damage(tmp_path / "home" / "index.sqlite")
     again = LocalIndex(tmp_path / "home" / "index.sqlite", corpus=tmp_path / "no-corpus")
     titles(again, "zweigelt")
-    assert titles(again, "zweigelt") == ["The plan"] and any("read again" in warning for warning in again.warnings)
+    assert titles(again, "zweigelt") == ["The plan"]
+    assert damage is another_word or any("read again" in warning for warning in again.warnings)
