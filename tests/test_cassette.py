@@ -142,30 +142,24 @@ def test_pages_are_replayed_in_any_encoding(lesson: Any, pages: Any, public_web:
 
 
 def test_an_enrichment_is_replayed_with_its_rows_in_any_order(lesson: Any) -> None:
-    """Rows at once, with searches, an overload and a failed row: the same frame, nothing from the store."""
-    overloaded: list[str] = []
+    """Rows at once, with searches and a failed row: the same frame, nothing from the store."""
 
     def boss(body: dict[str, Any]) -> Any:
         company = re.search(r"^company: (.*)$", body["messages"][0]["content"][0]["text"], re.MULTILINE)[1]  # type: ignore[index]
         cell = {"value": f"Boss of {company}", "source": "", "quote": "", "confidence": 0.5}
-        if company == "C7" and not overloaded:
-            overloaded.append(company)
-            return error(529)
         if company == "C3":
             return [tool_use("record", {"ceo": cell}), refusal("cyber")]
         return search(f"{company} boss") if len(body["messages"]) == 1 else tool_use("record", {"ceo": cell})
 
     lesson.model.behave(boss)
-    lesson.shell.ns["frame"] = pd.DataFrame({"company": [f"C{n}" for n in range(12)]})
+    lesson.shell.ns["frame"] = pd.DataFrame({"company": [f"C{n}" for n in range(8)]})
     cell = "%%enrich frame -o out\nceo: Who is the CEO of {company}?"
-    assert lesson.record(cell)[0].ok
-    before, asked = lesson.shell.ns["out"], lesson.asked()
-    ran = lesson.replay(cell)[0]
-    assert ran.ok and lesson.asked() == asked, ran.error
+    lesson.record(cell)
+    before, asked = lesson.shell.ns["out"].drop(columns="enrich_cost_usd"), lesson.asked()
+    assert lesson.replay(cell)[0].ok and lesson.asked() == asked
     after = lesson.shell.ns["out"]
-    columns = [name for name in before.columns if name != "enrich_cost_usd"]
-    pd.testing.assert_frame_equal(after[columns], before[columns])
-    assert after.enrich_cost_usd.sum() == 0 and (after.enrich_status == "ok").sum() == 11
+    pd.testing.assert_frame_equal(after[before.columns], before)
+    assert after.enrich_cost_usd.sum() == 0 and (after.enrich_status == "ok").sum() == 7
 
 
 # --- rhythm and failures ------------------------------------------------------------------------------------------------
@@ -393,37 +387,30 @@ def test_a_killed_kernel_loses_only_what_was_under_way(lesson: Any) -> None:
     assert "was left out" in lesson.shell.run(f"%websearch replay {TAPE}").stdout
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ('"params": [', '"params": [7, ', "line 2: cannot convert"),
-        ('"took_s": ', '"took_s": x', "line 2: Expecting value"),
-        ('"cassette": 2', '"cassette": 9', "no cassette of format 2"),
-        ('"status": 200', '"status": "fine"', "line 2: invalid literal"),
-        ('"cassette"', '"recording"', "no cassette of format 2"),
-    ],
-)
-def test_a_line_that_cannot_be_read_is_named(lesson: Any, old: str, new: str, says: str) -> None:
+DAMAGED = [
+    ('"params": [', '"params": [7, ', "line 2: cannot convert"),
+    ('"took_s": ', '"took_s": x', "line 2: Expecting value"),
+    ('"cassette": 2', '"cassette": 9', "no cassette of format 2"),
+    ('"status": 200', '"status": "fine"', "line 2: invalid literal"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "says"), DAMAGED)
+def test_a_file_that_cannot_be_read_is_refused_with_the_line(lesson: Any, old: str, new: str, says: str) -> None:
     lesson.record("%search moons of Mars")
     lesson.change(old, new)
-    error = lesson.shell.run(f"%websearch replay {TAPE}").error
-    assert isinstance(error, ConfigError) and TAPE in str(error) and says in str(error)
+    Path("none").write_bytes(b"\xff\x00")
+    for file, problem in ((TAPE, says), ("none", "is no cassette"), ("nowhere", "No such file")):
+        error = lesson.shell.run(f"%websearch replay {file}").error
+        assert isinstance(error, ConfigError) and file in str(error) and problem in str(error)
     assert api.session().recording is None
 
 
-@pytest.mark.parametrize(
-    ("content", "says"), [(None, "No such file"), (b"", "is no cassette"), (b"\xff\x00", "is no cassette")]
-)
-def test_a_file_that_is_none_is_refused(shell: Any, content: bytes | None, says: str) -> None:
-    if content is not None:
-        Path(TAPE).write_bytes(content)
-    error = shell.run(f"%websearch replay {TAPE}").error
-    assert isinstance(error, ConfigError) and says in str(error)
-
-
 def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
-    """Blocking and asynchronous, whole and streamed, without the server and without a search."""
-    lesson.model.behave(lambda body: search("ruby author") if len(body["messages"]) == 1 else "Matz.")
+    """Blocking and asynchronous, whole and streamed, without the server, without a search, and without its key on the file."""
+    lesson.model.key = "a-gateways-own-form-of-a-key"  # which no session knows
+    said = f"Your key is {lesson.model.key}."
+    lesson.model.behave(lambda body: search("ruby author") if len(body["messages"]) == 1 else said)
     made = {"api_key": lesson.model.key, "base_url": lesson.model.url}
 
     def run(question: str = "who wrote Ruby?") -> list[Any]:
@@ -436,9 +423,9 @@ def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
     lesson.shell.run(f"%websearch record {TAPE}")
     recorded, before = run(), lesson.asked()
     lesson.shell.run("%websearch stop")
-    assert recorded == [[*PAIR, "text", "Matz."]] * 3
+    assert recorded == [[*PAIR, "text", said]] * 3 and lesson.model.key not in Path(TAPE).read_text()
     lesson.replay()
-    assert run() == recorded and api.session().spent_usd == 0
+    assert run() == [[*PAIR, "text", "Your key is [key]."]] * 3 and api.session().spent_usd == 0
     with pytest.raises(ReplayError, match="token counts are not on cassettes"):
         ipy_websearch.intercept(anthropic.Anthropic(**made), provider="brave").messages.count_tokens(**COUNTED)
     with pytest.raises(ReplayError, match="who wrote Perl"):
@@ -449,13 +436,3 @@ def test_an_intercepted_client_is_recorded_and_replayed(lesson: Any) -> None:
 def test_a_recording_that_could_not_be_written_is_an_error_where_no_magic_tells_it() -> None:
     with pytest.raises(ConfigError, match="be written"), ipy_websearch.Session().record("/dev/full", force=True):
         pass
-
-
-def test_the_key_of_an_intercepted_client_is_not_on_the_cassette(lesson: Any) -> None:
-    lesson.model.key = "a-gateways-own-form-of-a-key"  # which no session knows
-    lesson.model.reply(f"Your key is {lesson.model.key}.")
-    client = ipy_websearch.intercept(anthropic.Anthropic(api_key=lesson.model.key, base_url=lesson.model.url), provider="brave")
-    lesson.shell.run(f"%websearch record {TAPE}")
-    assert lesson.model.key in ask(client).content[0].text
-    lesson.shell.run("%websearch stop")
-    assert "Your key is [key]." in Path(TAPE).read_text()

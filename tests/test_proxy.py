@@ -152,9 +152,6 @@ def test_the_request_form_of_claude_code_is_served_on_bedrock(
     for response, last in ((searched, "web_search_requests"), (plain, "Matz.")):
         assert response.status_code == 200 and last in response.text
         assert response.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
-    if stream:
-        events = [json.loads(line[6:])["type"] for line in plain.text.splitlines() if line.startswith("data: ")]
-        assert events[0] == "message_start" and events[-1] == "message_stop"
     for refused in missing:
         assert refused.status_code == 404 and refused.json()["error"]["type"] == "not_found_error"
 
