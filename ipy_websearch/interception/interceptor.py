@@ -250,8 +250,7 @@ def _may_cite(body: Mapping[str, Any]) -> bool:
 
 def _least_tokens(body: Mapping[str, Any]) -> int:
     """Return the tokens that a reply must be able to have: room for all of its thinking, and for an answer."""
-    thinking, wanted = body.get("thinking"), body.get("max_tokens")
+    thinking, wanted = body.get("thinking"), body.get("max_tokens") or 0
     budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
-    if not isinstance(budget, int) or not isinstance(wanted, int) or wanted <= budget:
-        return MIN_ANSWER_TOKENS  # what is wrong with it is for the API to say
-    return min(wanted, budget + MIN_ANSWER_TOKENS)
+    # What is wrong with it is for the API to say.
+    return min(wanted, budget + MIN_ANSWER_TOKENS) if isinstance(budget, int) and budget < wanted else MIN_ANSWER_TOKENS

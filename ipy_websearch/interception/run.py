@@ -88,8 +88,8 @@ class InterceptedCall:
         self._ids = {str(b["id"]) for m in self.messages for b in blocks_of(m) if b.get("type") == "tool_use"}
         self._places = {tool.index: tool for tool in self.tools if tool.index >= 0}
         others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
-        remembered = {name: kind for name, kind in NAMES.items() if name not in others}
-        self._kinds = remembered | {tool.name: tool.kind for tool in self._places.values()}
+        self._kinds = {name: kind for name, kind in NAMES.items() if name not in others}
+        self._kinds |= {tool.name: tool.kind for tool in self._places.values()}
 
     # --- the caller's stream ------------------------------------------------------------------------------------------
 
@@ -240,8 +240,7 @@ class InterceptedCall:
         if _handed_back(reply):
             self.done = True
             return Then.DONE
-        turn = assistant_message(reply.content)
-        for message in ([turn] if turn else []) + [{"role": "user", "content": results}]:
+        for message in filter(None, (assistant_message(reply.content), {"role": "user", "content": results})):
             self.sources.count(message)
             self.messages = [*self.messages, message]
         # Other tools may still be needed after the limit of one; a second call beyond it is one too many.

@@ -24,11 +24,13 @@ import copy
 import json
 import queue
 import re
+import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anthropic
@@ -178,6 +180,7 @@ class Exchange:
         self.first: Any = None
         self.request_id: str | None = None
         self._middleware = middleware
+        self._began = time.perf_counter()
 
     @property
     def begun(self) -> bool:
@@ -255,6 +258,7 @@ class Exchange:
         kind = b"text/event-stream; charset=utf-8" if streamed else b"application/json"
         headers = [(name, value) for name, value in original.headers.raw if name.lower() not in _OF_THE_BODY]
         raw = httpx2.Response(200, headers=[*headers, (b"content-type", kind)], request=original.request, **body)
+        raw.elapsed = timedelta(seconds=time.perf_counter() - self._began)  # httpx knows it of what it has sent itself
         return self._response(raw, client)
 
     def failed(self, error: ModelError) -> Any:
