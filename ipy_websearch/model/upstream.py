@@ -7,9 +7,8 @@ caller's headers only `anthropic-beta` counts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 import anthropic
 import httpx2
 
-from ipy_websearch.errors import ConfigError, ModelError
+from ipy_websearch.errors import ModelError
+from ipy_websearch.keys import base_url
 from ipy_websearch.model.client import CLOUDS, open_cloud
 from ipy_websearch.model.sdk_hook import (
     COUNT,
@@ -66,7 +66,8 @@ class Upstream:
         if self.cloud:
             self.name, client = place, open_cloud(place)
         else:
-            self.name = PUBLIC if place == "anthropic" else checked_address(place)
+            names = ", ".join(["anthropic", *CLOUDS])
+            self.name = PUBLIC if place == "anthropic" else base_url(f"--platform ({names} or an address)", place, {})
             client = _bare_client(self.name)
         platform, known = platform_of(client)
         if not known:  # at an address that may be anybody's, searches are run here
@@ -119,19 +120,6 @@ class Upstream:
             return {name: value for name, value in headers.items() if name.lower() == "anthropic-beta"}
         named = {word.strip().lower() for word in headers.get("connection", "").split(",")}
         return {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED | named}
-
-
-def checked_address(address: str) -> str:
-    """Return an address without its final slash.
-
-    Raises:
-        ConfigError: it is no http or https address, has a query, or a user; a password in it is not shown.
-    """
-    with suppress(httpx2.InvalidURL):
-        if re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", address) and httpx2.URL(address).host:
-            return address.rstrip("/")
-    wanted = ", ".join(["anthropic", *CLOUDS])
-    raise ConfigError(f"--platform must be {wanted}, or an http:// or https:// address without a user and without a query")
 
 
 def _bare_client(address: str) -> Any:

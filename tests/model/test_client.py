@@ -48,8 +48,10 @@ async def events(client: ModelClient, body: dict[str, Any] = BODY) -> list[dict[
     return [event async for piece in client.events(body) for event in piece]
 
 
-def answered(monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, *, whole: bool, **heads: str) -> Any:
-    """Return the events that a client makes of a server's answer."""
+def answered(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, *, whole: bool = False, ask: Any = None, **heads: str
+) -> Any:
+    """Return the events that a client makes of a server's answer, or what `ask` makes of it."""
 
     async def work(client: ModelClient) -> Any:
         async def write(_: str, writer: asyncio.StreamWriter) -> None:
@@ -58,7 +60,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, content: bytes, kind: str, *, whol
 
         async with RawServer(write) as server:
             monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base)
-            return await (client.whole_reply(BODY) if whole else events(client))
+            return await (ask(client) if ask else client.whole_reply(BODY) if whole else events(client))
 
     return run(work)
 
@@ -145,17 +147,8 @@ def test_what_came_together_with_a_broken_event_is_kept() -> None:
     ids=["cancel", "recent", "look up"],
 )
 def test_what_is_no_batch_is_told(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(client: ModelClient) -> None:
-        async def write(_: str, writer: asyncio.StreamWriter) -> None:
-            writer.write(answer(b"<h1>Sign in</h1>", "200 OK", Content_Type="text/html", Connection="close"))
-            await writer.drain()
-
-        async with RawServer(write) as server:
-            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base)
-            await ask(client)
-
-    with pytest.raises(ModelError, match="is ANTHROPIC_BASE_URL right"):
-        run(work)
+    error = refused(monkeypatch, b"<h1>Sign in</h1>", "text/html", ask=ask)
+    assert "is ANTHROPIC_BASE_URL right" in str(error)
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["stream", "whole"])

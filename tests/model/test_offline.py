@@ -20,19 +20,12 @@ def ask(question: str, **options: Any) -> ws.Answer:
     return ws.ask(question, model="offline", provider="local", **options)
 
 
-def articles() -> list[Source]:
-    parts = [
-        p for f in sorted(CORPUS.glob("*.md")) for p in re.split(r"(?m)^(?=# )", f.read_text(encoding="utf-8")) if p.strip()
-    ]
-    return [
-        Source(part.splitlines()[0][2:], re.findall(r"(?m)^id: (\S+)", part)[0], tuple(part.strip().split("\n\n")[1:]), n)
-        for n, part in enumerate(parts)
-    ]
-
-
 @pytest.fixture(scope="module")
 def corpus() -> list[Source]:
-    return articles()
+    """The built-in articles."""
+    texts = [file.read_text(encoding="utf-8") for file in sorted(CORPUS.glob("*.md"))]
+    parts = [part.strip() for text in texts for part in re.split(r"(?m)^(?=# )", text) if part.strip()]
+    return [Source(part.splitlines()[0][2:], f"corpus://{n}", tuple(part.split("\n\n")[1:]), n) for n, part in enumerate(parts)]
 
 
 def test_an_answer_is_three_cited_passages_under_one_label_in_text_and_print(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,16 +43,10 @@ def test_status_says_what_the_built_in_articles_are_about(shell: Any) -> None:
     assert re.search(r"index +\d+ built-in articles: countries, elements, planets, languages", shown)
 
 
-def test_every_citation_stands_in_its_source() -> None:
-    answer = ask("How many moons does Mars have?")
-    for citation in answer.citations:
-        page = ws.fetch(citation.url).content
-        assert citation.cited_text in page
-
-
 def test_a_sentence_goes_first_where_all_words_of_the_question_stand_in_it() -> None:
     answer = ask("How many moons does Mars have?")
     assert answer.text.startswith("Mars has two moons, Phobos and Deimos.[1]")
+    assert all(citation.cited_text in ws.fetch(citation.url).content for citation in answer.citations)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +64,9 @@ def test_a_sentence_goes_first_where_all_words_of_the_question_stand_in_it() -> 
         "When was Perl released?",
         "What is in the Asteroid belt?",
         "How many versions of Rust are there?",
+        "What are the moons of Charon?",  # "the largest of the five moons of Pluto"
+        "What is the mass of the Sun?",  # "the mass of the Solar System is in the Sun"
+        "planets of Jupiter",  # "the shortest day of all the planets"
     ],
 )
 def test_no_sentence_goes_first_for_what_is_current_largest_compared_computed_or_something_else(question: str) -> None:

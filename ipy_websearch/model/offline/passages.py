@@ -204,9 +204,8 @@ def best_passages(query: str, sources: Sequence[Source], most: int = SHOWN) -> l
     last = [] if asked else facts[:1]
     chosen: list[Passage] = []
     for passage in _ranked(wanted, sources, about):
-        if len(asked) + len(chosen) + len(last) >= most:
-            break
-        if sum(other.source is passage.source for other in (*asked, *chosen)) < 2:
+        alike = [other for other in (*asked, *chosen) if other.source is passage.source]
+        if len(alike) < 2 and len(asked) + len(chosen) + len(last) < most:
             chosen.append(passage)
     return asked + chosen + last
 
