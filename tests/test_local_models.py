@@ -16,7 +16,6 @@ import ipy_websearch as web
 from ipy_websearch.errors import ModelError
 from ipy_websearch.results import Retracted, TextDelta, ToolFinished
 from ipy_websearch.session import Session
-from tests.fakes import sse
 from tests.fakes.engines import hit
 from tests.fakes.server import Handler, Server, receive
 
@@ -66,13 +65,7 @@ class LocalModels(Server):
             "stop_sequence": None,
             "usage": {"input_tokens": 50, "output_tokens": 10},
         }
-        if not body.get("stream"):
-            return aiohttp.web.json_response(message)
-        response = aiohttp.web.StreamResponse(headers={"content-type": "text/event-stream"})
-        await response.prepare(request)
-        for name, data in sse.events(message):
-            await response.write(sse.encode(name, data))
-        return response
+        return aiohttp.web.json_response(message)  # as some servers do, though a stream was asked for
 
     def _refusal(self, body: dict[str, Any]) -> str:
         if body.get("tools") and self.tools == "refused":

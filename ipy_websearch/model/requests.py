@@ -184,16 +184,23 @@ def assistant_message(content: Iterable[Mapping[str, Any]]) -> Message | None:
 
 
 def closed(messages: Sequence[Message]) -> list[Message]:
-    """Return a history to which a next question can be added.
-
-    Calls whose result never came (after an interrupt, a limit or an error) are taken out, ours and the API's own; an assistant
-    turn of which only thinking remains goes altogether.
-    """
+    """Return a history to which a next question can be added: without the calls, ours and the API's own, whose result never
+    came (after an interrupt, a limit or an error)."""
     answered = {block.get("tool_use_id") for message in messages for block in content_of(message)}
+    return _with_own(messages, lambda block: block.get("type") not in CALLS or block.get("id") in answered)
+
+
+def without_thinking(messages: Sequence[Message]) -> list[Message]:
+    """Return the history without what the model thought."""
+    return _with_own(messages, lambda block: block.get("type") not in THINKING)
+
+
+def _with_own(messages: Sequence[Message], keeps: Callable[[Mapping[str, Any]], bool]) -> list[Message]:
+    """Return a history with the blocks of the model's own that `keeps` takes; a turn of which only thinking remains goes."""
     history = []
     for message in messages:
         if message["role"] == "assistant" and not isinstance(message["content"], str):
-            kept = [b for b in message["content"] if b.get("type") not in CALLS or b.get("id") in answered]
+            kept = [block for block in message["content"] if keeps(block)]
             if all(block.get("type") in THINKING for block in kept):
                 continue
             message = {**message, "content": kept}
@@ -242,16 +249,6 @@ def without_newest_results(messages: Sequence[Message], left_out: Callable[[str]
     content = content_of(messages[-1])
     made = [left_out(str(b["tool_use_id"])) if b.get("type") == "tool_result" else b for b in content]
     return None if made == content else [*messages[:-1], {**messages[-1], "content": made}]
-
-
-def without_thinking(messages: Sequence[Message]) -> list[Message]:
-    """Return the history without what the model thought; a turn that was thinking alone goes altogether."""
-    kept = []
-    for message in messages:
-        if message["role"] == "assistant" and not isinstance(message["content"], str):
-            message = {**message, "content": [b for b in message["content"] if b.get("type") not in THINKING]}
-        kept += [message] if message["content"] else []
-    return kept
 
 
 def trimmed(messages: Sequence[Message], most: int, count: Callable[[Sequence[Message]], int]) -> tuple[list[Message], int]:
