@@ -119,8 +119,6 @@ class AnswerView:
     def status(self, spent: Decimal | None = Decimal(0)) -> str:
         """Return the line that lives while the answer is written: seconds, the current call, what was spent so far."""
         calls = [line.text for line in self._calls.values() if line.glyph == "⋯"]
-        if len(calls) > 3:
-            calls[3:] = [f"{len(calls) - 3} more"]
         writes = bool(self.items) and isinstance(self.items[-1], str)
         model = f"{one_line(self.model)} {'writes' if writes else 'reads and thinks'}" if self.model else "starting"
         money = f"{usd(spent)} so far" if spent else ""

@@ -1,7 +1,7 @@
 """What `%cost` shows: the bill by question with a bar a row, the ledger's rows, the total with the budget, and the picture.
 
-A `CostFrame` is a DataFrame with a column `usd` (NaN: unknown price). Its `summary` has the exact sums; a part of a frame (some
-of its rows) gets the sum of its own column. Without `usd` it is an ordinary table, which pandas shows.
+A `CostFrame` is a DataFrame with a column `usd` (NaN: unknown price). Its `summary` has the exact sums. What is made from it
+(some of its rows or columns) is an ordinary table, which pandas shows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ipy_websearch.display.text import cell, one_line
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.text import plural, shorten, usd
 
-MAX_NAMES = 5
 _ROWS = 60
 _CELL = 96
 _CALL = ("time", "question", "kind", "name", "usd", "status", "cached")
@@ -34,11 +33,12 @@ Step = tuple[datetime, str, Decimal]
 
 
 def cost_view(frame: Any, budget_usd: float | None = None) -> View | None:
-    """Return what is shown of the bill, or of the ledger's rows; None without the column `usd`.
+    """Return what is shown of the bill, or of the ledger's rows; None for a part of them.
 
     Of calls the last are shown, of sums the first. `budget_usd` is the session's budget, which its total is measured against.
     """
-    if "usd" not in frame.columns:
+    summary = frame.summary
+    if summary is None or summary.rows != len(frame) or "usd" not in frame.columns:
         return None
     calls = "time" in frame.columns
     shown = frame.tail(_ROWS) if calls else frame.head(_ROWS)
@@ -54,8 +54,7 @@ def cost_view(frame: Any, budget_usd: float | None = None) -> View | None:
         "more": f"… {plural(left, 'earlier row' if calls else 'more row')}" if left else "",
         "footer": cost_footer(frame).partition(" · ")[::2],
     }
-    summary = getattr(frame, "summary", None)
-    if budget_usd and summary is not None and summary.scope == "this session":
+    if budget_usd and summary.scope == "this session":
         share = math.fsum(frame["usd"].dropna()) / budget_usd
         view["meter"] = min(round(100 * share, 1), 100)
         view["budget"] = f"{share:.0%} of the session's budget of {usd(budget_usd)}"
@@ -64,18 +63,13 @@ def cost_view(frame: Any, budget_usd: float | None = None) -> View | None:
 
 def cost_footer(frame: Any) -> str:
     """Return "total 0.0123 USD · this session · 2 calls of unknown price (x) · 3 cached calls (saved 0.015 USD)"."""
-    summary = getattr(frame, "summary", None)
+    summary = frame.summary
     cached = int(frame["cached"].fillna(0).sum()) if "cached" in frame.columns else 0
     called = plural(cached, "cached call") if cached else ""
-    if summary is None or summary.rows != len(frame):
-        unknown = int(frame["unknown"].sum() if "unknown" in frame.columns else frame["usd"].isna().sum())
-        unpriced = f"{plural(unknown, 'call')} of unknown price" if unknown else ""
-        return " · ".join(filter(None, (f"total {usd(math.fsum(frame['usd'].dropna()))}", unpriced, called)))
     unpriced = ""
     if summary.unpriced:
-        names = [one_line(name) for name in summary.unpriced]
-        listed = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
-        unpriced = f"{plural(sum(summary.unpriced.values()), 'call')} of unknown price ({listed})"
+        names = shorten(", ".join(map(one_line, summary.unpriced)), 120)
+        unpriced = f"{plural(sum(summary.unpriced.values()), 'call')} of unknown price ({names})"
     if summary.saved_calls_usd:
         called = f"{called or 'cached calls'} (saved {usd(summary.saved_calls_usd)})"
     prompts = f"prompt caching saved {usd(summary.saved_prompt_usd)}" if summary.saved_prompt_usd else ""

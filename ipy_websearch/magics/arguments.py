@@ -13,7 +13,6 @@ import keyword
 import re
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, wraps
 from typing import Any
 
@@ -69,17 +68,18 @@ HELP = argument("-h", "--help", action="store_true", help="Show this help.")
 # --- a line --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class Call:
-    """One line of a magic: only the options that were given, as keyword arguments, and the text."""
+    """One line of a magic: only the options that were given, as keyword arguments, and the text.
 
-    options: dict[str, Any]
-    text: str
-    output: str | None = None
-    notices: list[str] = field(default_factory=list)
+    `notices` is what there is to say of the line.
+    """
+
+    def __init__(self, options: dict[str, Any], text: str, output: str | None) -> None:
+        self.options, self.text, self.output = options, text, output
+        self.notices: list[str] = []
 
     def tell(self) -> None:
-        """Print what there is to say of the line, where no result can carry it."""
+        """Print the notices, where no result can carry them."""
         for notice in self.notices:
             print(notice)
 
@@ -308,7 +308,8 @@ def _table(value: Any, cut: Callable[[str], None]) -> str | None:
     """Return a frame or column of any library that narwhals knows as a table with its shape, None for anything else."""
     import narwhals as nw
 
-    head = value.head(MAX_ROWS + 1, npartitions=-1) if hasattr(value, "npartitions") else value  # Dask's
+    # narwhals warns of Dask's frames
+    head = value.head(MAX_ROWS + 1, npartitions=-1) if hasattr(value, "npartitions") else value
     frame: Any = nw.from_native(head, pass_through=True, allow_series=True)
     if frame is value:
         return None

@@ -127,7 +127,7 @@ class Completion:
             return variable[1], variables_of(self._shell)
         if in_body:
             return "", ()
-        *before, typed = re.split(r"\s+", match[3])
+        *before, typed = re.split(r"\s+", re.sub(r"(--[\w-]+)=(\S*)$", r"\1 \2", match[3]))
         if match[2] == "websearch":
             return typed, _after_websearch(before)
         return self._argument(match[2], typed, before)

@@ -142,8 +142,13 @@ def bill(**changes: Any) -> CostFrame:
     frame = CostFrame(
         {"question": ["a <b> for $5", "two"], "calls": [3, 1], "usd": [0.02, 0.01], "cached": [0, 1], "unknown": [0, 0]}
     )
+    return summed(frame, **changes)
+
+
+def summed(frame: Any, **changes: Any) -> CostFrame:
+    """Return costs with their sums."""
     facts = {"total_usd": Decimal("0.03"), "unpriced": {}, "saved_calls_usd": Decimal("0.005"), "saved_prompt_usd": Decimal(0)}
-    frame.summary = CostSummary(**{**facts, "scope": "this session", "rows": 2, **changes})
+    frame.summary = CostSummary(**{**facts, "scope": "this session", "rows": len(frame), **changes})
     return frame
 
 
@@ -158,19 +163,18 @@ def test_the_bill_has_a_bar_a_row_a_total_and_the_budget() -> None:
     assert text.splitlines()[0].split() == ["question", "cost", "calls", "cached"] and text.endswith("(saved 0.005 USD)")
 
 
-def test_a_part_of_the_bill_has_its_own_total_and_unknown_prices_are_named() -> None:
+def test_a_part_of_the_bill_is_pandas_table_and_unknown_prices_are_named() -> None:
     frame = bill(unpriced={f"m{n}": 1 for n in range(7)}, saved_calls_usd=Decimal(0))
-    assert "7 calls of unknown price (m0, m1, m2, m3, m4 and 2 more)" in cost_footer(frame)
-    assert cost_footer(frame.head(1)) == "total 0.02 USD"
-    assert html_of(frame[["calls"]]) == text_of(frame[["calls"]]) == ""
-    assert "unknown" in words(html_of(CostFrame({"question": ["x"], "usd": [float("nan")]})))
+    assert "7 calls of unknown price (m0, m1, m2, m3, m4, m5, m6)" in cost_footer(frame)
+    assert html_of(frame[["calls"]]) == text_of(frame[["calls"]]) == html_of(frame.head(1)) == ""
+    assert "unknown" in words(html_of(summed(CostFrame({"question": ["x"], "usd": [float("nan")]}))))
 
 
 def test_the_ledgers_rows_show_the_money_and_not_the_details() -> None:
     calls = CostFrame({"time": pd.to_datetime(["2026-11-20 12:00:01+00:00"] * 3), "question": ["a", "b", "c"]})
     calls = calls.assign(kind="model", name="x", input_tokens=7, usd=[0.1, float("nan"), 2], cached=False, status="ok")
-    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", html_of(calls))[:5] == ["time", "question", "kind", "name", "cost"]
-    many = pd.concat([calls] * 30, ignore_index=True)
+    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", html_of(summed(calls)))[:5] == ["time", "question", "kind", "name", "cost"]
+    many = summed(pd.concat([calls] * 30, ignore_index=True))
     assert "… 30 earlier rows" in words(html_of(many)) and "2026-11-20 12:00:01" in (text_of(many))
 
 

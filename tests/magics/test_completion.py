@@ -24,6 +24,7 @@ def offered(shell: Any, cell: str) -> list[str]:
         ("%%ask --max-s", "%%ask --max-searches"),
         ("%%enrich table_of_mine --samp", "%%enrich table_of_mine --sample"),
         ("%search -p loc", "%search -p local"),
+        ("%search --provider=wi", "%search --provider=wikipedia"),
         ("%search --safe-search str", "%search --safe-search strict"),
         ("%search --freshness p", "%search --freshness pw"),
         ("%search --goggle aca", "%search --goggle academic"),
