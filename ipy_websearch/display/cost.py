@@ -88,16 +88,21 @@ def _cell(value: Any) -> str:
 # It reads on light and dark pages alike: a contrast of 4.5 with white, of 4.2 with JupyterLab's dark theme.
 _INK = "#777777"
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
-_LOOK: dict[str, Any] = {**dict.fromkeys(_INKED, _INK), "savefig.transparent": True, "axes.titlesize": 11}
+_LOOK: dict[str, Any] = {
+    **dict.fromkeys(_INKED, _INK),
+    "savefig.transparent": True,
+    "axes.titlesize": 11,
+    "date.converter": "concise",
+    "timezone": "UTC",
+}
 _GROUPS = 7
 
 
 def cost_words(steps: Sequence[Step], by: str) -> str:
     """Return in words what the picture shows, for those who do not see it."""
-    groups = _by_group(steps)
-    first, last = steps[0][0], steps[-1][0]
-    total = usd(sum((amount for _, amount in groups), Decimal(0)))
-    return f"Costs by {by} from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC: {total} ({', '.join(map(_told, groups))})"
+    first, last, total = steps[0][0], steps[-1][0], usd(sum((amount for _, _, amount in steps), Decimal(0)))
+    groups = ", ".join(map(_told, _by_group(steps)))
+    return f"Costs by {by} from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC: {total} ({groups})"
 
 
 def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
@@ -107,7 +112,7 @@ def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
         ConfigError: matplotlib, the extra [plot], is not installed.
     """
     try:
-        matplotlib, dates, figures = map(import_module, ("matplotlib", "matplotlib.dates", "matplotlib.figure"))
+        matplotlib, figures, _ = map(import_module, ("matplotlib", "matplotlib.figure", "matplotlib.dates"))
     except ImportError:
         raise ConfigError('a plot needs matplotlib: run %pip install "ipy_websearch[plot]" and try again') from None
     kept = [group for group, _ in _by_group(steps)[:_GROUPS]]
@@ -124,9 +129,6 @@ def cost_png(steps: Sequence[Step], title: str, by: str) -> bytes:
         axes.stackplot([*moments, end], [[*run, run[-1]] for run in sums], labels=labels, step="post", alpha=0.75)
         axes.set(xlim=(first, end), ylim=(0, None), ylabel="USD", title=f"{title} · by {by} (UTC)".replace("$", r"\$"))
         axes.grid(alpha=0.3)
-        locator = dates.AutoDateLocator(tz=UTC, minticks=3, maxticks=8)
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC))
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, reverse=True)
         picture = BytesIO()
         figure.savefig(picture, format="png")
