@@ -23,7 +23,6 @@ from tests.fakes.replies import (
     slow,
     stop,
     text,
-    thinking,
     tool_use,
     truncated,
     usage,
@@ -250,27 +249,6 @@ def test_wrong_columns_are_refused_before_anything_is_sent(messages_api: Any, se
     with pytest.raises(ConfigError):
         ask(session, columns=columns)
     assert messages_api.requests == []
-
-
-# --- thinking ------------------------------------------------------------------------------------------------------------
-# From Fable 5.1 on a thinking block is tied to its model and to all that stands before it
-# (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11); the fake holds the package to that.
-
-
-def thoughts(body: dict[str, Any]) -> int:
-    blocks = [b for m in body["messages"] if m["role"] == "assistant" for b in m["content"]]
-    return sum(block["type"] == "thinking" for block in blocks)
-
-
-@pytest.mark.parametrize("change", [{}, {"model": "opus"}, {"tools": "pair"}])
-def test_a_follow_up_leaves_the_thinking_out(messages_api: Any, brave_api: Any, session: Any, change: dict[str, Any]) -> None:
-    messages_api.replies([thinking("Search."), search("ruby author")], [thinking("Found."), text("Matz.")])
-    ask(session)
-    messages_api.reply(thinking("Year."), text("1995."))
-    ask(session, "When?", follow=True, **change)
-    body = messages_api.bodies[2]
-    assert thoughts(body) == 0 and thoughts(messages_api.bodies[1]) == 1
-    assert "ruby author" in str(body["messages"]) and "Matz." in str(body["messages"])
 
 
 @pytest.mark.parametrize(

@@ -285,10 +285,7 @@ class AnswerText:
         passage = self.given[number - 1]
         quote = supporting(sentence, passage)
         found = {"type": "search_result_location", "source": passage.url, "title": passage.title, "cited_text": quote}
-        cited = self.book.cite(found) if quote else None
-        if cited is None:
-            return None
-        n, citation = cited
+        n, citation = (self.book.cite(found) if quote else None) or (None, None)
         self._new += [Cited(citation)] if citation is not None else []
         return n
 

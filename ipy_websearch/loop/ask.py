@@ -669,8 +669,7 @@ class AskRun:
             raise
         finally:
             if self.answer is None:
-                self._book_the_rest()
-                self._count_cost()
+                self._close_booking()
 
     # --- events for another thread or event loop --------------------------------------------------------------------
 
@@ -751,17 +750,13 @@ class AskRun:
         if self.answer is None:
             self._keep(self.loop.partial("interrupted"))
 
-    def _book_the_rest(self) -> None:
-        """Book what was sent and has not come to its end, and give back the money that was held for it."""
-        self.booking.close(self.loop.loop.cut_off())
-
     def _keep(self, answer: Answer) -> Answer:
         """Take the answer into the conversation, with its steps, all that was spent on it, and what the ledger has to say."""
-        self._book_the_rest()
+        spent = self._close_booking()
         self.answer = replace(
             answer,
             cost_usd=self.booking.cost_usd,
-            session_cost_usd=self._count_cost(),
+            session_cost_usd=spent,
             replayed_from=self.booking.replayed_from,
             trace=tuple(self.booking.steps),
             notices=(*answer.notices, *self.booking.ledger.news()),
@@ -770,8 +765,10 @@ class AskRun:
         del self._session.answers[:-KEPT_ANSWERS]
         return self.answer
 
-    def _count_cost(self) -> Money:
-        """Add what the question cost to what the session spent, and return the sum."""
+    def _close_booking(self) -> Money:
+        """Book what was sent and has not come to its end, and give back the money that was held for it; return what the session
+        has spent with this question."""
+        self.booking.close(self.loop.loop.cut_off())
         self._session.spent_usd = add_money(self._session.spent_usd, self.booking.cost_usd)
         return self._session.spent_usd
 
