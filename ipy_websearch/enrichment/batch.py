@@ -84,7 +84,7 @@ class Batch:
 def open_batches(store: Store) -> list[Batch]:
     """Return the batches that were handed in and not collected, oldest first, but for those that the API has deleted."""
     query = "SELECT token, batch, address, model, time, row, turns FROM open_batches WHERE time > ? ORDER BY time"
-    rows = store.read(lambda c: c.execute(query, (time.time() - KEPT_S,)).fetchall())
+    rows = store.database.read(lambda c: c.execute(query, (time.time() - KEPT_S,)).fetchall())
     found: dict[str, Batch] = {}
     for token, id, address, model, moment, row, turns in rows:
         batch = found.setdefault(token, Batch(token, id, address, model, datetime.fromtimestamp(moment, UTC)))
@@ -96,13 +96,13 @@ def write_down(store: Store, batch: Batch) -> None:
     """Write down a batch; its rows leave the batches that they were in."""
     facts = (batch.token, batch.id, batch.address, batch.model, batch.sent.timestamp())
     rows = [(row, *facts, json.dumps(turns)) for row, turns in batch.rows.items()]
-    store.write(lambda c: c.executemany("INSERT OR REPLACE INTO open_batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows))
+    store.database.write(lambda c: c.executemany("INSERT OR REPLACE INTO open_batches VALUES (?, ?, ?, ?, ?, ?, ?)", rows))
 
 
 def forget(store: Store, batch: Batch, rows: Iterable[str]) -> None:
     """Forget rows of a batch whose results were taken, or that never arrived."""
     pairs = [(row, batch.token) for row in rows]
-    store.write(lambda c: c.executemany("DELETE FROM open_batches WHERE row = ? AND token = ?", pairs))
+    store.database.write(lambda c: c.executemany("DELETE FROM open_batches WHERE row = ? AND token = ?", pairs))
 
 
 async def cancel_open(client: ModelClient, store: Store, address: str) -> tuple[int, list[str]]:

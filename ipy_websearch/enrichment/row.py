@@ -514,8 +514,10 @@ class SearchRow(Row):
         try:
             results = await config.searches.search(replace(config.defaults, query=self._query()), fresh=config.fresh)
             charges, status = results.charges, "ok"
-        except ProviderError as exc:
-            charges, status = exc.charges, "error"
+        except WebSearchError as exc:
+            charges, status = getattr(exc, "charges", ()), "error"
+            if isinstance(exc, ConfigError):  # this query cannot be asked, those of other rows can
+                raise RowError(str(exc)) from exc
             raise
         finally:
             booking.charges(charges, status=status, id="search")

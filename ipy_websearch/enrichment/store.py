@@ -11,7 +11,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -52,16 +52,16 @@ class Stored(NamedTuple):
 
 
 class Store:
-    """The store in the file `path` (None: in memory), opened at the first use."""
+    """The store in the file `path` (None: in memory), opened at the first use. `database` reads and writes, batches too."""
 
     def __init__(self, path: Path | None) -> None:
         self._notes: list[str] = []
-        self._database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="enrichment store")
+        self.database = Database(path, application_id=APPLICATION_ID, prepare=self._prepare, purpose="enrichment store")
 
     @property
     def warnings(self) -> list[str]:
         """One line for each thing that went wrong with the file."""
-        return [*self._notes, *self._database.warnings]
+        return [*self._notes, *self.database.warnings]
 
     def get(self, columns: Mapping[bytes, Column], since: float = 0.0) -> dict[bytes, Stored]:
         """Return the cells that are there and no older than `since`; `columns` has a few thousand keys with their columns.
@@ -70,7 +70,7 @@ class Store:
             sqlite3.Error: the file could not be read.
         """
         query = f"{_FOUND} ({','.join('?' * len(columns))})"
-        rows = self.read(lambda connection: connection.execute(query, (since, *columns)).fetchall())
+        rows = self.database.read(lambda connection: connection.execute(query, (since, *columns)).fetchall())
         return {
             key: Stored(_read(text, columns[key]), None if usd is None else Decimal(str(usd)), seconds)
             for key, text, usd, seconds in rows
@@ -97,15 +97,7 @@ class Store:
             )
             for key, column, (cell, usd, seconds) in cells
         ]
-        self.write(lambda connection: connection.executemany(_PUT, rows))
-
-    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `work` reads; `sqlite3.Error` when it cannot."""
-        return self._database.read(work)
-
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do `work` in one transaction, which is on disk when this returns; `sqlite3.Error`, and nothing, when it fails."""
-        return self._database.write(work)
+        self.database.write(lambda connection: connection.executemany(_PUT, rows))
 
     def listing(self) -> pd.DataFrame:
         """Return what is kept: one row for each model and question, with cells, usd (NaN: unknown) and the newest's time."""
@@ -115,7 +107,7 @@ class Store:
             "SELECT model, name, kind, template, count(*), CASE WHEN count(usd) = count(*) THEN sum(usd) END, max(time) "
             "FROM answers GROUP BY model, name, kind, template ORDER BY max(time) DESC"
         )
-        rows = self.read(lambda connection: connection.execute(query).fetchall())
+        rows = self.database.read(lambda connection: connection.execute(query).fetchall())
         frame = pd.DataFrame(rows, columns=["model", "column", "type", "question", "cells", "usd", "newest"])
         frame["usd"] = frame["usd"].astype("float64")
         frame["newest"] = pd.to_datetime([datetime.fromtimestamp(t, UTC) for t in frame["newest"]], utc=True)
@@ -124,11 +116,11 @@ class Store:
     def clear(self, column: str | None = None) -> int:
         """Forget all cells, or those of the columns of one name; return how many there were."""
         where, values = (" WHERE name = ?", (column,)) if column is not None else ("", ())
-        return self.write(lambda connection: connection.execute(f"DELETE FROM answers{where}", values).rowcount)
+        return self.database.write(lambda connection: connection.execute(f"DELETE FROM answers{where}", values).rowcount)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        self._database.close()
+        self.database.close()
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cache_size = -256")  # kB; rows are written once and read once
