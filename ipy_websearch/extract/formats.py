@@ -6,8 +6,6 @@ refused with a message that says what it is.
 
 from __future__ import annotations
 
-import codecs
-import importlib
 import io
 import json
 import logging
@@ -49,11 +47,9 @@ _CODE_PAGES = {
 }  # fmt: skip
 _PAGE_OF = {language: page for page, languages in _CODE_PAGES.items() for language in languages.split()}
 _LANGUAGE = re.compile(rb"<html\b[^>]{0,500}?\blang\s*=\s*[\"']?([a-z]{2})", re.IGNORECASE)
-_COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
-_LAST_LATIN = "\u024f"
 _FEW, _LOOK = 0.01, 4_096
 _TITLE_CHARACTERS = 300
 
@@ -107,7 +103,7 @@ def decode(body: bytes, content_type: str = "") -> str:
     if body.count(b"\0") < len(body) / 4:  # UTF-16 has them at every other place
         body = body.replace(b"\0", b"")
     header = _CHARSET.search(content_type)
-    label = "utf-8" if body.startswith(codecs.BOM_UTF8) else header[1].lower() if header else ""
+    label = header[1].lower() if header else ""
     may_be_utf8 = label in ("utf-8", "utf8") or not (label or b"\x1b" in body)  # ISO-2022 has escapes
     if may_be_utf8 and b"\0" not in body:
         text = body.decode("utf-8-sig", "replace")
@@ -119,7 +115,7 @@ def decode(body: bytes, content_type: str = "") -> str:
     if found.original_encoding not in (*labels, found.declared_html_encoding):
         named = _LANGUAGE.search(body[:_LOOK])
         language = named[1].decode().lower() if named else ""
-        if language in _PAGE_OF or not any(c > _LAST_LATIN and c.isalpha() for c in text):
+        if language in _PAGE_OF or not any(c > "\u024f" and c.isalpha() for c in text):
             text = body.decode(_PAGE_OF.get(language, "cp1252"), "replace")
     return text.replace("\0", "")
 
@@ -143,8 +139,6 @@ def read_text(text: str, kind: str, url: str) -> Page:
 
 def web_address(href: str, base: str) -> str | None:
     """Return `href` as an absolute http(s) address, or None when it is not one (mailto:, javascript:, data:, broken)."""
-    if _COMPLETE.match(href) and href.isascii() and href.isprintable() and " " not in href:
-        return href
     href = re.sub(r"[\x00-\x1f\x7f]+", "", visible(href)).strip().replace(" ", "%20")
     try:
         address = urljoin(base, href)
@@ -200,7 +194,7 @@ def read_pdf(body: bytes, url: str) -> Page:
     A PDF is a program for a printer, and a hostile one never ends: pages are read until the time is up.
     """
     try:
-        pypdf: Any = importlib.import_module("pypdf")
+        import pypdf
     except ImportError:
         return page_of(url, "", note=f"this is a PDF; to read its text: {INSTALL}")
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it says of a broken file is in the note
@@ -215,8 +209,7 @@ def _pdf_text(reader: Any, url: str) -> Page:
     total, until, pages = len(reader.pages), time.monotonic() + _SECONDS, list[str]()
     while len(pages) < total and time.monotonic() < until:
         text = visible((reader.pages[len(pages)].extract_text() or "").translate(_LIGATURES))
-        lines = "\n".join(line.rstrip() for line in text.splitlines())
-        pages.append(re.sub(r"\n{3,}", "\n\n", lines).strip())
+        pages.append(re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)).strip())
     text = "\n\n".join(filter(None, pages))
     note = "" if text else "this PDF holds no text, only images"
     if len(pages) < total:
