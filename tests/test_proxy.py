@@ -290,6 +290,13 @@ def test_no_path_leads_out_of_the_servers_own(proxy: Running, messages_api: Any,
     assert messages_api.requests == []
 
 
+def test_a_proxy_is_not_pointed_at_itself(capsys: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+    assert main(["--platform", f"http://localhost:{port}", "--provider", "wikipedia", "--port", port]) == 2
+    assert "own address" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from ipy_websearch.errors import ConfigError, WebSearchError
 
@@ -83,7 +84,10 @@ def serve(options: argparse.Namespace) -> None:
     if not (options.provider or options.search_tool):  # a wrong setting is told here, and not to whoever asks first
         interceptor.session.router.check(provider_to_ask(None, settings.provider, settings.search_tools)[0])
     with socket.create_server((options.host, options.port)) as listener:
-        print(f"http://{options.host}:{listener.getsockname()[1]} searches for {proxy.server.name}", flush=True)
+        port, server = listener.getsockname()[1], urlsplit(proxy.server.name)
+        if server.port == port and is_loopback(server.hostname or ""):
+            raise ConfigError(f"--platform is {proxy.server.name}, the proxy's own address")
+        print(f"http://{options.host}:{port} searches for {proxy.server.name}", flush=True)
         uvicorn.Server(uvicorn.Config(proxy, **SERVER)).run(sockets=[listener])
 
 
