@@ -6,13 +6,16 @@ import contextlib
 import os
 import platform
 import re
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("anthropic", "httpx", "httpx-aiohttp", "aiohttp", "pydantic", "pandas")
 
 
@@ -37,8 +40,29 @@ def light_environment(url: str) -> contextlib.AbstractContextManager[None]:
     return environment(ANTHROPIC_API_KEY="sk-ant-x", ANTHROPIC_BASE_URL=url, BRAVE_API_KEY="key", BRAVE_BASE_URL=url)
 
 
-def write_section(name: str, body: str, command: str) -> None:
-    """Put a section into RESULTS.md in the place of the one of that name; the others stay."""
+@contextlib.contextmanager
+def served(module: str, *arguments: str) -> Iterator[str]:
+    """Give the address of a server that runs in a process of its own, and prints its port first."""
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
+def table(head: str, rows: Iterable[Iterable[object]]) -> str:
+    """Return a Markdown table; `head` names the columns, with " | " between them."""
+    lines = [" | ".join(map(str, row)) for row in rows]
+    return "\n".join(f"| {line} |" for line in (head, " | ".join(["---"] * len(head.split(" | "))), *lines))
+
+
+def keep(name: str, body: str, command: str, *, write: bool = True) -> None:
+    """Print a section and, to `write`, put it into RESULTS.md in the place of the one of that name; the others stay."""
+    print(body)
+    if not write:
+        return
     text = RESULTS.read_text(encoding="utf-8")
     section = f"## {name}\n\n{command}, {machine()}.\n\n{body}\n"
     pattern = re.compile(rf"^## {re.escape(name)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)

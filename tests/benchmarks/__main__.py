@@ -21,8 +21,8 @@ from typing import Any
 
 import platformdirs
 
-from tests.benchmarks import write_section
-from tests.benchmarks.light_server import ROOT, LightServer
+from tests.benchmarks import ROOT, keep, table
+from tests.benchmarks.light_server import LightServer
 
 PEERS = ("anthropic[aiohttp]", "httpx-aiohttp", "pydantic-ai-slim[anthropic]", "litellm")
 LOOPS = ("hand", "SDK tool runner", "pydantic-ai", "LiteLLM")
@@ -61,13 +61,10 @@ def measured(python: str, *arguments: str) -> Any:
 
 def peers(python: str) -> None:
     """Measure the peers and write their section."""
-    lines = ["| loop | CPU a question, 1 at once | 50 at once | 3 rounds × 3 searches of 100 ms |", "|---|---|---|---|"]
     with LightServer() as url:
-        for name in LOOPS:
-            lines.append(f"| {name} | {' | '.join(_cells(measured(python, name, url)))} |")
-    body = f"{ABOUT} Versions: {measured(python, 'versions')}.\n\n" + "\n".join(lines)
-    print(body)
-    write_section("Peers", body, "`python -m tests.benchmarks peers`")
+        rows = [(name, *_cells(measured(python, name, url))) for name in LOOPS]
+    shown = table("loop | CPU a question, 1 at once | 50 at once | 3 rounds × 3 searches of 100 ms", rows)
+    keep("Peers", f"{ABOUT} Versions: {measured(python, 'versions')}.\n\n{shown}", "`python -m tests.benchmarks peers`")
 
 
 def _cells(found: dict[str, float] | None) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from typing import Any
 import ipy_websearch
 from ipy_websearch.citations import check
 from ipy_websearch.model.stream import Reply
-from tests.benchmarks import write_section
+from tests.benchmarks import keep, table
 
 MONTHS = "January February March April May June July August September October November December".split()
 NAMES = "Kowalski Lindqvist Okonkwo Tanaka Brisbane Rotterdam Valparaíso Siemens Petronas Montoya".split()
@@ -55,67 +55,61 @@ REMAINING = (
 )
 
 
+def changed(sentence: str, dice: random.Random, pattern: str, change: Callable[[str], str | None]) -> str | None:
+    """Return a sentence in which one match of a pattern is changed, None when there is none that can be."""
+    found = [(match, new) for match in re.finditer(pattern, sentence) if (new := change(match[0]))]
+    if not found:
+        return None
+    match, new = dice.choice(found)
+    return sentence[: match.start()] + new + sentence[match.end() :]
+
+
 def number(sentence: str, dice: random.Random) -> str | None:
     """Change one number that is not a year."""
-    found = [m for m in re.finditer(r"(?<![\w.,-])\d[\d,.]*(?![\w-])", sentence) if not re.fullmatch(r"[12]\d{3}[.,]?", m[0])]
-    if not found or any(month in sentence for month in MONTHS):
-        return None
-    match = dice.choice(found)
-    at = dice.choice([i for i, c in enumerate(match[0]) if c.isdigit()][:2])
-    digit = dice.choice([d for d in "123456789" if d != match[0][at]])
-    return sentence[: match.start()] + match[0][:at] + digit + match[0][at + 1 :] + sentence[match.end() :]
+
+    def other(text: str) -> str | None:
+        if re.fullmatch(r"[12]\d{3}[.,]?", text):
+            return None
+        at = dice.choice([i for i, c in enumerate(text) if c.isdigit()][:2])
+        return text[:at] + dice.choice([d for d in "123456789" if d != text[at]]) + text[at + 1 :]
+
+    dated = any(month in sentence for month in MONTHS)
+    return None if dated else changed(sentence, dice, r"(?<![\w.,-])\d[\d,.]*(?![\w-])", other)
 
 
 def date(sentence: str, dice: random.Random) -> str | None:
     """Change a year, or a month that has a day or a year."""
-    found = list(re.finditer(rf"\b(?:{'|'.join(MONTHS)})(?= \d)|(?<![\w.,-])(?:1[5-9]|20)\d\d(?![\w,-])", sentence))
-    if not found:
-        return None
-    match = dice.choice(found)
-    other = (
-        str(int(match[0]) + dice.choice((-9, -3, 3, 7)))
-        if match[0].isdigit()
-        else dice.choice([m for m in MONTHS if m != match[0]])
-    )
-    return sentence[: match.start()] + other + sentence[match.end() :]
+
+    def other(text: str) -> str:
+        return str(int(text) + dice.choice((-9, -3, 3, 7))) if text.isdigit() else dice.choice([m for m in MONTHS if m != text])
+
+    return changed(sentence, dice, rf"\b(?:{'|'.join(MONTHS)})(?= \d)|(?<![\w.,-])(?:1[5-9]|20)\d\d(?![\w,-])", other)
 
 
 def name(sentence: str, dice: random.Random) -> str | None:
     """Put another name in the place of one."""
-    found = [
-        m for m in re.finditer(r"(?<=[a-z,] )[A-Z][a-zé]{3,}(?=[ ,.])", sentence) if m[0] not in (*MONTHS, "Saturday", "Sunday")
-    ]
-    if not found:
-        return None
-    match = dice.choice(found)
-    return sentence[: match.start()] + dice.choice(NAMES) + sentence[match.end() :]
+
+    def other(text: str) -> str | None:
+        return None if text in (*MONTHS, "Saturday", "Sunday") else dice.choice(NAMES)
+
+    return changed(sentence, dice, r"(?<=[a-z,] )[A-Z][a-zé]{3,}(?=[ ,.])", other)
 
 
 def negation(sentence: str, dice: random.Random) -> str | None:
     """Deny a sentence, or take its denial away."""
     if match := re.search(r"\b(?:not|never) ", sentence):
         return sentence[: match.start()] + sentence[match.end() :]
-    match = re.search(r"\b(?:is|was|are|were|has|had|have|can|will)\b(?! (?:no|not|only)\b)", sentence)
-    return f"{sentence[: match.end()]} not{sentence[match.end() :]}" if match else None
+    return changed(sentence, dice, r"\b(?:is|was|are|were|has|had|have|can|will)\b(?! (?:no|not|only)\b)", "{} not".format)
 
 
 def unit(sentence: str, dice: random.Random) -> str | None:
     """Change a unit, a currency or a magnitude behind or before a number."""
-    found = [m for m in re.finditer(r"(?<=\d) ?([a-zA-Z°%]+)|([$€])(?=\d)", sentence) if (m[1] or m[2]) in UNITS]
-    if not found:
-        return None
-    match = dice.choice(found)
-    what = match[1] or match[2]
-    return sentence[: match.start()] + match[0].replace(what, UNITS[what]) + sentence[match.end() :]
+    return changed(sentence, dice, r"(?<=\d)[a-zA-Z°%]+|(?<=\d )[a-zA-Z°%]+|[$€](?=\d)", UNITS.get)
 
 
 def comparison(sentence: str, dice: random.Random) -> str | None:
     """Turn a comparison round."""
-    found = [m for m in re.finditer(r"\b[a-z]+\b", sentence) if m[0] in OPPOSITES]
-    if not found:
-        return None
-    match = dice.choice(found)
-    return sentence[: match.start()] + OPPOSITES[match[0]] + sentence[match.end() :]
+    return changed(sentence, dice, r"\b[a-z]+\b", OPPOSITES.get)
 
 
 PLANTS: tuple[Callable[[str, random.Random], str | None], ...] = (number, date, name, negation, unit, comparison)
@@ -131,7 +125,7 @@ def balanced(pairs: Sequence[tuple[bool, bool]]) -> float:
     return statistics.mean(statistics.mean(said == truth for said, truth in pairs if truth is kind) for kind in (True, False))
 
 
-def wice(folder: Path, part: str) -> list[str]:
+def wice(folder: Path, part: str) -> list[tuple[str, ...]]:
     """Return the table rows for a part of WiCE: the whole pages, and the chunks that people picked (any of them suffices)."""
     lines = []
     for what, path in (
@@ -147,7 +141,7 @@ def wice(folder: Path, part: str) -> list[str]:
             times.append(1000 * (time.process_time() - began))
             judged[key] = (judged[key][0] or said, truth)
         size = f"{statistics.median(times):.1f} ({statistics.quantiles(times, n=20)[-1]:.1f})"
-        lines.append(f"| {part}, {what} ({len(judged)}) | {balanced(list(judged.values())):.3f} | {size} |")
+        lines.append((f"{part}, {what} ({len(judged)})", f"{balanced(list(judged.values())):.3f}", size))
     return lines
 
 
@@ -163,7 +157,7 @@ def true_pairs(folder: Path) -> Iterator[tuple[str, str, str]]:
             yield "WiCE test, whole page", row["claim"], "\n".join(row["evidence"])
 
 
-def planted(folder: Path) -> list[str]:
+def planted(folder: Path) -> str:
     """Return the table of planted errors."""
     caught: dict[tuple[str, str], list[bool]] = defaultdict(list)
     dice = random.Random(7)
@@ -175,11 +169,11 @@ def planted(folder: Path) -> list[str]:
             if false is not None and false != sentence:
                 caught[plant.__name__, source].append(check(false, [passage]).verdict != "supported")
     sources = sorted({source for _, source in caught})
-    lines = [f"| planted error, caught | {' | '.join(sources)} |", "|---" * (len(sources) + 1) + "|"]
+    rows = []
     for what in [*(plant.__name__ for plant in PLANTS), "true sentences not passed"]:
         shares = [f"{statistics.mean(caught[what, source]):.1%} of {len(caught[what, source])}" for source in sources]
-        lines.append(f"| {what} | {' | '.join(shares)} |")
-    return lines
+        rows.append((what, *shares))
+    return table(" | ".join(["planted error, caught", *sources]), rows)
 
 
 def recorded_citations(folder: Path) -> list[tuple[str, list[str]]]:
@@ -212,18 +206,15 @@ def main() -> None:
     parser.add_argument("--part", choices=("dev", "test"), default="test")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    lines = ["| WiCE claims | balanced accuracy | CPU ms a claim, median (95 %) |", "|---|---|---|"]
-    lines += [row for part in dict.fromkeys(("dev", given.part)) for row in wice(given.wice, part)]
-    lines += ["", *planted(given.wice)]
+    rows = [row for part in dict.fromkeys(("dev", given.part)) for row in wice(given.wice, part)]
+    parts = [table("WiCE claims | balanced accuracy | CPU ms a claim, median (95 %)", rows), planted(given.wice)]
     if given.recordings:
         pairs = recorded_citations(given.recordings)
         verdicts = Counter(check(text, passages).verdict for text, passages in pairs)
         counts = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
-        lines += ["", f"Recorded citations of the API ({len(pairs)}): {counts}."]
-    text = "\n".join([*lines, "", REMAINING])
-    print(text)
-    if given.write:
-        write_section("Answers", text, "`python -m tests.benchmarks.answers wice --recordings FOLDER --write`")
+        parts.append(f"Recorded citations of the API ({len(pairs)}): {counts}.")
+    command = "`python -m tests.benchmarks.answers wice --recordings FOLDER --write`"
+    keep("Answers", "\n\n".join([*parts, REMAINING]), command, write=given.write)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ from typing import Any
 import pandas as pd
 
 import ipy_websearch
-from tests.benchmarks import write_section
-from tests.benchmarks.enrich_server import ROOT, EnrichServer
+from tests.benchmarks import ROOT, keep, table
+from tests.benchmarks.enrich_server import EnrichServer
 
 QUESTIONS = {"ceo": "Who is the CEO of {company}?"}
 TURNS = 3
@@ -89,18 +89,25 @@ def memory_kb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
-def run(server: EnrichServer, home: str, **arguments: Any) -> list[dict[str, Any]]:
-    """Run `client` in a process of its own to its end, and return its figures."""
-    environment = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-bench", "NO_PROXY": "*"}
+def run(home: str, server: dict[str, Any], **arguments: Any) -> list[dict[str, Any]]:
+    """Run `client` in a process of its own to its end, against a server with such settings, and return its figures."""
     code = f"""
 import json
 from tests.benchmarks.enrich import client
 if __name__ == "__main__":
     print(json.dumps(client(**json.loads({json.dumps(arguments)!r}))))
 """
-    environment["IPY_WEBSEARCH_HOME"] = home
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=900)
+    with EnrichServer(**server) as served:
+        own = {
+            "ANTHROPIC_BASE_URL": served.url,
+            "ANTHROPIC_API_KEY": "sk-ant-bench",
+            "NO_PROXY": "*",
+            "IPY_WEBSEARCH_HOME": home,
+        }
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True, check=True, timeout=900
+        )
     found: list[dict[str, Any]] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
 
@@ -111,8 +118,7 @@ def _all(found: list[dict[str, Any]], name: str, by: float = 1.0) -> tuple[float
 
 def plain(home: str) -> list[Figure]:
     """2,000 rows of 200 ms, 100 at once; the best possible is 4.0 s."""
-    with EnrichServer(latency=0.2) as server:
-        found = run(server, home, rows=2000, concurrency=100, turns=TURNS)
+    found = run(home, {"latency": 0.2}, rows=2000, concurrency=100, turns=TURNS)
     return [
         Figure("2,000 rows, 200 ms, 100 at once: wall-clock time / limit", _all(found, "seconds", 4.0), 1.25),
         Figure("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
@@ -122,8 +128,7 @@ def plain(home: str) -> list[Figure]:
 
 def capped(home: str) -> list[Figure]:
     """A server that takes 20 at once and says 429, retry-after 1 s, above; the best possible is 5.0 s."""
-    with EnrichServer(latency=0.2, cap=20, retry_after=1.0) as server:
-        found = run(server, home, rows=500, concurrency=100, turns=TURNS)
+    found = run(home, {"latency": 0.2, "cap": 20, "retry_after": 1.0}, rows=500, concurrency=100, turns=TURNS)
     return [
         Figure("429 above 20 at once, 500 rows: wall-clock time / limit", _all(found, "seconds", 5.0), 1.3),
         Figure("… rows lost", _all(found, "lost"), 0),
@@ -132,8 +137,7 @@ def capped(home: str) -> list[Figure]:
 
 def overloaded(home: str) -> list[Figure]:
     """529 for 2 % of the requests."""
-    with EnrichServer(latency=0.2, share_529=0.02) as server:
-        found = run(server, home, rows=2000, concurrency=100)
+    found = run(home, {"latency": 0.2, "share_529": 0.02}, rows=2000, concurrency=100)
     return [
         Figure("529 for 2 %, 2,000 rows: rows lost", _all(found, "lost"), 0),
         Figure("… wall-clock time / limit", _all(found, "seconds", 4.0), None),
@@ -142,8 +146,7 @@ def overloaded(home: str) -> list[Figure]:
 
 def large(home: str) -> list[Figure]:
     """100,000 rows, by how much the process grows; the frame that comes back is in it."""
-    with EnrichServer(latency=0.0) as server:
-        found = run(server, home, rows=100_000, concurrency=64)
+    found = run(home, {"latency": 0.0}, rows=100_000, concurrency=64)
     return [
         Figure("100,000 rows: memory growth a row", _all(found, "kb_row"), 1.5, "kB"),
         Figure("… processor time a row", _all(found, "cpu_ms_row"), 1.4, "ms"),
@@ -152,8 +155,7 @@ def large(home: str) -> list[Figure]:
 
 def dask(home: str) -> list[Figure]:
     """2,000 rows of 200 ms, 100 at once, on a cluster of two workers, in turns with one process."""
-    with EnrichServer(latency=0.2) as server:
-        found = run(server, home, rows=2000, concurrency=100, workers=2, turns=TURNS)
+    found = run(home, {"latency": 0.2}, rows=2000, concurrency=100, workers=2, turns=TURNS)
     one = statistics.median(_all(found[::2], "seconds"))
     return [
         Figure("Dask, two workers, 2,000 rows: wall-clock time / one process", _all(found[1::2], "seconds", one), 1.2),
@@ -167,19 +169,17 @@ SCENARIOS: dict[str, Callable[[str], list[Figure]]] = {
 
 
 def main() -> None:
-    """Run the scenarios that are named, or all, and print each row as it comes."""
+    """Run the scenarios that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help=", ".join(SCENARIOS))
     parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     args = parser.parse_args()
-    lines = ["| what | measured | spread | reach | reached |", "|---|---|---|---|---|"]
+    figures = list[Figure]()
     for name in args.scenarios or SCENARIOS:
         with tempfile.TemporaryDirectory() as folder:
-            for figure in SCENARIOS[name](folder):
-                lines.append(f"| {' | '.join(figure.cells())} |")
-                print(lines[-1], flush=True)
-    if args.write:
-        write_section("Enrichment", "\n".join(lines), "`python -m tests.benchmarks.enrich --write`")
+            figures += SCENARIOS[name](folder)
+    body = table("what | measured | spread | reach | reached", (figure.cells() for figure in figures))
+    keep("Enrichment", body, "`python -m tests.benchmarks.enrich --write`", write=args.write)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.benchmarks import served
+
 DEFAULTS = {
     "latency": 0.2,
     "cap": 0,
@@ -187,20 +186,14 @@ class EnrichServer:
     """The server as a context manager; its address is `url`."""
 
     def __init__(self, **settings: Any) -> None:
-        self._settings = settings
+        self._process = served("tests.benchmarks.enrich_server", json.dumps(settings))
 
     def __enter__(self) -> EnrichServer:
-        command = [sys.executable, "-m", "tests.benchmarks.enrich_server", json.dumps(self._settings)]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+        self.url = self._process.__enter__()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+    def __exit__(self, *raised: Any) -> None:
+        self._process.__exit__(*raised)
 
     def stats(self) -> dict[str, Any]:
         """Return the counts: requests, answered, refused, the most at once."""

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from tests.benchmarks import write_section
+from tests.benchmarks import keep, table
 
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]*(?:\([^()]*\)[^()\s]*)*\)")
 _ARTICLES = "article-extraction-benchmark"
@@ -127,32 +127,27 @@ def tables(reads: list[dict[str, Read]], metrics: Callable[[Any], dict[str, floa
     """Return the readers side by side, and what each keeps of documentation pages."""
     names = list(reads[0])
     by_name = {name: [found[name] for found in reads] for name in names}
-    columns = ("reader", "AEB F1", "precision", "recall", "CPU ms a page, median (95 %)", "WCXB dev F1", "test F1")
-    head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
-    side_by_side = [
-        f"| {name} | {_articles_cells(of, metrics)} | {_mean(of, 'dev')} | {_mean(of, 'test')} |"
-        for name, of in by_name.items()
-    ]
-    kept = ["| kept of documentation pages (number) | " + " | ".join(names) + " |\n|---|" + "---|" * len(names)]
-    kept += [_kept_row(kind, by_name) for kind in KINDS]
-    return "\n\n".join(["\n".join([head, *side_by_side]), "\n".join(kept)])
+    head = "reader | AEB F1 | precision | recall | CPU ms a page, median (95 %) | WCXB dev F1 | test F1"
+    scores = ((name, *_articles_cells(of, metrics), _mean(of, "dev"), _mean(of, "test")) for name, of in by_name.items())
+    kept = table(" | ".join(["kept of documentation pages (number)", *names]), (_kept_row(kind, by_name) for kind in KINDS))
+    return f"{table(head, scores)}\n\n{kept}"
 
 
-def _articles_cells(reads: list[Read], metrics: Callable[[Any], dict[str, float]]) -> str:
+def _articles_cells(reads: list[Read], metrics: Callable[[Any], dict[str, float]]) -> tuple[str, ...]:
     articles = [r for r in reads if r.task.part == _ARTICLES]
     score = metrics([r.score for r in articles])
     times = sorted(1000 * r.seconds for r in articles)
     ms = f"{statistics.median(times):.1f} ({times[int(0.95 * len(times))]:.0f})"
-    return f"{score['f1']:.4f} | {score['precision']:.3f} | {score['recall']:.3f} | {ms}"
+    return f"{score['f1']:.4f}", f"{score['precision']:.3f}", f"{score['recall']:.3f}", ms
 
 
 def _mean(reads: list[Read], part: str) -> str:
     return f"{statistics.fmean(r.score[2] for r in reads if r.task.part == part):.4f}"
 
 
-def _kept_row(kind: str, by_name: dict[str, list[Read]]) -> str:
+def _kept_row(kind: str, by_name: dict[str, list[Read]]) -> list[str]:
     sums = [[sum(r.kept[kind][i] for r in reads if r.kept) for i in (0, 1)] for reads in by_name.values()]
-    return f"| {kind} ({sums[0][1]:,}) | " + " | ".join(f"{kept / max(1, there):.1%}" for kept, there in sums) + " |"
+    return [f"{kind} ({sums[0][1]:,})", *(f"{kept / max(1, there):.1%}" for kept, there in sums)]
 
 
 # --- structure: what of a page is there as such in its Markdown ---------------------------------------------------------
@@ -293,9 +288,7 @@ def main() -> None:
     with ProcessPoolExecutor(arguments.processes, initializer=_begin, initargs=places) as pool:
         reads = list(pool.map(read, tasks(*places), chunksize=8))
     text = tables(reads, loaded(arguments.articles / "evaluate.py").metrics_from_tp_fp_fns)
-    print(text)
-    if arguments.write:
-        write_section("Extraction", text, "`python -m tests.benchmarks.extraction … --write`")
+    keep("Extraction", text, "`python -m tests.benchmarks.extraction … --write`", write=arguments.write)
 
 
 if __name__ == "__main__":

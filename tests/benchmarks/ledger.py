@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ipy_websearch.money.ledger import GROUPS, Ledger, LedgerRow, cost_frame
 from ipy_websearch.results import Usage
-from tests.benchmarks import write_section
+from tests.benchmarks import keep, table
 
 ROWS = 100_000
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,15 +57,13 @@ def measured(ledger: Ledger, by: str) -> float:
 def main() -> None:
     """Measure, print, and keep the table in RESULTS.md when it is over all rows."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
-    lines = [f"| over {count:,} rows, CPU time | measured | to reach |", "|---|---|---|"]
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder) / "ledger.sqlite")
         ledger.book(list(rows(count)))
         cost_frame(ledger, session="session0001", by="day")  # bring pandas in before the clock starts
-        lines += [f"| cost by {by} | {measured(ledger, by):.3g} s | ≤ 0.3 s |" for by in GROUPS]
-    print("\n".join(lines))
-    if count == ROWS:
-        write_section("Ledger", "\n".join(lines), "`python -m tests.benchmarks.ledger`")
+        found = [(f"cost by {by}", f"{measured(ledger, by):.3g} s", "≤ 0.3 s") for by in GROUPS]
+    body = table(f"over {count:,} rows, CPU time | measured | to reach", found)
+    keep("Ledger", body, "`python -m tests.benchmarks.ledger`", write=count == ROWS)
 
 
 if __name__ == "__main__":

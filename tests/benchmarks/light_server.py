@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from ipy_websearch.model.stream import Reply
+from tests.benchmarks import served
 
-ROOT = Path(__file__).resolve().parents[2]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nrequest-id: req_1\r\n\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nrequest-id: req_1\r\n\r\n"
 USAGE = {"input_tokens": 1000, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 60}
@@ -147,25 +145,14 @@ class Connection(asyncio.Protocol):
 
 
 async def serve() -> None:
-    """Serve until standard input is closed; the port is the first line of standard output."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=512)
+    """Serve until killed; the port is the first line of standard output."""
+    server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", 0, backlog=512)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)
+    await server.serve_forever()
 
 
-class LightServer:
-    """The server as a context manager: `with LightServer() as url`."""
-
-    def __enter__(self) -> str:
-        command = [sys.executable, "-m", "tests.benchmarks.light_server"]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        return f"http://127.0.0.1:{int(self.process.stdout.readline())}"
-
-    def __exit__(self, *_: object) -> None:
-        self.process.communicate(timeout=10)
-
+# The server in a process of its own: `with LightServer() as url`.
+LightServer = partial(served, "tests.benchmarks.light_server")
 
 if __name__ == "__main__":
     asyncio.run(serve())

@@ -12,8 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.benchmarks import write_section
-from tests.benchmarks.enrich_server import ROOT
+from tests.benchmarks import ROOT, keep, table
 
 RUNS = 9
 MEASURE = """
@@ -57,13 +56,12 @@ def measured(setup: str, work: str) -> dict[str, float]:
 
 def main(arguments: list[str]) -> None:
     """Print the table; with `--write` put it into RESULTS.md."""
-    lines = ["| what, in a fresh IPython | CPU | memory | to reach |", "|---|---|---|---|"]
+    rows = []
     for name, setup, work, reach in CASES:
         found = measured(setup, work)
-        lines.append(f"| {name} | {found['cpu_ms']:.1f} ms | {found['rss_mb']:.1f} MB | {reach} |")
-    print("\n".join(lines))
-    if "--write" in arguments:
-        write_section("Load", "\n".join(lines), "`python -m tests.benchmarks.load --write`")
+        rows.append((name, f"{found['cpu_ms']:.1f} ms", f"{found['rss_mb']:.1f} MB", reach))
+    body = table("what, in a fresh IPython | CPU | memory | to reach", rows)
+    keep("Load", body, "`python -m tests.benchmarks.load --write`", write="--write" in arguments)
 
 
 if __name__ == "__main__":

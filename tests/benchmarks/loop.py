@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from tests.benchmarks import environment, light_environment, write_section
+from tests.benchmarks import environment, keep, light_environment, table
 from tests.benchmarks.light_server import LightServer
 from tests.benchmarks.peers import HandLoop
 
@@ -90,12 +90,17 @@ async def run(ask: Ask, plan: str, questions: int, concurrency: int) -> tuple[fl
 async def turns(url: str, plan: str, questions: int, concurrency: int, which: int) -> tuple[float, float]:
     """Return the medians of (ours, the hand-written loop's) figure number `which` of `run`, both measured in turns."""
     async with both(url) as (ours, hand, _, _):
-        for ask in (ours, hand):
-            await run(ask, plan, max(questions // 4, concurrency), concurrency)
-        found: tuple[list[float], list[float]] = ([], [])
-        for turn in range(TURNS):
-            for n in (0, 1) if turn % 2 else (1, 0):
-                found[n].append((await run((ours, hand)[n], plan, questions, concurrency))[which])
+        return await compared((ours, hand), plan, questions, concurrency, which)
+
+
+async def compared(asks: tuple[Ask, Ask], plan: str, questions: int, concurrency: int, which: int = 0) -> tuple[float, float]:
+    """Return the medians of figure number `which` of `run` for both, measured in turns."""
+    for ask in asks:
+        await run(ask, plan, max(questions // 4, concurrency), concurrency)
+    found: tuple[list[float], list[float]] = ([], [])
+    for turn in range(TURNS):
+        for n in (0, 1) if turn % 2 else (1, 0):
+            found[n].append((await run(asks[n], plan, questions, concurrency))[which])
     return statistics.median(found[0]), statistics.median(found[1])
 
 
@@ -185,12 +190,8 @@ def main() -> None:
     args = parser.parse_args()
     with LightServer() as url:
         figures = asyncio.run(measure(url))
-    heads = ["what", "ours", "hand-written", "ratio", "target", "reached"]
-    rows = [heads, ["---"] * len(heads), *(figure.cells() for figure in figures)]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    print(table)
-    if args.write:
-        write_section("Loop", table, "`python -m tests.benchmarks.loop --write`")
+    body = table("what | ours | hand-written | ratio | target | reached", (figure.cells() for figure in figures))
+    keep("Loop", body, "`python -m tests.benchmarks.loop --write`", write=args.write)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from pathlib import Path
 from ipy_websearch.extract.page import extract
 from ipy_websearch.providers.passages import best_passages, bm25, content_words, stem, stems, tokens_of
 from ipy_websearch.text import fold
-from tests.benchmarks import write_section
+from tests.benchmarks import keep, table
 
 QUESTIONS = Path(__file__).with_suffix(".tsv")
 SNIPPET = 300
@@ -81,22 +81,18 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="keep the table in RESULTS.md")
     options = parser.parse_args()
     rows = [line.split("\t") for line in QUESTIONS.read_text("utf-8").splitlines()]
-    lines = [
-        "| part | questions | snippet | passages | tokens, snippets | tokens, passages (most) | time, median |",
-        "|---" * 7 + "|",
-    ]
+    lines = []
     for part in ("dev", "test"):
         asked = [row for row in rows if row[0].startswith(part)]
         pages = pages_of(options.root, part, {row[0] for row in asked})
         found = [tried(q, a, pages[id], [p for name, p in pages.items() if name != id]) for id, q, a in asked if id in pages]
         snippets, passages, before, after, times = zip(*found, strict=True)
-        shares = f"{statistics.mean(snippets):.0%} | {statistics.mean(passages):.0%}"
-        tokens = f"{statistics.mean(before):.0f} | {statistics.mean(after):.0f} ({max(after)})"
-        lines.append(f"| {part} | {len(found)} | {shares} | {tokens} | {statistics.median(times):.0f} ms |")
-    print("\n".join(lines))
-    if options.write:
-        command = "`python -m tests.benchmarks.passages web-content-extraction-benchmark`"
-        write_section("Passages of pages", "\n".join(lines), command)
+        shares = f"{statistics.mean(snippets):.0%}", f"{statistics.mean(passages):.0%}"
+        tokens = f"{statistics.mean(before):.0f}", f"{statistics.mean(after):.0f} ({max(after)})"
+        lines.append((part, len(found), *shares, *tokens, f"{statistics.median(times):.0f} ms"))
+    head = "part | questions | snippet | passages | tokens, snippets | tokens, passages (most) | time, median"
+    command = "`python -m tests.benchmarks.passages web-content-extraction-benchmark`"
+    keep("Passages of pages", table(head, lines), command, write=options.write)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import ConfigError, EnrichmentError
 from ipy_websearch.money.prices import model_cost
 from ipy_websearch.results import Usage
-from tests.benchmarks.enrich_server import ROOT, EnrichServer
+from tests.benchmarks import ROOT
+from tests.benchmarks.enrich_server import EnrichServer
 from tests.contract.helpers import CEO, companies, company_in, record
 from tests.contract.helpers import boss as echo
 from tests.fakes.money import Limited

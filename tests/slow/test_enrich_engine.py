@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import ipy_websearch
 from ipy_websearch.enrichment.columns import fields_in, fill, fit, normal, parse_columns
-from tests.benchmarks.enrich_server import ROOT, EnrichServer
+from tests.benchmarks import ROOT
+from tests.benchmarks.enrich_server import EnrichServer
 from tests.fakes.warm import python
 
 CEO = {"ceo": "Who is the CEO of {company}?"}
