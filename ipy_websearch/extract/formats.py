@@ -50,6 +50,8 @@ _LANGUAGE = re.compile(rb"<html\b[^>]{0,500}?\blang\s*=\s*[\"']?([a-z]{2})", re.
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
+# Control characters but those of layout and the escape of ISO-2022, and what stands for bytes that are no text.
+_NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
 _FEW, _LOOK = 0.01, 4_096
 _TITLE_CHARACTERS = 300
 
@@ -82,7 +84,7 @@ def kind_of(body: bytes, content_type: str) -> str:
 def is_binary(text: str) -> bool:
     """Return whether decoded text is no text at all: more than 5 % of its start is control or replacement characters."""
     start = text[:_LOOK]
-    odd = sum(c == "\ufffd" or (c < " " and c not in "\t\n\r\f\x1b") or "\x7f" <= c < "\xa0" for c in start)
+    odd = len(_NO_TEXT.findall(start))
     return odd > 3 and odd > 0.05 * len(start)
 
 
