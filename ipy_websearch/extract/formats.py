@@ -47,6 +47,8 @@ _CODE_PAGES = {
 }  # fmt: skip
 _PAGE_OF = {language: page for page, languages in _CODE_PAGES.items() for language in languages.split()}
 _LANGUAGE = re.compile(rb"<html\b[^>]{0,500}?\blang\s*=\s*[\"']?([a-z]{2})", re.IGNORECASE)
+# Addresses that are whole already need no joining, which takes some 5 % of the time of a page.
+_COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>`\\^{}|\[\]]{1,2000}")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,500})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,200}\])")
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
@@ -141,6 +143,8 @@ def read_text(text: str, kind: str, url: str) -> Page:
 
 def web_address(href: str, base: str) -> str | None:
     """Return `href` as an absolute http(s) address, or None when it is not one (mailto:, javascript:, data:, broken)."""
+    if _COMPLETE.match(href) and href.isascii() and href.isprintable() and " " not in href:
+        return href
     href = re.sub(r"[\x00-\x1f\x7f]+", "", visible(href)).strip().replace(" ", "%20")
     try:
         address = urljoin(base, href)
