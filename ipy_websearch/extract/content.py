@@ -207,8 +207,8 @@ def _correct(content: _Content, main: _Block | None, kinds: frozenset[str]) -> N
     kept = [run for run in content.runs if run.keep]
     size = _size(kept)
     prose = _size(run for run in kept if run.is_prose) / max(1, size)
-    if main is not None and size < _PART_CHARACTERS and _is_one_of_several(content.inside(main)):
-        area = main
+    if size < _PART_CHARACTERS and _is_one_of_several(content, main):
+        area = main or content.smallest_area()
     for run in kept:
         flags = run.block.flags  # a menu, a banner or the like is none, whatever trafilatura says
         run.keep = not (flags & (_BOILERPLATE | _PAGE_MENU) or (flags & _DOUBTFUL and run.linked > _MOSTLY_LINKED))
@@ -223,10 +223,17 @@ def _correct(content: _Content, main: _Block | None, kinds: frozenset[str]) -> N
             _drop_last_headings(content)
 
 
-def _is_one_of_several(runs: list[_Run]) -> bool:
-    """Return whether trafilatura took less than half of the prose: one of several like parts, as a page builder makes them."""
-    prose = [run for run in runs if run.is_prose and not run.block.flags]
-    return 2 * _size(prose) < sum(len(run.text) for run in prose)
+def _is_one_of_several(content: _Content, main: _Block | None) -> bool:
+    """Return whether trafilatura took less than half of the prose in the main part; without one, keep that prose.
+
+    It then took one of several like parts: a page builder's columns, an article cut in two by an advertisement.
+    """
+    prose = [run for run in content.inside(main or content.blocks[0]) if run.is_prose and not run.block.flags]
+    if 2 * _size(prose) >= sum(len(run.text) for run in prose):
+        return False
+    for run in prose if main is None else ():
+        run.keep = True
+    return True
 
 
 def _keep_area(content: _Content, area: _Block, barred: int, *, strict: bool = False) -> None:
