@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 from urllib.parse import quote, urlsplit
 
 from ipy_websearch.errors import ConfigError, FailureReason
-from ipy_websearch.text import visible
+from ipy_websearch.text import plural, shorten, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -237,16 +237,19 @@ class SearchResults(Sequence[SearchResult]):
     provider: str
     cost_usd: Decimal | None = Decimal(0)
     cached: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
-    charges: tuple[Charge, ...] = field(default=(), repr=False)
+    charges: tuple[Charge, ...] = ()
     notices: tuple[str, ...] = ()
-    body: Any = field(default=None, repr=False, compare=False)
+    body: Any = field(default=None, compare=False)
 
     @property
     def raw(self) -> Any:
         """The provider's whole answer, parsed anew each time: a parsed one takes ten times the memory of its text."""
         return json.loads(self.body) if isinstance(self.body, bytes) else self.body
+
+    def __repr__(self) -> str:
+        return f"<SearchResults for {shorten(self.query, 60)!r}: {plural(len(self), 'result')} from {self.provider}>"
 
     def __len__(self) -> int:
         return len(self.results)
@@ -306,9 +309,12 @@ class Page:
     published_date: datetime | None = None
     content_type: str = "text/html"
     note: str = ""
-    links: tuple[str, ...] = field(default=(), repr=False)
+    links: tuple[str, ...] = ()
     cached: bool = False
     fetched_at: datetime | None = None
+
+    def __repr__(self) -> str:
+        return f"<Page {shorten(self.title, 60)!r} of {self.final_url}: {self.lines_read} of {self.total_lines} lines>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,16 +459,16 @@ class Answer:
     searches: int = 0
     stop_reason: str | None = None
     limit: LimitName | None = None
-    messages: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
-    trace: tuple[Step, ...] = field(default=(), repr=False)
-    rows: tuple[Mapping[str, Any], ...] | None = field(default=None, repr=False)
-    columns: Mapping[str, type] | None = field(default=None, repr=False)
+    messages: Sequence[Mapping[str, Any]] = ()
+    trace: tuple[Step, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] | None = None
+    columns: Mapping[str, type] | None = None
     notices: tuple[str, ...] = ()
     offline: bool = False
     seconds: float = 0.0
     session_cost_usd: Decimal | None = Decimal(0)
     replayed_from: str = ""
-    checked: tuple[Claim, ...] = field(default=(), repr=False)
+    checked: tuple[Claim, ...] = ()
 
     @property
     def claims(self) -> pd.DataFrame:
@@ -568,6 +574,10 @@ class Answer:
 
     def __str__(self) -> str:
         return visible(self.text).replace("\\[", "[")  # so the model's own [1] is written, which is no mark
+
+    def __repr__(self) -> str:
+        sources = plural(len({citation.n for citation in self.citations}), "source")
+        return f"<Answer to {shorten(self.question, 60)!r}: {shorten(str(self), 120)!r}, {sources}>"
 
 
 def _frame(columns: Mapping[str, tuple[str | type, Any]]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.results import Answer, Citation, Panel, Panels, SearchResult, SearchResults, Step, Usage
+from ipy_websearch.results import Answer, Citation, Page, Panel, Panels, SearchResult, SearchResults, Step, Usage
 from ipy_websearch.text import fold, plain, shorten, sound, visible
 
 DAY = datetime(2026, 10, 2, 8, tzinfo=UTC)
@@ -42,6 +42,17 @@ def test_results_are_a_sequence_and_a_frame_with_utc_dates() -> None:
 
 def answer(**values: Any) -> Answer:
     return Answer("q", "Ruby [1][2].", "m", **values)
+
+
+def test_in_a_list_a_value_is_one_short_line() -> None:
+    sources = (Citation(1, "A", "https://a.example/"), Citation(1, "A", "https://a.example/"))
+    long = Answer("Who?", "Words. " * 200, "m", citations=sources)
+    found = SearchResults((SearchResult("A", "https://a.example/"),), "moons\x1b[31m", "brave")
+    page = Page("https://a.example/", "https://a.example/b", "Title", "text", 3, 9)
+    shown = [repr(value) for value in (long, found, page)]
+    assert shown[0].startswith("<Answer to 'Who?': 'Words. Words.") and shown[0].endswith(", 1 source>") and len(shown[0]) < 200
+    assert shown[1] == "<SearchResults for 'moons\\x1b[31m': 1 result from brave>"
+    assert shown[2] == "<Page 'Title' of https://a.example/b: 3 of 9 lines>"
 
 
 def test_sources_are_one_row_each_with_their_passages_joined() -> None:
