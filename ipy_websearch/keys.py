@@ -217,9 +217,14 @@ class Keys:
     def _from_env_file(self, spec: KeySpec) -> str:
         if not self.env_file or not (text := _text_of(self.env_file, spec.variable)):
             return ""
-        from dotenv.parser import parse_stream  # `dotenv_values` logs every line that is none, at each look
+        return _assignments(text).get(spec.variable) or ""
 
-        return {line.key: line.value for line in parse_stream(io.StringIO(text))}.get(spec.variable) or ""
+
+@lru_cache(maxsize=1)  # each request looks for its key, and parsing takes longer than all else of that
+def _assignments(text: str) -> dict[str | None, str | None]:
+    from dotenv.parser import parse_stream  # `dotenv_values` logs every line that is none, at each look
+
+    return {line.key: line.value for line in parse_stream(io.StringIO(text))}
 
 
 def _clean(value: str, spec: KeySpec, where: str = "") -> str:

@@ -6,6 +6,7 @@ folder comes before both. An unknown price is None, never 0. No float takes part
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,6 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ipy_websearch.errors import ConfigError
@@ -322,11 +322,12 @@ def own_prices() -> PriceFile:
     Raises:
         ConfigError: the file is wrong; the message names the line or the field.
     """
-    return _read_own(settings_dir() / FILE_NAME)
+    return _read_own(*map(os.environ.get, ("IPY_WEBSEARCH_HOME", "HOME", "XDG_CONFIG_HOME")))
 
 
 @lru_cache(maxsize=16)
-def _read_own(path: Path) -> PriceFile:
+def _read_own(*_place: str | None) -> PriceFile:
+    path = settings_dir() / FILE_NAME  # finding it takes ten times as long as the variables that it depends on
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):  # the ledger says so where a folder cannot be made

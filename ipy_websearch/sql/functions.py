@@ -93,7 +93,7 @@ _SEARCH = "Use web_search when the answer may have changed or you are not sure o
 _NO_SEARCH = "There is no search here: answer from what you know, and say what may have changed since."
 
 
-_SHOWN_REASONS = 5
+_SHOWN_REASONS, _SHOWN_CHARS = 5, 60
 _NOT_THE_USER = (__package__.partition(".")[0], "duckdb", "IPython", "ipykernel")
 # The cell or line whose query was stopped, and until when it is refused.
 _stopped: tuple[object, float] = (None, 0.0)
@@ -324,12 +324,15 @@ def _create(con: Any, prefix: str, options: SqlOptions) -> Functions:
 
     functions, number = Functions(prefix, options), uuid.uuid4().hex
     own = {"name": _ID, "function": lambda: number, "parameters": [], "return_type": "VARCHAR"}
-    definitions = [*functions.definitions(), own]
+    definitions, made = [*functions.definitions(), own], list[str]()
     for definition in definitions:
         name = f"{prefix}{definition['name']}"
         try:
             con.create_function(**{**definition, "name": name})
+            made.append(name)
         except duckdb.Error as exc:
+            for other in made:  # they would be in the way of the next attempt
+                con.remove_function(other)
             taken = "; choose another prefix" if "already" in str(exc) else ""
             raise ConfigError(f"{name} cannot be registered ({str(exc).splitlines()[0]}){taken}") from exc
     _registered[number] = (functions, definitions)
@@ -437,7 +440,7 @@ def _warn(function: str, outcomes: dict[Arguments, Outcome]) -> None:
 
 
 def _shown(call: Arguments) -> str:
-    return f"({', '.join(map(repr, call[0]))})"
+    return f"({', '.join(repr(shorten(text, _SHOWN_CHARS)) for text in call[0])})"
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------

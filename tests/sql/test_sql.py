@@ -174,6 +174,9 @@ def test_on_error_raise_makes_it_the_query_s_error(messages_api: Any, con: Any) 
     sql.register(con, on_error="raise")
     with pytest.raises(duckdb.Error, match=r"ask_ai\('x0', 'q\?'\): the Anthropic API refused the request \(400.*no"):
         con.execute("SELECT ask_ai('x' || i, 'q?') FROM range(1) t(i)")
+    with pytest.raises(duckdb.Error, match="xx….*refused") as caught:  # a document does not hide the reason
+        con.execute("SELECT ask_ai(repeat('x', 50000), 'q?')")
+    assert len(str(caught.value)) < 500
     messages_api.behave(echo)
     assert con.execute("SELECT ask_ai('a', 'q?')").fetchall() == [("about a",)]
 
@@ -290,6 +293,16 @@ def test_wrong_options_are_refused_and_nothing_is_registered(con: Any, options: 
         sql.register(**{"con": con, **options})
     with pytest.raises(duckdb.Error):
         con.sql("SELECT ask_ai('a', 'b')").fetchall()
+
+
+def test_a_name_that_is_taken_leaves_nothing_registered_so_that_the_next_attempt_works(con: Any) -> None:
+    con.execute("CREATE MACRO web_search(x) AS x")
+    with pytest.raises(ConfigError, match="web_search cannot be registered"):
+        sql.register(con)
+    with pytest.raises(duckdb.CatalogException, match="ask_ai does not exist"):
+        con.execute("SELECT ask_ai('a', 'b')")
+    con.execute("DROP MACRO web_search")
+    sql.register(con)
 
 
 @pytest.mark.parametrize("query", ["SELECT ask_ai('x' || i, 'q?') FROM range(30) t(i)", "SELECT ask_ai('a', 'q?')"])
