@@ -287,22 +287,23 @@ class RecordedModel(ModelClient):
 
     def __init__(self, real: ModelClient, cassette: Recording) -> None:
         self.__dict__.update(real.__dict__)
+        self._real = real  # it may be of a class of its own, as that of `testing.FakeWeb`
         self._cassette = cassette
 
     @property
     def platform(self) -> Platform:
         """The platform that was recorded, or the one in force."""
-        return PLATFORMS.get(str(self._cassette.head.get("platform"))) or super().platform
+        return PLATFORMS.get(str(self._cassette.head.get("platform"))) or self._real.platform
 
     async def events(self, body: Mapping[str, Any], *, streamed: bool = True) -> AsyncIterator[Events]:
         """Yield the events of a reply, which is always asked for as a stream; see `ModelClient.events`."""
-        async for events in self._cassette.stream(body, super().events):
+        async for events in self._cassette.stream(body, self._real.events):
             yield events
 
     def _client(self) -> Any:
         if self._cassette.replayed_from:
             raise ConfigError(f"only single requests are on {self._cassette.path}; `%websearch stop` ends the replay")
-        return super()._client()
+        return self._real._client()
 
 
 class RecordedHttp(HttpClient):

@@ -104,6 +104,17 @@ def test_sentences_cite_what_was_found_and_searches_cost_what_was_said() -> None
             ipy_websearch.ask("Who?")
 
 
+def test_what_the_fake_answers_can_be_recorded_and_replayed_without_it(tmp_path: Path) -> None:
+    with FakeWeb() as web:
+        web.reply("Jo Doe.")
+        api.session().record(tmp_path / "lesson.cassette")
+        said = ipy_websearch.ask("Who is the CEO?").text
+        api.session().stop_recording()
+    api.session().replay(tmp_path / "lesson.cassette")
+    assert ipy_websearch.ask("Who is the CEO?").text == said
+    api.session().stop_recording()
+
+
 def test_other_programs_and_other_platforms_find_the_fake_model() -> None:
     """Over HTTP at an address of its own, with an SDK client in the process, or as a server that takes plain text only."""
     asked = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "x?"}]}
