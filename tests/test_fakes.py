@@ -82,6 +82,9 @@ SERVER_CALL = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_searc
 SERVER_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 
 
+BASH = {"type": "bash_20250124", "name": "bash"}
+
+
 OPEN_OBJECT = {"type": "object", "properties": {}}
 
 
@@ -172,6 +175,11 @@ CASES: list[tuple[JSON, JSON, str]] = [
         body(user("hi"), said(SERVER_CALL, SERVER_RESULT), user("ho"), tools=[SEARCH]),
         "Invalid `encrypted_content`",
     ),
+    (
+        body(user("hi"), said(SERVER_CALL, SERVER_RESULT | {"content": None}), user("ho"), tools=[SEARCH]),
+        body(user("hi"), said(SERVER_CALL, SERVER_RESULT), user("ho"), tools=[SEARCH]),
+        "Input should be a valid",
+    ),
     (body(user(found("x", title=""))), body(user(found("x"))), "title"),
     (body(user(found())), body(user(found("x"))), "at least 1 item"),
     (body(user(found("x", " "))), body(user(found("x", "y"))), "non-empty"),
@@ -182,6 +190,7 @@ CASES: list[tuple[JSON, JSON, str]] = [
         body(tools=[SEARCH | {"max_uses": 3}]),
         "use_cache: Extra inputs",
     ),
+    (body(tools=[BASH | {"cache_control": "x"}]), body(tools=[BASH | {"cache_control": MARK}]), "cache_control"),
     (body(tools=[tool("a b")]), body(tools=[tool("a-b")]), "match pattern"),
     (body(tools=[tool(), tool()]), body(tools=[tool(), tool("b")]), "unique"),
     (body(tools=[tool(input_schema={})]), body(tools=[tool()]), "input_schema.type"),

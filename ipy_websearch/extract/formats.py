@@ -55,6 +55,8 @@ _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})", re.MULTILINE)
 # Control characters but those of layout and the escape of ISO-2022, and what stands for bytes that are no text.
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
 _FEW, _LOOK = 0.01, 4_096
+# So many bytes beyond ASCII are needed to tell a charset by; where there are fewer than plain letters, these are accents.
+_SURE, _ASCII, _LETTER = 20, bytes(range(128)), re.compile(rb"[A-Za-z]")
 _TITLE_CHARACTERS = 300
 
 
@@ -104,11 +106,13 @@ def decode(body: bytes, content_type: str = "") -> str:
     """
     from bs4.dammit import UnicodeDammit
 
+    if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return body.decode("utf-16", "replace").replace("\0", "")
     if body.count(b"\0") < len(body) / 4:  # UTF-16 has them at every other place
         body = body.replace(b"\0", b"")
     header = _CHARSET.search(content_type)
     label = header[1].lower() if header else ""
-    may_be_utf8 = label in ("utf-8", "utf8") or not (label or b"\x1b" in body)  # ISO-2022 has escapes
+    may_be_utf8 = label in ("utf-8", "utf8") or not (label or b"\x1b$" in body)  # the escapes of ISO-2022, not a terminal's
     if may_be_utf8 and b"\0" not in body:
         text = body.decode("utf-8-sig", "replace")
         if text.count("\ufffd") <= _FEW * len(text) * bool(label):  # the right charset, and at most a few broken bytes
@@ -119,7 +123,9 @@ def decode(body: bytes, content_type: str = "") -> str:
     if found.original_encoding not in (*labels, found.declared_html_encoding):
         named = _LANGUAGE.search(body[:_LOOK])
         language = named[1].decode().lower() if named else ""
-        if language in _PAGE_OF or not any(c > "\u024f" and c.isalpha() for c in text):
+        beyond, letters = len(body.translate(None, _ASCII)), len(_LETTER.findall(body[:_LOOK]))
+        are_accents = 0 < beyond < min(_SURE, letters) and b"\0" not in body
+        if language in _PAGE_OF or are_accents or not any(c > "\u024f" and c.isalpha() for c in text):
             text = body.decode(_PAGE_OF.get(language, "cp1252"), "replace")
     return text.replace("\0", "")
 

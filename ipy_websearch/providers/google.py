@@ -12,7 +12,7 @@ from ipy_websearch.providers import base
 from ipy_websearch.results import Charge, SearchResult
 
 # Google tells the two scripts of Chinese apart.
-_CHINESE = {"zh": "zh-CN", "zh-cn": "zh-CN", "zh-hans": "zh-CN", "zh-tw": "zh-TW", "zh-hk": "zh-TW", "zh-hant": "zh-TW"}
+_CHINESE = {"zh": "zh-CN", "zh-tw": "zh-TW", "zh-hk": "zh-TW", "zh-mo": "zh-TW", "zh-hant": "zh-TW"}
 _PERIODS = {"pd": "d1", "pw": "w1", "pm": "m1", "py": "y1"}
 
 
@@ -34,7 +34,8 @@ class GoogleProvider(base.Engine):
         single = sites[0] if len(sites) == 1 else None
         period, days = base.period_or_days(request.freshness, _PERIODS)
         key, engine = map(self.context.keys.require, self.info.keys)
-        country, language = request.country_code.lower(), _CHINESE.get(request.language.lower(), request.language_code)
+        country, code = request.country_code.lower(), request.language_code
+        language = _CHINESE.get(request.language.lower()) or _CHINESE.get(code, code)
         return base.present(
             q=query if single else base.with_site_operators(query, request),
             num=count,

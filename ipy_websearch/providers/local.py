@@ -449,7 +449,7 @@ def _read_file(path: Path) -> Document:
     title, text, stated = page.title, page.content, f"{page.published_date or ''}"[:10]
     if kind in ("text/plain", "text/markdown"):
         title, stated, text = _read_text(text)
-    if not text.strip():
+    if not (data.strip() and text.strip()):
         raise FetchError(page.note or "there is no text in it")
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
     name = path.name if suffix == ".py" else path.stem

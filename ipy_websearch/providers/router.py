@@ -15,7 +15,6 @@ The chain is: engines whose keys are set (in the registry's order), plug-ins, Se
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import time
@@ -295,8 +294,8 @@ class SearchRouter:
         key = self._key(target, request)
         results, paid = await self._flights.share(key, lambda: self._send(target, request, key))
         if isinstance(results, ProviderError):
-            error = copy.copy(results)
-            error.charges = results.charges if paid else ()
+            error = type(results).__new__(type(results), *results.args)  # a plug-in's may be made of other arguments
+            vars(error).update(vars(results), charges=results.charges if paid else ())
             raise error from results.__cause__
         return results if paid else _as_cached(results)
 

@@ -271,6 +271,8 @@ def test_a_page_is_read_whatever_the_header_says_of_its_charset(text: str, chars
     [
         ("Déjà vu à la façade du théâtre, où l'été brûlait.", "cp1252", ""),
         ("Räksmörgås på ångbåten åker över ån.", "cp1252", "<html lang=en>"),
+        ("Räksmörgås på ångbåten åker över ån.", "utf-16", ""),
+        ("Un café crème", "cp1252", ""),
         ("Kraków, vi är här", "cp1252", "<html lang='sv-SE'>"),
         ("Zażółć gęślą jaźń, Łódź i Kraków są piękne.", "cp1250", "<html class=x lang='pl-PL'>"),
         ("Türkçe şiir ve İstanbul'da ılık güneş.", "cp1254", "<html lang=tr>"),
@@ -295,6 +297,7 @@ def test_a_table_has_one_head_and_a_numbered_list_its_numbers() -> None:
 def test_latin_labels_mean_windows_1252_and_a_few_broken_bytes_break_no_page() -> None:
     assert read("naïve €".encode("cp1252"), "text/plain; charset=latin-1").content == "naïve €"
     assert read("na\u200bï\0ve".encode(), "text/plain").content == "naïve"  # UTF-8 needs no declaration
+    assert read("\x1b[31mnaïve\x1b[0m".encode(), "text/plain").content == "naïve"  # a terminal's log
     broken = "naïve text, mostly fine ".encode() * 99 + b"\xff"
     assert read(broken, "text/plain; charset=utf-8").content.startswith("naïve text, mostly fine " * 99)
 

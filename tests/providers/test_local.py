@@ -192,8 +192,10 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_pat
         "broken.ipynb": b'{"cells": 3}',
         "future.md": b"samphire",
         "empty.md": b" \n",
+        "__init__.py": b"",
         "image.png": b"\x89PNG",
-        "latin.txt": "Le café crème est très bon à Paris.".encode("latin-1"),
+        "latin.txt": "café crème".encode("latin-1"),
+        "windows.txt": "Smörgåsbord".encode("utf-16"),
         "cjk.txt": "東京は日本の首都です。".encode(),
     }
     for name, content in contents.items():
@@ -202,9 +204,18 @@ def test_what_is_not_read_is_reported_with_its_reason(index: LocalIndex, tmp_pat
     for name, target in {"out.md": outside / "inside.md", "linked": outside, "loop.md": folder / "loop.md"}.items():
         (folder / name).symlink_to(target)
     reasons = {path.name: reason for path, reason in index.add_folder(folder).skipped}
-    assert set(reasons) == {"big.txt", "binary.txt", "broken.ipynb", "empty.md", "image.png", "out.md", "loop.md"}
+    assert set(reasons) == {
+        "big.txt",
+        "binary.txt",
+        "broken.ipynb",
+        "empty.md",
+        "__init__.py",
+        "image.png",
+        "out.md",
+        "loop.md",
+    }
     assert "2,000,000" in reasons["big.txt"] and "link" in reasons["out.md"] and "binary" in reasons["binary.txt"]
-    assert titles(index, "samphire") == ["future"]
+    assert titles(index, "samphire") == ["future"] and titles(index, "smörgåsbord") == ["windows"]
     assert titles(index, "café creme") == ["latin"] and titles(index, "日本の首都") == ["cjk"] and not titles(index, "verboten")
 
 

@@ -289,14 +289,21 @@ def test_equal_searches_in_flight_are_one_and_one_of_them_pays(brave: Service, t
 
 PLUGIN = """
 from decimal import Decimal
+from ipy_websearch.errors import ProviderError
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import ProviderInfo
 from ipy_websearch.results import SearchResult, SearchResults
 from ipy_websearch.results import Charge
 
+class Down(ProviderError):
+    def __init__(self, host, status):
+        super().__init__(f"{host} is down", status=status)
+
 class Engine(base.Engine):
     name = "mine"
     async def search(self, request):
+        if "down" in request.query:
+            raise Down("mine.example", 503)
         if "broken" in request.query:
             raise KeyError("oops")
         hits = tuple(SearchResult(u, f"https://{u}/") for u in ("a.example", "b.example"))
@@ -335,6 +342,8 @@ def test_another_package_can_bring_an_engine(plugin: None, wikipedia: Service, t
     assert use.search("a broken query").provider == "wikipedia"
     with pytest.raises(ProviderError, match="mine failed: KeyError"):
         use.search("a broken query", provider="MINE")
+    with pytest.raises(ProviderError, match="mine.example is down"):
+        use.search("who is down", provider="mine")
     warnings = [name for name, available, why in use.router.chain() if why == "broken plug-in" and not available]
     assert len(warnings) == 3 and any("'brave' is taken" in warning for warning in warnings)
     monkeypatch.setenv("LOST_API_KEY", "fake-lost-key-0000")

@@ -68,6 +68,7 @@ def blocks_of(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
+_ANY = dict[str, Any]
 _MARK = _object("cache_control", type=Literal["ephemeral"], ttl=Literal["5m", "1h"] | None)
 _FILLED = Annotated[StrictStr, Field(min_length=1)]
 _ID, _SERVER_ID, _NAME = (
@@ -107,14 +108,17 @@ _ASSISTANT = _one_of(
     _block("redacted_thinking", data=StrictStr),
     _block("tool_use", "caller toolset_name", id=_ID, name=StrictStr, input=dict),
     _block("server_tool_use", "caller", id=_SERVER_ID, name=StrictStr, input=dict),
-    *(_block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=Any) for name in ("web_search", "web_fetch")),
-    _object("code_result", extra="allow", type=_CODE_RESULTS, tool_use_id=StrictStr),
+    *(
+        _block(f"{name}_tool_result", "caller", tool_use_id=StrictStr, content=_ANY | list[_ANY])
+        for name in ("web_search", "web_fetch")
+    ),
+    _object("code_result", extra="allow", type=_CODE_RESULTS, tool_use_id=StrictStr, cache_control=_MARK | None),
 )
 
 
 def _tool_tag(tool: Any) -> str:
     kind = str((tool.get("type") if isinstance(tool, Mapping) else None) or "custom")
-    return "other" if _OTHER_TOOL.fullmatch(kind) else kind
+    return "other tool" if _OTHER_TOOL.fullmatch(kind) else kind
 
 
 def _server_tool(name: str, version: str, may_have: str) -> Any:
@@ -139,7 +143,7 @@ _TOOL: Any = Annotated[
         or_,
         (
             Annotated[_CUSTOM_TOOL, Tag("custom")],
-            Annotated[_object("other", extra="allow", name=StrictStr), Tag("other")],
+            Annotated[_object("other", extra="allow", name=StrictStr, cache_control=_MARK | None), Tag("other tool")],
             *(_server_tool("web_search", version, "user_location") for version in ("20250305", "20260209", "20260318")),
             *(
                 _server_tool("web_fetch", version, "citations max_content_tokens url_sources use_cache")
@@ -357,7 +361,7 @@ def _chosen(request: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> l
             'tool_choice: type "tool" and "any" are not supported for this model.': (
                 forced and _UNFORCED.search(request["model"])
             ),
-            f"Tool '{name}' not found in provided tools": name and name not in [tool["name"] for tool in tools],
+            f"Tool '{name}' not found in provided tools": name is not None and name not in [tool["name"] for tool in tools],
         }
     )
 
