@@ -167,6 +167,13 @@ def test_a_first_answer_without_a_call_is_taken_back_and_asked_again(
     assert ran.ok and "Matsumoto" in cell and "Guido" not in cell and len(ran.value.sources) == 1
 
 
+def test_a_model_that_repeats_a_mark_without_end_takes_seconds_and_not_minutes(local: Any, brave_api: Any) -> None:
+    server = local("refused")
+    brave_api.reply([hit(f"https://ruby.example/{n}", "Ruby", "Ruby was written by Yukihiro Matsumoto.") for n in range(5)])
+    server.replies.append("Ruby was written by Yukihiro Matsumoto" + " and [1]" * 10_000 + "[1]" * 40_000)
+    assert len(asked(Session())[0].sources) == 1
+
+
 @pytest.mark.parametrize("question", ["12 * 31?", "Write a limerick about rain.", "Thanks, that will do."])
 def test_what_needs_no_search_is_answered_at_once(local: Any, brave_api: Any, question: str) -> None:
     server = local("ignored")

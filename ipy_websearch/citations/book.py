@@ -190,6 +190,7 @@ def same_page(url: str) -> str:
 # --- the text -----------------------------------------------------------------------------------------------------------
 
 LOOK_BACK = 1_000  # characters of the answer in which the sentence before a mark is looked for
+MOST_JUDGED = 500  # written marks that are held against their passages: small models may repeat one without end, at 10 ms each
 
 # What a reader should see next; a passage that is cited for the first time comes before its mark.
 Shown = list[Cited | TextDelta]
@@ -207,6 +208,7 @@ class AnswerText:
         self.book = book
         self.given = given
         self._new: list[Cited] = []
+        self._marks: dict[tuple[str, str], str] = {}
         self._parts: list[str] = []
         self._kept = (0, 0)  # parts and backticks when the step began
         self._begins = True
@@ -272,11 +274,13 @@ class AnswerText:
     def _mark(self, written: str) -> str:
         """Return what stands in the place of `[2]` or `[1, 3]`: marks, and plain text for numbers whose passage does not bear
         the sentence before them out."""
-        sentence = SENTENCE_END.split(self._before.rstrip())[-1].strip(" \t*#>-•") if self.given else ""
-        bound = {number: self._cited(sentence, int(number)) for number in re.findall(r"\d+", written)}
-        if not any(bound.values()):
-            return written if "," in written else f"\\{written}"
-        return "".join(dict.fromkeys(f"[{n}]" if n else f"\\[{number}]" for number, n in bound.items()))
+        as_text, place = written if "," in written else f"\\{written}", (self._before, written)
+        if self.given and place not in self._marks and len(self._marks) < MOST_JUDGED:
+            sentence = SENTENCE_END.split(self._before.rstrip())[-1].strip(" \t*#>-•")
+            bound = {number: self._cited(sentence, int(number)) for number in re.findall(r"\d+", written)}
+            marks = "".join(dict.fromkeys(f"[{n}]" if n else f"\\[{number}]" for number, n in bound.items()))
+            self._marks[place] = marks if any(bound.values()) else as_text
+        return self._marks.get(place, as_text)
 
     def _cited(self, sentence: str, number: int) -> int | None:
         """Return the source's number in the answer, None when the passage does not bear the sentence out."""
