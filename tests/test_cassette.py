@@ -279,6 +279,26 @@ def test_equal_requests_are_answered_in_order_and_then_again(lesson: Any) -> Non
     assert [r.value.text for r in lesson.replay(*["%ask how many?"] * 3)] == ["One.", "Two.", "One."]
 
 
+def test_what_a_session_knows_of_a_server_changes_no_request_of_a_recording(lesson: Any) -> None:
+    refused = error(400, message="it does not support tools")
+    lesson.model.replies(refused, "One.", refused, "Two.")
+    lesson.model.allow_refusals = True
+    assert lesson.shell.run("%ask write a limerick").ok
+    assert lesson.record("%ask write a limerick about rain")[0].ok
+    assert lesson.replay("%ask write a limerick about rain")[0].value.text == "Two."
+
+
+def test_a_mistake_that_was_mended_while_recording_is_not_replayed(lesson: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was sent, so nothing is on the cassette: the mended notebook is run again, from the top."""
+    lesson.model.reply("Matz.")
+    lesson.shell.run(f"%websearch record {TAPE}")
+    monkeypatch.setenv("SSL_CERT_FILE", "nowhere.pem")
+    assert isinstance(lesson.shell.run("%ask who wrote Ruby?").error, ConfigError)
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert lesson.shell.run("%ask who wrote Ruby?").ok
+    assert lesson.replay("%ask who wrote Ruby?")[0].ok
+
+
 def test_the_cache_neither_hides_traffic_nor_is_filled_by_it(lesson: Any) -> None:
     lesson.shell.run("%search moons of Mars")
     cells = ["a = %search moons of Mars", "b = %search moons of Mars", "c = %search --fresh moons of Mars"]

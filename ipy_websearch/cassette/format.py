@@ -72,7 +72,7 @@ _USER_INFO = re.compile(r"(?<=//)[^/@:\s\"']+:[^/@\s\"']+@")  # with a password:
 _FORMS = {"to": str, "n": int, "took_s": float, "status": int, "headers": dict}
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 # Subclasses first.
-_KINDS = (ModelError, RateLimitedError, ProviderError, BlockedAddressError, FetchError, ConfigError, WebSearchError)
+_KINDS = (ModelError, RateLimitedError, ProviderError, BlockedAddressError, FetchError)
 _ERRORS: dict[str, type[WebSearchError]] = {kind.__name__: kind for kind in _KINDS}
 _TOLD = ("status", "retry_after", "kind", "provider")
 
@@ -131,8 +131,7 @@ def answer_fields(status: int, headers: Mapping[str, str], body: bytes, redactor
     try:
         return {**fields, "json": json.loads(body)} if is_json else {**fields, "text": body.decode()}
     except (ValueError, RecursionError):
-        clean = redactor.text(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-        return {**fields, "base64": b64encode(clean).decode()}
+        return {**fields, "base64": b64encode(redactor.data(body)).decode()}
 
 
 def body_of(fields: Mapping[str, Any]) -> bytes:
@@ -175,10 +174,17 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return text without keys, and without passwords in addresses."""
+        return _SHAPES.sub(MARK, _USER_INFO.sub("", self._without_keys(text)))
+
+    def data(self, data: bytes) -> bytes:
+        """Return bytes that are no text without keys; by its looks alone, anything may stand in them."""
+        return self._without_keys(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def _without_keys(self, text: str) -> str:
         named = (value for name, value in os.environ.items() if len(value) >= _LONG_ENOUGH and _VARIABLE.search(name))
         for form in _forms(frozenset((*self.secrets(), *self._sent, *named))):
             text = text.replace(form, MARK)
-        return _SHAPES.sub(MARK, _USER_INFO.sub("", text))
+        return text
 
     def stream(self, events: list[tuple[float, dict[str, Any]]]) -> list[tuple[float, dict[str, Any]]]:
         """Return events without keys that came in several pieces; such a text then stands whole in its first piece."""

@@ -44,7 +44,7 @@ from ipy_websearch.cassette.format import (
 )
 from ipy_websearch.database import Cache
 from ipy_websearch.enrichment.store import Store
-from ipy_websearch.errors import ConfigError, MissingKeyError, ReplayError, WebSearchError
+from ipy_websearch.errors import ConfigError, FetchError, MissingKeyError, ModelError, ProviderError, ReplayError
 from ipy_websearch.http.client import HttpClient, HttpResponse, Params, call_address, with_query
 from ipy_websearch.keys import KEYS, Keys
 from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform
@@ -183,22 +183,30 @@ class Recorder(Recording):
         """Write down a request and the outcome that is filled in meanwhile."""
         at, start = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"), time.monotonic()
         exchange = {"kind": kind, "to": to, "n": next(self._numbers), "at": at, "took_s": 0.0, "request": request}
+        was_sent = True
         try:
             yield exchange
-        except WebSearchError as exc:
+        except (ModelError, ProviderError, FetchError) as exc:
             exchange["error"] = error_fields(exc)
             raise
-        except BaseException:
+        except (asyncio.CancelledError, GeneratorExit, TimeoutError):
             events = exchange.get("stream")
             exchange["cut_off"] = not (events and events[-1][1].get("type") == "message_stop")
             raise
+        except Exception:  # a setting is wrong; once it is mended, the same cell finds its answer
+            was_sent = False
+            raise
         finally:
             exchange["took_s"] = round(time.monotonic() - start, 3)
-            if (keys := self._key_names(self._session.keys)) != self._known_keys:
-                self._known_keys = keys
-                self._write(json.dumps({"keys": keys}))
-            self._write(json.dumps(exchange, ensure_ascii=False, default=str))
-            self.count += 1
+            if was_sent:
+                self._end(exchange)
+
+    def _end(self, exchange: Exchange) -> None:
+        if (keys := self._key_names(self._session.keys)) != self._known_keys:
+            self._known_keys = keys
+            self._write(json.dumps({"keys": keys}))
+        self._write(json.dumps(exchange, ensure_ascii=False, default=str))
+        self.count += 1
 
     def _write(self, line: str) -> None:
         try:
@@ -288,6 +296,7 @@ class RecordedModel(ModelClient):
     def __init__(self, real: ModelClient, cassette: Recording) -> None:
         self.__dict__.update(real.__dict__)
         self._real = real  # it may be of a class of its own, as that of `testing.FakeWeb`
+        self._lacks = set()  # so that whoever replays it asks as the recording did
         self._cassette = cassette
 
     @property
