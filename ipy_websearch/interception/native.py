@@ -277,15 +277,15 @@ class Sources:
     def upstream(self, citation: Mapping[str, Any]) -> Block | None:
         """Return a citation that the caller sends back as the model wrote it, None when it points to nothing any more."""
         raw = unpack(citation.get("encrypted_index"))
-        if isinstance(raw, dict):
-            at = raw.get("search_result_index")
-            cited = self._entries[at] if isinstance(at, int) and at < len(self._entries) else None
-            return raw if cited and cited.block.get("source") == raw.get("source") else None
-        if citation.get("type") != "search_result_location":
+        ours = isinstance(raw, dict)
+        if not ours and citation.get("type") != "search_result_location":
             return None if citation.get("encrypted_index") else dict(citation)
-        own = [n for n, entry in enumerate(self._entries) if entry.kind is None]
-        at = citation.get("search_result_index")
-        return {**citation, "search_result_index": own[at]} if isinstance(at, int) and at < len(own) else None
+        wanted: Mapping[str, Any] = raw if ours else citation
+        places = [n for n, entry in enumerate(self._entries) if ours or entry.kind is None]
+        at = wanted.get("search_result_index")
+        n = places[at] if isinstance(at, int) and 0 <= at < len(places) else None
+        same = n is not None and self._entries[n].block.get("source") == wanted.get("source")
+        return {**wanted, "search_result_index": n} if same else None
 
 
 def _in_page(citation: Mapping[str, Any], page: _Entry) -> Block:
@@ -470,13 +470,14 @@ class Unpacked:
     def unpack(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Take the caller's history apart."""
         for message in messages:
-            if message["role"] == "assistant" and not isinstance(message["content"], str):
-                self._flush()
-                self._take_apart(message["content"])
-            elif self._results:  # of the reply before, whose other calls the caller answers here
+            if message["role"] == "user" and self._results:  # of the reply before, whose other calls the caller answers here
                 self._results += content_of(message)
-            else:
                 self._flush()
+                continue
+            self._flush()
+            if message["role"] == "assistant" and not isinstance(message["content"], str):
+                self._take_apart(message["content"])
+            else:
                 self._add(message["role"], message["content"])
         self._flush()
 

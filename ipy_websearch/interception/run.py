@@ -167,7 +167,7 @@ class InterceptedCall:
         before, said = self.messages, str(error)
         if not self._replies and "thinking" in said.lower():
             self.messages = without_thinking(before)
-        elif self.platform.assumed and self.platform.search_results and _FORM.search(said):
+        if self.messages == before and self.platform.assumed and self.platform.search_results and _FORM.search(said):
             self.platform = replace(self.platform, search_results=False)
             texts = {call_id: self._result(call_id) for call_id in self.sources.natives}
             made = [[texts.get(str(block.get("tool_use_id")), block) for block in blocks_of(message)] for message in before]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import math
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -103,7 +104,7 @@ async def _read(request: Request) -> tuple[Any, bytes]:
     """Return a request's body as JSON, or as its bytes where it is none.
 
     Raises:
-        HTTPException: it is too large, or packed. ValueError, RecursionError: it is no JSON for the Messages API.
+        HTTPException: it is too large, packed, or no JSON for the Messages API.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPException(415, "the proxy reads bodies without a Content-Encoding only; send it plain")
@@ -114,8 +115,17 @@ async def _read(request: Request) -> tuple[Any, bytes]:
             raise HTTPException(413, f"the proxy takes requests of at most {MAX_BYTES // 2**20} MB")
     if not request.scope["path"].startswith("/v1/messages") or not content:
         return None, bytes(content)
-    body = json.loads(content.decode("utf-8-sig"))
-    return sound(body) if b"\\u" in content else body, b""  # half a character: programs cut texts anywhere
+    try:
+        body = json.loads(content.decode("utf-8-sig"), parse_float=_number, parse_constant=_number)
+        return sound(body) if b"\\u" in content else body, b""  # half a character: programs cut texts anywhere
+    except (ValueError, RecursionError) as exc:
+        raise HTTPException(400, f"the request's body is not valid JSON ({shorten(plain(str(exc)), 100)})") from None
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no number that can be sent on")
+    return number
 
 
 async def _while_here(request: Request, answering: Coroutine[Any, Any, Answered]) -> Answered:
@@ -175,8 +185,6 @@ def _told(exc: BaseException) -> Response:
             return _error(404 if exc.status == 404 else 502, str(exc))
         case WebSearchError():
             return _error(400, str(exc))
-        case ValueError() | RecursionError():  # also numbers that JSON has not
-            return _error(400, f"the request cannot be sent on as JSON ({shorten(plain(str(exc)), 100)})")
         case _:  # what a plug-in raises becomes an answer that the client understands
             said = f"the request could not be answered ({type(exc).__name__}: {shorten(plain(str(exc)), 200)})"
             return _error(502, said)

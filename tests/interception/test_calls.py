@@ -296,6 +296,20 @@ def test_our_results_do_not_shift_the_numbers_of_the_callers(client: Any, messag
     assert places == [1, hits, 2, 3, later]
 
 
+def test_a_citation_that_points_elsewhere_does_not_go_back(client: Any, messages_api: Any) -> None:
+    messages_api.replies(search(), text("Matz.", citations=[(0, 0)]), "In Japan.")
+    first = ask(client)
+    history = going_on(first)
+    cited = {"type": "search_result_location", "search_result_index": 0, "source": "https://n.example/", "title": "N"}
+    cited |= {"cited_text": "No.", "start_block_index": 0, "end_block_index": 1}
+    note = {"type": "search_result", "source": "https://notes.example/0", "title": "Note", "citations": {"enabled": True}}
+    note |= {"content": [{"type": "text", "text": "A note."}]}
+    history[1]["content"].append({"type": "text", "text": "No.", "citations": [cited]})
+    ask(client, messages=[{"role": "user", "content": [note]}, *history])
+    written = [b for b in messages_api.bodies[-1]["messages"][-2]["content"] if b["type"] == "text"]
+    assert [len(block.get("citations", ())) for block in written] == [0, 0]
+
+
 # --- platforms --------------------------------------------------------------------------------------------------------
 
 
@@ -347,6 +361,15 @@ def test_refused_results_go_up_once_more_as_text(messages_api: Any, brave_api: A
     messages_api.replies(search(), error(400, message=NOT_TEXT), "Matz.")
     assert ask(client, way).content[-1].text == "Matz." and brave_api.queries == ["ruby author"]
     assert [forms(body) for body in messages_api.bodies[1:]] == [{"search_result"}, {"text"}]
+
+
+def test_results_of_a_history_go_up_as_text_whatever_else_the_refusal_names(messages_api: Any, brave_api: Any) -> None:
+    messages_api.replies(search(), "Matz.")
+    with intercept(anthropic.Anthropic(), provider="brave") as here:
+        history = going_on(ask(here))
+    with intercept(anthropic.Anthropic(max_retries=0), provider="brave") as client:
+        messages_api.replies(error(400, message=f"{NOT_TEXT} or 'thinking'"), "In Japan.")
+        assert ask(client, messages=history).content[-1].text == "In Japan."
 
 
 @pytest.mark.parametrize(("replies", "sent"), [(["prompt is too long"], 2), ([NOT_TEXT, NOT_TEXT], 3)], ids=["other", "twice"])
