@@ -23,6 +23,7 @@ from tests.fakes.replies import (
     slow,
     stop,
     text,
+    thinking,
     tool_use,
     truncated,
     usage,
@@ -261,3 +262,28 @@ def test_wrong_columns_are_refused_before_anything_is_sent(messages_api: Any, se
 def test_which_models_can_be_forced_to_call_a_tool(forced: bool, names: str) -> None:
     """A date behind a version is no minor version; what is newer than we know is asked in words."""
     assert {forces_tools(name) for name in names.split()} == {forced}
+
+
+# --- thinking ------------------------------------------------------------------------------------------------------------
+# From Fable 5.1 on a thinking block is tied to its model and to all that stands before it
+# (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11); the fake holds the package to that.
+
+
+def thoughts(body: dict[str, Any]) -> int:
+    blocks = [b for m in body["messages"] if m["role"] == "assistant" for b in m["content"]]
+    return sum(block["type"] == "thinking" for block in blocks)
+
+
+@pytest.mark.parametrize("change", [{}, {"model": "opus"}, {"tools": "pair"}, {"system": "Be brief."}, {"columns": "name"}])
+def test_a_follow_up_takes_the_thinking_along_where_nothing_else_changed(
+    messages_api: Any, brave_api: Any, session: Any, change: dict[str, Any]
+) -> None:
+    """Another model, other tools or instructions would make the API refuse the old thoughts; words and results stay."""
+    messages_api.replies([thinking("Search."), search("ruby author")], [thinking("Found."), text("Matz.")])
+    ask(session)
+    table = tool_use("answer_table", {"rows": [{"name": "Ruby", "source": None}]})
+    messages_api.behave(lambda body: [thinking("Year."), table if "columns" in change else text("1995.")])
+    ask(session, "When?", follow=True, **change)
+    body = messages_api.bodies[2]
+    assert thoughts(body) == (0 if change else 2)
+    assert "ruby author" in str(body["messages"]) and "Matz." in str(body["messages"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,7 @@ from ipy_websearch.model.requests import (
     estimate_tokens,
     plain_results,
     prompt_tokens,
+    same_frame,
     server_searches,
     tool_result,
     trimmed,
@@ -66,7 +68,7 @@ from ipy_websearch.model.requests import (
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.model.stream import Reply
 from ipy_websearch.money.budget import Booking, Estimate, RunBudget, estimate
-from ipy_websearch.money.prices import add_money, own_prices
+from ipy_websearch.money.prices import add_money, model_cost, own_prices
 from ipy_websearch.options import AskOptions
 from ipy_websearch.providers.passages import ALL_TOKENS
 from ipy_websearch.results import (
@@ -86,6 +88,7 @@ from ipy_websearch.results import (
     Rewritten,
     ToolFinished,
     ToolStarted,
+    Usage,
 )
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
@@ -172,8 +175,8 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     unable = f"{model} takes no effort; it answers as usual" if asked.effort and not effort else ""
     notices = [*filter(None, [unable]), *fallback, *offer.notices, *forgotten]
     loop = AnswerLoop(client, job, session.panels, budget, notices=notices)
-    for citation in session.answers[-1].citations if asked.follow else ():
-        loop.text.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
+    if asked.follow:
+        loop.follow(session.answers[-1])
     return AskRun(session, loop, booking)
 
 
@@ -189,14 +192,10 @@ def _model_to_ask(session: Session, model: str | None, sends: bool) -> tuple[Mod
 
 
 def _history(answers: Sequence[Answer], model: str) -> tuple[list[Message], list[str]]:
-    """Return the conversation so far, as much of it as the model can read, and a notice of the part left out.
-
-    What was thought is left out too: the API takes it back only behind an unchanged request (platform.claude.com/docs/en/
-    build-with-claude/preserved-thinking, read 2026-11).
-    """
+    """Return the conversation so far, as much of it as the model can read, and a notice of the part left out."""
     if not answers:
         raise ConfigError("there is no earlier answer to follow up on; ask without --follow first")
-    most, earlier = int(context_window(model) * HISTORY_SHARE), without_thinking([dict(m) for m in answers[-1].messages])
+    most, earlier = int(context_window(model) * HISTORY_SHARE), [dict(message) for message in answers[-1].messages]
     kept, dropped = trimmed(earlier, most, lambda m: estimate_tokens({"messages": m}))
     oldest = "turn was" if dropped == 1 else f"{dropped} turns were"
     return kept, [f"the conversation is long: its oldest {oldest} left out"] if dropped else []
@@ -285,6 +284,16 @@ class AnswerLoop:
         runner = CallRunner(self._tools, context, self.panels, self.budget, Meter(job.limits), self._result)
         self.loop = Loop(self, self.client.events, runner, lambda: self.client.request_id)
 
+    def follow(self, answer: Answer) -> None:
+        """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back. Then the
+        beginning is that of the earlier requests too, and is read from the prompt cache."""
+        for citation in answer.citations:
+            self.text.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
+        earlier = [step.request for step in answer.trace if step.kind == "model" and step.request]
+        whole = len(self.job.history) == len(answer.messages)
+        if not (whole and earlier and same_frame(self.request(final=False), earlier[-1])):
+            self.messages = [*without_thinking(self.job.history), self.messages[-1]]
+
     async def answer(self, emit: Callable[[Event], object]) -> Answer:
         """Return the answer to the question; `emit` gets each event as it happens.
 
@@ -338,7 +347,8 @@ class AnswerLoop:
                 self._tell(event)
             self._know()
             found = runner.blocks[call.id]["content"]
-        self.messages = [*self.job.history, {"role": "user", "content": [*found, *user_message(self.job.question)["content"]]}]
+        history = without_thinking(self.job.history)
+        self.messages = [*history, {"role": "user", "content": [*found, *user_message(self.job.question)["content"]]}]
 
     @property
     def _has_search(self) -> bool:
@@ -652,6 +662,8 @@ class AskRun:
             self.booking.take(event)
             emit(event)
 
+        if "genai_prices" not in sys.modules:  # the first look takes 0.1 s: while the model thinks, not on the event loop
+            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
         try:
             await self.loop.client.prepare()
             answer = await self.loop.answer(take)

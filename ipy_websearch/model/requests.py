@@ -195,6 +195,15 @@ def without_thinking(messages: Sequence[Message]) -> list[Message]:
     return _with_own(messages, lambda block: block.get("type") not in THINKING)
 
 
+def same_frame(body: Mapping[str, Any], earlier: Mapping[str, Any]) -> bool:
+    """Say whether a request has the model, the instructions and the tools of an earlier one.
+
+    Only then does the API take back what the model thought there: a thinking block is tied to its model and to all that
+    stands before it (platform.claude.com/docs/en/build-with-claude/preserved-thinking, read 2026-11).
+    """
+    return all(without_marks(body.get(part)) == without_marks(earlier.get(part)) for part in ("model", "system", "tools"))
+
+
 def _with_own(messages: Sequence[Message], keeps: Callable[[Mapping[str, Any]], bool]) -> list[Message]:
     """Return a history with the blocks of the model's own that `keeps` takes; a turn of which only thinking remains goes."""
     history = []

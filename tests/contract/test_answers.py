@@ -80,7 +80,7 @@ def test_thinking_goes_back_unchanged_and_a_follow_up_continues(messages_api: An
     assert web.ask("Where does he live?", follow=True).text == "In Japan."
     roles = [message["role"] for message in messages_api.bodies[-1]["messages"]]
     assert roles == ["user", "assistant", "user", "assistant", "user"]
-    assert ["Where would that be?" in str(body) for body in messages_api.bodies] == [False, True, False]
+    assert ["Where would that be?" in str(body) for body in messages_api.bodies] == [False, True, True]
 
 
 def test_the_session_streams_events_and_awaits(messages_api: Any, brave_api: Any, session: Any) -> None:
