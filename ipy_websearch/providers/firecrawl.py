@@ -72,7 +72,8 @@ class FirecrawlProvider(base.Engine):
         if isinstance(raw.get("data"), list):
             return self.hits(raw, "data")
         data = self.part(raw, dict, "data")
-        return [hit for source in ("web", "news", "images") if data.get(source) for hit in self.hits(raw, "data", source)]
+        sources = [source for source in ("web", "news", "images") if data.get(source) is not None]
+        return [hit for source in sources for hit in self.hits(raw, "data", source)]
 
     def result(self, item: base.Json) -> SearchResult | None:
         """Return one result. `date` of news is "3 months ago", which is no date; a page that was read may have its own."""

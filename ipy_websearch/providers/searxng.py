@@ -47,7 +47,7 @@ class SearxngProvider(base.Engine):
         answers = [answer for answer in map(base.text, listed) if answer]
         engines = [entry if isinstance(entry, list) else [entry] for entry in base.items(raw.get("unresponsive_engines"))]
         silent = shorten(", ".join(": ".join(base.text(part, 60) for part in engine) for engine in engines[:20]), 200)
-        if silent and not answers and not raw.get("results"):
+        if engines and not answers and not raw.get("results"):
             raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         if silent:
             notices.append(f"these engines of searxng did not answer: {silent}")

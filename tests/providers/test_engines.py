@@ -189,6 +189,7 @@ REFUSED: list[tuple[str, int, Any, str, str]] = [
     ("google", 429, {"error": {"message": "Quota exceeded for 'Queries per day'"}}, "per day", "quota"),
     ("firecrawl", 402, {"success": False, "error": "Insufficient credits"}, "credits are used up: Insufficient", "credit"),
     ("firecrawl", 200, {"success": False, "error": "Search is down"}, "^firecrawl: Search is down$", "server"),
+    ("firecrawl", 200, {"success": True, "data": {"web": {}}}, "no results that can be read", "server"),
     ("tavily", 432, {"detail": {"error": "Over the limit."}}, r"limit is used up \(Over the limit\)", "credit"),
     ("perplexity", 401, b"<html><title>401 Authorization Required</title></html>", "refused.*401 Authorization", "key"),
     ("perplexity", 422, {"detail": [{"msg": "field required"}]}, "422: field required", "request"),
