@@ -471,10 +471,11 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
         raise KeyboardInterrupt(STOPPED) from None
 
 
-def _cell() -> int | None:
-    """Return the number of the cell that runs (IPython runs a stopped query again for each form of its display), or None."""
+def _cell() -> object:
+    """Return what tells the cell that runs from all others (IPython runs a stopped query again for each form of its display),
+    None outside of cells. One that is run without a history has the number of the cell before."""
     get_shell = getattr(builtins, "get_ipython", None)  # IPython puts it there while a cell runs
-    return None if get_shell is None else int(get_shell().execution_count)
+    return None if get_shell is None else (get_shell().execution_count, get_shell().last_execution_result)
 
 
 def _line() -> object:
