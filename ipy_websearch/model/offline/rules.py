@@ -26,7 +26,7 @@ MAX_STRICT, MAX_OPTIONAL, MAX_UNIONS, MAX_BREAKPOINTS = 20, 24, 16, 4
 MIN_THINKING_TOKENS = 1_024
 
 _UNFORCED = re.compile(r"claude-(opus-5-5|sonnet-5-5|fable-5-[12]|mythos-5-[12])$")  # cannot be made to call a tool
-_OTHER_TOOL = re.compile(r"(bash|code_execution|memory|text_editor|tool_search_tool_(bm25|regex))_20\d{6}")
+_OTHER_TOOL = re.compile(r"(bash|code_execution|memory|text_editor)_20\d{6}|tool_search_tool_(bm25|regex)(_20\d{6})?")
 _NOT_IN_STRICT = frozenset(
     "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems uniqueItems minProperties "
     "maxProperties patternProperties not if then else dependentSchemas prefixItems contains".split()
