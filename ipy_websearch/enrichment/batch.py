@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.enrichment.columns import Cell, Column, Evidence, RowError, address_of, cells_of
 from ipy_websearch.enrichment.row import NUDGE, RECORD, check_stop_reason, record_tool, request_body, row_text
 from ipy_websearch.enrichment.store import Store
-from ipy_websearch.errors import BudgetExceededError, EnrichmentError, ModelError
+from ipy_websearch.errors import BudgetExceededError, ConfigError, EnrichmentError, ModelError
 from ipy_websearch.model import batches
 from ipy_websearch.model.client import ModelClient
 from ipy_websearch.model.requests import FIRST_SEARCH, assistant_message, estimate_tokens, server_tools, user_message
@@ -148,6 +148,7 @@ class BatchRun:
         """Find what is at the API already, send the rest, and collect all of it, the oldest batch first.
 
         Raises:
+            ConfigError: the server has no batches.
             EnrichmentError: the API refused; what is there is collected by the same call.
         """
         try:
@@ -160,6 +161,8 @@ class BatchRun:
                     return
                 await self._advance(self._pending[0])
         except ModelError as exc:
+            if exc.status in (404, 405):  # a batch that is unknown is asked again, so it is the address
+                raise ConfigError(f"the server has no Message Batches ({exc.status}); leave mode='batch' out") from exc
             raise EnrichmentError(f"a batch could not be handed in or collected: {exc}; the same call tries again") from exc
         finally:
             self._leave()

@@ -236,6 +236,12 @@ def test_a_batch_that_may_have_arrived_is_kept_when_the_key_is_refused_meanwhile
     assert ipy_websearch.enrich(companies("A"), CEO, **BATCH).ceo[0] == "Boss of A" and created(messages_api) == 1
 
 
+def test_a_server_without_batches_is_no_matter_of_asking_again(messages_api: Any) -> None:
+    messages_api.batches.fail = [404]
+    with pytest.raises(ConfigError, match="no Message Batches.*leave mode='batch' out"):
+        ipy_websearch.enrich(companies("A"), CEO, **BATCH)
+
+
 def test_open_batches_are_shown_and_cancelled(messages_api: Any, shell: Any) -> None:
     """`%websearch store cancel`: what was answered by then is collected by the same call, the rest says so."""
     messages_api.batches.done_before_cancel = 1
