@@ -147,7 +147,9 @@ def _assign(settings: WebSearch, name: str, value: Any, source: str) -> None:
             raise TraitError("Python counts a bool as an int")
         setattr(settings, name, value)
     except Exception as exc:  # traitlets parses some texts as Python code, which can fail in any way
-        raise ConfigError(f"{source}: {value!r:.90} is not a value for {name}: {_line(exc):.150} ({trait.help})") from exc
+        raise ConfigError(
+            f"{source}: {value!r:.90} is not a value for {name}, which is {trait.info()}: {_line(exc):.150} ({trait.help})"
+        ) from exc
 
 
 def _environment_settings() -> dict[str, str]:

@@ -263,11 +263,11 @@ def _hints(element: Any) -> int:
     """Return the flags that fit `element` itself (not what it is in)."""
     tag, role, classes = element.tag, element.get("role"), element.get("class") or ""
     # The id of a heading or section repeats its title: "cookies" is then the subject, not a banner.
-    is_titled = tag in HEADINGS or tag == "section" or "section" in classes.split()
+    is_titled = tag in HEADINGS or tag == "section" or "section" in classes
     names = classes if is_titled else f"{classes} {element.get('id') or ''}"
     if tag == "aside" and (role == "note" or not _ADMONITIONS.isdisjoint(_WORD.findall(names.lower()))):
         return 0
-    flags = _named(names[:1000])
+    flags = 0 if tag in ("main", "article") else _named(names[:1000])  # blogs name a post's topics in its classes
     if tag in _NAVIGATION_TAGS or role in _NAVIGATION_ROLES or tag == "header":
         of_page = all(holder.tag not in _PARTS and holder.get("role") != "main" for holder in element.iterancestors())
         flags |= (0 if tag == "header" else _NAVIGATION) | (_PAGE_MENU if of_page else 0)

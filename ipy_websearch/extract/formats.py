@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -41,11 +42,17 @@ _CODE = {
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]{1,40})", re.IGNORECASE)
 # The WHATWG encoding standard (encoding.spec.whatwg.org, section 4.2, read November 2026) reads these labels so.
 _WIDER = {"latin-1": "windows-1252", "iso-8859-1": "windows-1252", "us-ascii": "windows-1252", "gb2312": "gb18030"}
-# The code page in which undeclared pages of a language were written.
-_CODE_PAGES = {
-    "cp1252": "fr de sv da no nb fi nl es pt it is ca", "cp1250": "pl cs sk hu hr sl ro", "cp1254": "tr", "cp1257": "lt lv et"
+# The code page in which undeclared pages of a language were written, and its letters beyond ASCII.
+_ALPHABETS = {
+    "fr": ("cp1252", "àâæçèéêëîïôœùûüÿ"), "de": ("cp1252", "äöüß"), "sv": ("cp1252", "åäöéü"), "fi": ("cp1252", "åäö"),
+    "da": ("cp1252", "åæøé"), "no": ("cp1252", "åæøéòô"), "nb": ("cp1252", "åæøéòô"), "nl": ("cp1252", "áèéêëïóöü"),
+    "es": ("cp1252", "áéíñóúü¿¡"), "ca": ("cp1252", "àçèéíïòóúü·"), "pt": ("cp1252", "àáâãçéêíóôõúü"),
+    "it": ("cp1252", "àèéìòóù"), "is": ("cp1252", "áæðéíóöúýþ"), "pl": ("cp1250", "ąćęłńóśźż"),
+    "cs": ("cp1250", "áčďéěíňóřšťúůýž"), "sk": ("cp1250", "áäčďéíĺľňóôŕšťúýž"), "hu": ("cp1250", "áéíóöőúüű"),
+    "hr": ("cp1250", "čćđšž"), "sl": ("cp1250", "čšž"), "ro": ("cp1250", "ăâîşţ"), "tr": ("cp1254", "âçğıİîöşüû"),
+    "lt": ("cp1257", "ąčęėįšųūž"), "lv": ("cp1257", "āčēģīķļņšūž"), "et": ("cp1257", "äöõüšž"),
 }  # fmt: skip
-_PAGE_OF = {language: page for page, languages in _CODE_PAGES.items() for language in languages.split()}
+_CODES = {language: {*(letters + letters.upper()).encode(page, "ignore")} for language, (page, letters) in _ALPHABETS.items()}
 _LANGUAGE = re.compile(rb"<html\b[^>]{0,500}?\blang\s*=\s*[\"']?([a-z]{2})", re.IGNORECASE)
 # Addresses that are whole already need no joining, which takes some 5 % of the time of a page.
 _COMPLETE = re.compile(r"https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d{1,5})?(?:[/?#]|$)")
@@ -102,7 +109,8 @@ def decode(body: bytes, content_type: str = "") -> str:
     """Return the text of `body`; a charset that is wrong, unknown or hostile never raises: the next one in line is tried.
 
     Order: a byte order mark, the header, UTF-8 where all of it fits, the page's own declaration, detection; for Latin letters,
-    which detection mixes up, the code page of the page's language. Bytes that do not fit become U+FFFD; NUL bytes go.
+    which detection mixes up, the code page of the page's language, else of the one whose letters it holds most of. Bytes that
+    do not fit become U+FFFD; NUL bytes go.
     """
     from bs4.dammit import UnicodeDammit
 
@@ -123,10 +131,12 @@ def decode(body: bytes, content_type: str = "") -> str:
     if found.original_encoding not in (*labels, found.declared_html_encoding):
         named = _LANGUAGE.search(body[:_LOOK])
         language = named[1].decode().lower() if named else ""
-        beyond, letters = len(body.translate(None, _ASCII)), len(_LETTER.findall(body[:_LOOK]))
-        are_accents = 0 < beyond < min(_SURE, letters) and b"\0" not in body
-        if language in _PAGE_OF or are_accents or not any(c > "\u024f" and c.isalpha() for c in text):
-            text = body.decode(_PAGE_OF.get(language, "cp1252"), "replace")
+        beyond, letters = body.translate(None, _ASCII), len(_LETTER.findall(body[:_LOOK]))
+        are_accents = 0 < len(beyond) < min(_SURE, letters) and b"\0" not in body
+        if language in _ALPHABETS or are_accents or not any(c > "\u024f" and c.isalpha() for c in text):
+            counts = Counter(beyond)
+            likely = max(_ALPHABETS, key=lambda known: (known == language, sum(counts[code] for code in _CODES[known])))
+            text = body.decode(_ALPHABETS[likely][0], "replace")
     return text.replace("\0", "")
 
 

@@ -201,7 +201,8 @@ def _absolute_links(root: Any, url: str) -> dict[str, None]:
     for element in root.iter("a", "area"):
         href = element.attrib.pop("href", "")
         within = href.startswith("#")
-        if not (within and _in_heading(element)) and (address := web_address(href, url)):  # headings link to themselves
+        linked = href and not (within and _in_heading(element))  # headings link to themselves
+        if linked and (address := web_address(href, url)):
             element.set("href", address)
             links |= {} if within else {address: None}
     return links
@@ -315,7 +316,7 @@ _LINE_NUMBERS = frozenset(
     " react-code-line-number".split()
 )
 _TEX = etree.XPath("string(.//annotation[@encoding='application/x-tex'])")
-_SHOWN_FORMULAS = etree.XPath(".//span[@class='katex-html']")  # KaTeX's second form of a formula
+_SHOWN_FORMULAS = etree.XPath(".//span[@class='katex-html'][preceding-sibling::*[1]//math]")  # KaTeX's second form of one
 _LINES = ("br", "div", "li", "p", "tr")
 _NOT_IN_DATA = ("table", "blockquote", "h1", "h2", "h3", "h4", "form")
 _TABLE_PARTS = ("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption")
@@ -330,6 +331,8 @@ _SUBSCRIPT = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊
 
 def plain_formulas(body: Any) -> None:
     """Replace formulas by the TeX source that MathML carries, as `$…$`."""
+    for twin in _SHOWN_FORMULAS(body):
+        twin.drop_tree()
     for formula in list(body.iter("math")):
         source = " ".join(_TEX(formula).split()) or formula.get("alttext")
         if source:
@@ -338,8 +341,6 @@ def plain_formulas(body: Any) -> None:
                 formula = holder  # Wikipedia hides it and shows an image of the formula
             formula.tail = f"${source}$" + (formula.tail or "")
             formula.drop_tree()
-    for twin in _SHOWN_FORMULAS(body):
-        twin.drop_tree()
 
 
 def plain_code(body: Any) -> None:

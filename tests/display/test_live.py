@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from ipy_websearch import results as ev
@@ -177,6 +178,15 @@ def test_displays_of_the_users_own_go_before_and_stay(bare_shell: Any) -> None:
     with register(bare_shell.ip):
         assert bare_shell.run("answer").html == "theirs"
     assert bare_shell.run("answer").html == "theirs"
+
+
+def test_a_formatter_of_all_frames_leaves_ours_alone(ip: Any) -> None:
+    """Colab has one of HTML."""
+    formatter = ip.ip.display_formatter.formatters["text/html"]
+    formatter.for_type(pd.DataFrame, lambda frame: "theirs")
+    assert ip.run("frame").html == ip.run("results").html == formatter(ip.ns["frame"])
+    ip.ns["other"] = pd.DataFrame()
+    assert ip.run("other").html == "theirs"
 
 
 def test_an_answer_that_is_on_the_page_is_not_shown_again_as_the_value_of_its_cell(ip: Any) -> None:

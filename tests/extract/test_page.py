@@ -50,11 +50,11 @@ def test_links_are_absolute_against_the_page_and_only_web_links_stay() -> None:
         article(
             "<p>Next <a href='modes.html'>other modes</a>, <a href='//cdn.example.com/x'>mirror</a>, "
             "<a href='javascript:alert(1)'>run</a>, <a href=' java\tscript:x'>hop</a>, <a href='file:///etc/passwd'>file</a>, "
-            "<a href='mailto:a@b.c'>mail</a>, <a href='modes.html'>again</a>, <a href='a_(b)'>nested</a>.</p>"
+            "<a href='mailto:a@b.c'>mail</a>, <a name=x>place</a>, <a href='modes.html'>again</a>, <a href='a_(b)'>nested</a>.</p>"
         )
     )
     assert "[other modes](https://docs.example.org/guide/modes.html), [mirror](https://cdn.example.com/x)" in got.content
-    assert "run, hop, file, mail," in got.content and "[nested](https://docs.example.org/guide/a_(b))" in got.content
+    assert "run, hop, file, mail, place," in got.content and "[nested](https://docs.example.org/guide/a_(b))" in got.content
     assert got.links == tuple(f"https://{p}" for p in ("docs.example.org/", "docs.example.org/guide/modes.html")) + (
         "https://cdn.example.com/x",
         "https://docs.example.org/guide/a_(b)",
@@ -81,8 +81,9 @@ ELEMENTS: dict[str, tuple[str, list[str], list[str]]] = {
     "a table for layout": ("<table role=presentation><tr><td><p>laid</p></td><td>out</td></tr></table>", ["laid\n\nout"], []),
     "definitions": ("<dl><dt>frame</dt><dd>the rows seen</dd></dl>", ["frame\n: the rows seen"], []),
     "formulas and raised digits": (
-        f"<p>Now {FORMULA} holds at 10<sup>6</sup> H<sub>2</sub>O.</p>",
-        ["Now $E = mc^2$ holds at 10⁶ H₂O."],
+        f"<p>Now {FORMULA} or <span>{FORMULA}</span><span class=katex-html>Emc</span> holds at 10<sup>6</sup> H<sub>2</sub>O, "
+        "with <span class=katex-html>c>0</span>.</p>",
+        ["Now $E = mc^2$ or $E = mc^2$ holds at 10⁶ H₂O, with c>0."],
         [],
     ),
     "an image": (
@@ -208,6 +209,13 @@ def test_an_article_is_read_alike_whatever_its_address_looks_like() -> None:
     assert len(texts) == 1 and "First!" not in texts.pop()
 
 
+def test_a_post_is_read_whatever_its_topics_are_called() -> None:
+    """Blogs name them in the classes of the post."""
+    comments = f"<div id=comments>{f'<p>{PROSE.upper()}</p>' * 9}</div>"
+    got = read(f"<body><article class='post tag-social'><h1>Rows</h1><p>{PROSE}</p></article>{comments}</body>").content
+    assert got == f"# Rows\n\n{PROSE}"
+
+
 def test_a_thread_that_says_what_it_is_keeps_its_replies() -> None:
     posts = "".join(f"<div class=comment><p>Reply {n}: turn it off.</p></div>" for n in range(5))
     kind = '<script type="application/ld+json">{"@type":"DiscussionForumPosting"}</script>'
@@ -274,11 +282,13 @@ def test_a_page_is_read_whatever_the_header_says_of_its_charset(text: str, chars
         ("Räksmörgås på ångbåten åker över ån.", "utf-16", ""),
         ("Un café crème", "cp1252", ""),
         ("Kraków, vi är här", "cp1252", "<html lang='sv-SE'>"),
-        ("Zażółć gęślą jaźń, Łódź i Kraków są piękne.", "cp1250", "<html class=x lang='pl-PL'>"),
-        ("Türkçe şiir ve İstanbul'da ılık güneş.", "cp1254", "<html lang=tr>"),
+        ("Zażółć gęślą jaźń, Łódź i Kraków są piękne.", "cp1250", ""),
+        ("Zażółć gęślą jaźń.", "cp1250", "<html class=x lang='pl-PL'>"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy.", "cp1250", "<html lang=en>"),
+        ("Türkçe şiir ve İstanbul'da ılık güneş.", "cp1254", ""),
     ],
 )
-def test_latin_text_without_a_charset_is_read_by_its_language(text: str, page: str, opening: str) -> None:
+def test_latin_text_without_a_charset_is_read_by_its_language_or_its_letters(text: str, page: str, opening: str) -> None:
     assert read(f"{opening}<body><p>{text}</p>".encode(page), "text/html").content == text
 
 
