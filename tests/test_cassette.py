@@ -299,6 +299,28 @@ def test_a_mistake_that_was_mended_while_recording_is_not_replayed(lesson: Any, 
     assert lesson.replay("%ask who wrote Ruby?")[0].ok
 
 
+def test_files_of_one_name_in_several_folders_are_not_mixed_up(
+    lesson: Any, pages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("docs", "guide"):
+        said = f"This is the {folder}.".encode()
+        content = base64.b64encode(said).decode()
+        fields = {"type": "file", "size": len(said), "content": content, "path": f"{folder}/README.md"}
+        url = pages(f"repos/o/r/contents/{folder}/README.md", json.dumps(fields), "application/json")
+    monkeypatch.setenv("GITHUB_BASE_URL", url.partition("/repos")[0])
+    api.session().settings.research_root = "github:o/r"
+    asked = [tool_use("read_research", {"path": f"{folder}/README.md"}) for folder in ("docs", "guide")]
+    lesson.model.replies(asked[0], "Read.", asked[1], "Read.")
+    cells = ["a = %ask what do the docs say?", "b = %ask what does the guide say?"]
+    lesson.record(*cells)
+    lesson.replay()
+    api.session().settings.research_root = "github:o/r"
+    for cell in reversed(cells):
+        assert lesson.shell.run(cell).ok
+    said = [str(lesson.shell.ns[name].messages[2]) for name in "ab"]
+    assert "This is the docs." in said[0] and "This is the guide." in said[1]
+
+
 def test_the_cache_neither_hides_traffic_nor_is_filled_by_it(lesson: Any) -> None:
     lesson.shell.run("%search moons of Mars")
     cells = ["a = %search moons of Mars", "b = %search moons of Mars", "c = %search --fresh moons of Mars"]

@@ -26,14 +26,14 @@ import json
 import os
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, urlsplit
 
 from ipy_websearch.errors import (
     BlockedAddressError,
@@ -240,18 +240,20 @@ class Matcher:
         self.exchanges = sorted(exchanges, key=lambda exchange: exchange["n"])
         self._strict = strict
         self._clean = clean
-        rows: dict[str, list[Exchange]] = defaultdict(list)
+        self._rows: dict[str, list[Exchange]] = defaultdict(list)
         for exchange in self.exchanges:
             for key in self._keys(exchange, exchange["at"].date()):
-                rows[key].append(exchange)
-        self._rows = {key: deque([each for each in row if not each.get("cut_off")] or row) for key, row in rows.items()}
+                self._rows[key].append(exchange)
 
     def take(self, asked: Exchange) -> Exchange | None:
         """Return the exchange to play, None when there is none."""
         for key in self._keys(asked, datetime.now(UTC).date()):
-            if row := self._rows.get(key):
-                row.rotate(-1)
-                return row[-1]
+            row = self._rows.get(key, [])
+            if alike := [exchange for exchange in row if _same_path(exchange["request"], asked["request"])]:
+                found = next((exchange for exchange in alike if not exchange.get("cut_off")), alike[0])
+                row.remove(found)
+                row.append(found)
+                return found
         return None
 
     def miss(self, asked: Exchange, name: str) -> str:
@@ -278,12 +280,17 @@ class Matcher:
             return None
         if kind == "engine":
             params = sorted(pair for pair in request.get("params") or () if pair[0].lower() not in SECRET_PARAMETERS)
-            path = str(request.get("url")).rpartition("/")[2]  # what is before it, one's own server may have otherwise
-            return [request.get("method"), path, params, request.get("json")]
+            return [request.get("method"), params, request.get("json")]
         body = {name: without_marks(value) for name, value in request.items() if name not in _FREE}
         if self._strict:
             return body | {"system": _DAY.sub("", json.dumps(body.get("system"), default=str))}
         return body | {"system": None, "tools": [tool.get("name") for tool in body.get("tools") or ()]}
+
+
+def _same_path(recorded: Any, asked: Any) -> bool:
+    """Say whether two addresses have the same path, but for a prefix that one's own server may have."""
+    short, long = sorted((urlsplit(str((r or {}).get("url", ""))).path.rstrip("/") for r in (recorded, asked)), key=len)
+    return long.endswith(short)
 
 
 def _counted_from(text: str, day: date) -> str:
