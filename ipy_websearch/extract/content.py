@@ -262,8 +262,8 @@ def _drop_last_headings(content: _Content) -> None:
 def _hints(element: Any) -> int:
     """Return the flags that fit `element` itself (not what it is in)."""
     tag, role, classes = element.tag, element.get("role"), element.get("class") or ""
-    # The id of a heading or section repeats its title: "cookies" is then the subject, not a banner.
-    is_titled = tag in HEADINGS or tag == "section" or "section" in classes
+    # The id of a heading, a section or a term repeats its title: "cookies" is then the subject, not a banner.
+    is_titled = tag in HEADINGS or tag in ("section", "dl", "dt", "dd") or "section" in classes
     names = classes if is_titled else f"{classes} {element.get('id') or ''}"
     if tag == "aside" and (role == "note" or not _ADMONITIONS.isdisjoint(_WORD.findall(names.lower()))):
         return 0

@@ -102,6 +102,11 @@ ELEMENTS: dict[str, tuple[str, list[str], list[str]]] = {
         ["## Cookies", "from the request", "## Sharing"],
         [],
     ),
+    "terms whose ids are their names": (
+        "<dl class='py function'><dt id=print>print(value)</dt><dd><p>Writes the value.</p></dd></dl>",
+        ["print(value)", "Writes the value."],
+        [],
+    ),
     "warnings of documentation pages": (
         "<aside class='starlight-aside caution'><p>It locks the table.</p></aside><aside role=note><p>Since 2.0.</p></aside>",
         ["It locks the table.", "Since 2.0."],

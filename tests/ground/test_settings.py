@@ -75,8 +75,8 @@ def test_a_project_may_not_choose_where_anything_is_sent_or_what_it_may_cost(tmp
         ((TABLE + "# ü").encode("latin-1"), "cannot be read"),
         ((TABLE + "count = 3").encode("utf-16"), "cannot be read"),
         (TABLE + "[tool.ipy_websearch", "cannot be read"),
-        ("[tool]\nipy_websearch = 3", "cannot be read as a table"),
-        ("[[tool.ipy_websearch]]\ncount = 3", "cannot be read as a table"),
+        ("[tool]\nipy_websearch = 3", "is no table"),
+        ("[[tool.ipy_websearch]]\ncount = 3", "is no table"),
     ],
 )
 def test_a_mistake_in_a_project_file_is_one_line(tmp_path: Path, content: str | bytes, words: str) -> None:
