@@ -182,7 +182,7 @@ def test_an_interrupt_stops_all_workers(client: Any, server: EnrichServer, monke
     time.sleep(0.5)
     assert asked(server) - before - sent <= 10
     ipy_websearch.enrich(companies(300), CEO, cluster=client, concurrency=50, **QUIET)
-    assert asked(server) - before - 300 <= 10
+    assert asked(server) - before - 300 <= 20  # ten were in flight, and ten answers may have been on their way here
 
 
 def test_the_offline_model_works_on_the_workers(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
