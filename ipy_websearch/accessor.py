@@ -81,7 +81,7 @@ class WebAccessor:
 
         provider, fresh = options.pop("provider", None), checked("fresh", options.pop("fresh", False))
         given = EnrichOptions(None, {}, concurrency=concurrency, progress=progress, provider=provider, resume=False)
-        request = api.session().search_request("any", **{"count": 1, **options})
+        request = api.session().search_request("placeholder", **{"count": 1, **options})
         work = start_lookup(api.session(), self._frame, query, given, request, fresh)
         if api.drive(work, given.progress):
             print("Interrupted: what was found by then is returned.")

@@ -7,7 +7,6 @@ caller's other tools are called for is handed back, and the conversation can be 
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -284,8 +283,7 @@ class InterceptedCall:
 
         Where the whole request is marked, the API sets that one itself.
         """
-        written = json.dumps([self.body.get(part) for part in ("system", "tools", "messages")], default=str)
-        used = written.count('"cache_control": {')  # in a text, the quotes would be escaped
+        used = _breakpoints([self.body.get(part) for part in ("system", "tools", "messages")])
         if self.body.get("cache_control") or not self.platform.caching or not 0 < used < MAX_BREAKPOINTS:
             return self.messages
         *others, last = self.messages
@@ -348,3 +346,12 @@ def known_addresses(message: Mapping[str, Any]) -> set[str]:
 def _handed_back(reply: Reply) -> bool:
     """Say whether a reply calls tools of the caller's."""
     return any(block.get("type") == "tool_use" and not own_kind(block) for block in reply.content)
+
+
+def _breakpoints(part: Any) -> int:
+    """Return how many cache breakpoints a part of a request has."""
+    if isinstance(part, list | tuple):
+        return sum(map(_breakpoints, part))
+    if not isinstance(part, Mapping):
+        return 0
+    return bool(part.get("cache_control")) + _breakpoints(part.get("content"))

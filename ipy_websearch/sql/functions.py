@@ -472,10 +472,13 @@ def _interrupted_by(before: int, run: Enrichment) -> None:
 
 
 def _cell() -> object:
-    """Return what tells the cell that runs from all others (IPython runs a stopped query again for each form of its display),
-    None outside of cells. One that is run without a history has the number of the cell before."""
+    """Return what tells the running cell from the others, None outside IPython.
+
+    IPython runs a stopped query again for each form of its display. A cell that is run without a history has the number of the
+    one before, whose result tells them apart.
+    """
     get_shell = getattr(builtins, "get_ipython", None)  # IPython puts it there while a cell runs
-    return None if get_shell is None else (get_shell().execution_count, get_shell().last_execution_result)
+    return None if get_shell is None else (get_shell().execution_count, id(get_shell().last_execution_result))
 
 
 def _line() -> object:
@@ -487,7 +490,9 @@ def _line() -> object:
 
 
 def listen_for_interrupts() -> None:
-    """Have Python write a byte for each signal, which any thread can read; does nothing more outside the main thread.
+    """Forget what was stopped before, and have Python write a byte for each signal, which any thread can read.
+
+    Only the main thread can do the second; from another one it is left out.
 
     Somebody else's wakeup descriptor (an event loop's) is left alone: then only the main thread hears of Ctrl-C.
     """
