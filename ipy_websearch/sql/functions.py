@@ -478,7 +478,7 @@ def _cell() -> object:
     one before, whose result tells them apart.
     """
     get_shell = getattr(builtins, "get_ipython", None)  # IPython puts it there while a cell runs
-    return None if get_shell is None else (get_shell().execution_count, id(get_shell().last_execution_result))
+    return None if get_shell is None else (get_shell().execution_count, get_shell().last_execution_result)
 
 
 def _line() -> object:
