@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ipy_websearch.enrichment.store import Store
     from ipy_websearch.extract.reader import PageReader
     from ipy_websearch.frames import CostFrame
-    from ipy_websearch.loop.ask import AnswerLoop, AskRun
+    from ipy_websearch.loop.ask import AskRun
     from ipy_websearch.providers.local import LocalIndex
 
 # Seconds between two looks at the progress of an enrichment.
@@ -282,23 +282,9 @@ class Session:
         Raises:
             ConfigError: an option is wrong. MissingKeyError: a provider was named without a key; a model needs none here.
         """
-        from ipy_websearch.loop.ask import estimated
+        from ipy_websearch.loop.ask import estimated, prepared
 
-        return estimated(self.rehearsed(question, **options))
-
-    def rehearsed(self, question: str, **options: Any) -> AnswerLoop:
-        """Return the loop that would answer a question, or without one a follow-up, to look at what it would send.
-
-        Raises:
-            ConfigError, MissingKeyError: as for `estimate`; there is neither a question nor a conversation.
-        """
-        from ipy_websearch.loop.ask import prepared
-
-        if not question.strip():
-            if not self.answers:
-                raise ConfigError("there is no conversation yet; write a question, such as: How many moons does Mars have?")
-            question, options["follow"] = "(your question)", True
-        return prepared(self, options_of(AskOptions, question, **options), sends=False).loop
+        return estimated(prepared(self, options_of(AskOptions, question, **options), sends=False).loop)
 
     def reset(self) -> None:
         """Forget the conversation; the ledger and the panels stay."""

@@ -6,9 +6,6 @@ The overview leaves out of a request what an earlier one had sent already, so th
 shown whole. A `TraceFrame` is a table of steps like any other and shows itself as a trace; it lives here, above the values,
 since it knows HTML.
 
-`%ask --context`: the request that a question would send, as a table of its parts and their tokens. Nothing is sent. The
-request is the one that the loop builds; tokens are our own count of characters by their kind (`model.requests`).
-
 For a class there is a widget (anywidget, the extra `[widget]`): the steps walked through with buttons or arrow keys. It builds
 its page from text nodes only. JupyterLab shows nothing in the place of a widget whose state was not saved, so the plain trace
 is put out before the widget, which hides it while it lives.
@@ -18,7 +15,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache
@@ -29,11 +26,8 @@ from typing import Any
 from ipy_websearch.display.answer import is_notebook, starts, timeline
 from ipy_websearch.display.render import View, bundle
 from ipy_websearch.display.text import cost, one_line
-from ipy_websearch.frames import WebFrame, frame_of
-from ipy_websearch.loop.ask import AnswerLoop
-from ipy_websearch.model.client import context_window
-from ipy_websearch.model.requests import prompt_tokens, text_tokens, without_marks
-from ipy_websearch.money.budget import COMMON_SHARE
+from ipy_websearch.frames import WebFrame
+from ipy_websearch.model.requests import without_marks
 from ipy_websearch.results import Answer, Step, Usage
 from ipy_websearch.text import duration, plural, shorten, visible
 
@@ -150,63 +144,6 @@ def _news(body: Mapping[str, Any], before: Step) -> dict[str, Any]:
     told = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     news = {**body, **dict.fromkeys(repeated, f"… {same}")}
     return {**news, "messages": [f"… {plural(told, 'message')} {same}", *messages[told:]]} if told else news
-
-
-# --- the context ----------------------------------------------------------------------------------------------------
-
-
-class ContextFrame(WebFrame):
-    """The parts of a request in the order in which a model reads them: role, what, tokens, text.
-
-    `request` is the request itself, `most_input_tokens` the cautious count of its tokens that budgets use.
-    """
-
-    _metadata = ["request", "most_input_tokens"]
-    request: Mapping[str, Any] | None = None
-    most_input_tokens: int = 0
-
-
-def context_frame(loop: AnswerLoop, redact: Callable[[str], str]) -> ContextFrame:
-    """Return the parts of a loop's first request, without keys."""
-    body = json.loads(redact(json.dumps(loop.request(final=False), default=str)))
-    most = prompt_tokens(body)
-    rows = [(role, what, int(text_tokens(text) * COMMON_SHARE), text) for role, what, text in _request_parts(body)]
-    rest = max(int(most * COMMON_SHARE) - sum(tokens for _, _, tokens, _ in rows), 0)
-    rows.append(("api", "frame of the request", rest, "field names, and the prompts that the API adds for tools"))
-    roles, whats, tokens, texts = zip(*rows, strict=True)
-    columns = {"role": ("text", roles), "what": ("text", whats), "tokens": ("int64", tokens), "text": ("text", texts)}
-    frame = frame_of(ContextFrame, columns)
-    frame.request, frame.most_input_tokens = body, most
-    return frame
-
-
-def context_line(loop: AnswerLoop, frame: ContextFrame) -> str:
-    """Return the sums of a context in one line."""
-    window = context_window(loop.job.model)
-    share = frame.most_input_tokens / window
-    more = " What the API's own tools find comes on top: see --estimate." if loop.job.server_tools else ""
-    return (
-        f"about {frame['tokens'].sum():,} tokens, at most {frame.most_input_tokens:,}, to {loop.job.model} "
-        f"({'under 1 %' if share < 0.01 else f'{share:.0%}'} of the {window:,} that it reads).{more} Nothing was sent."
-    )
-
-
-def _request_parts(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield (role, what it is, text): tools, system prompt, messages."""
-    for tool in body.get("tools", ()):
-        yield "tools", str(tool["name"]), json.dumps(tool, ensure_ascii=False)
-    for block in body["system"]:
-        yield "system", "instructions", block["text"]
-    question = body["messages"][-1]
-    for message in body["messages"]:
-        content, role = message["content"], message["role"]
-        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-            if block["type"] == "text":
-                what = f"{'' if message is question else 'earlier '}{'question' if role == 'user' else 'answer'}"
-                yield role, what, str(block["text"])
-            else:
-                what = f"call of {block['name']}" if "name" in block else str(block["type"]).replace("_", " ")
-                yield role, what, json.dumps(block, ensure_ascii=False)
 
 
 # --- the widget ---------------------------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ class AskMagics(WebMagics):
     @argument("--system", metavar="TEXT", help="Instructions of your own, added to the system prompt.")
     @argument("--check", choices=CHECKS, help="Compare every sentence with its sources (mark), have it mended (repair).")
     @argument("--estimate", action="store_true", help="Say what the question may cost, and send nothing.")
-    @argument("--context", action="store_true", help="Show what would be sent and its tokens, and send nothing.")
     @argument("--follow", action="store_true", help="Continue the last conversation.")
     @argument("--reset", action="store_true", help="Forget the conversation; without a question, do only that.")
     @FRESH
@@ -63,15 +62,15 @@ class AskMagics(WebMagics):
         """
         call = self.read(self.ask, line, cell)
         session = self.session
-        estimate, context = call.options.pop("estimate", False), call.options.pop("context", False)
+        estimate = call.options.pop("estimate", False)
         if call.options.pop("reset", False):
             session.reset()
             if not call.text:
                 print("The conversation was forgotten.")
                 return None
-        if not call.text.strip() and not context:
+        if not call.text.strip():
             raise UsageError("%ask needs a question, such as: %ask How many moons does Mars have? (%ask --help)")
-        if not estimate and not context:
+        if not estimate:
             try:
                 return self._answer(session, call)
             except Exception as exc:
@@ -79,18 +78,7 @@ class AskMagics(WebMagics):
                     call.tell()
                 raise
         call.tell()
-        if estimate:
-            return self.keep(call, session.estimate(call.text, **call.options))
-        return self._context(session, call)
-
-    def _context(self, session: Any, call: Call) -> Any:
-        """Return the table of what would be sent; nothing is."""
-        from ipy_websearch.display.trace import context_frame, context_line
-
-        loop = session.rehearsed(call.text, **call.options)
-        frame = context_frame(loop, session.redact)
-        print(context_line(loop, frame))
-        return self.keep(call, frame)
+        return self.keep(call, session.estimate(call.text, **call.options))
 
     def _answer(self, session: Any, call: Call) -> Any:
         """Show the events of the run as they come; return the answer, which is kept however the run ends."""

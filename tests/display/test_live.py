@@ -208,16 +208,14 @@ DERIVED = {
     "merge": "d.merge(pd.DataFrame({'x': [1]}), how='cross')[['title', 'x']]",
     "explode": "d[['title', 'extra_snippets']].explode('extra_snippets')",
     "costs": "c[['question']]",
-    "context": "x[['text']]",
 }
 
 
 def test_what_pandas_makes_from_our_frames_shows_amounts_as_amounts(ip: Any) -> None:
-    """A part of a search, cost or context frame is pandas' own table, out of MathJax's reach; other frames are left alone."""
-    from ipy_websearch.display.trace import ContextFrame
+    """A part of a search or cost frame is pandas' own table, out of MathJax's reach; other frames are left alone."""
     from ipy_websearch.frames import CostFrame
 
-    ip.ns["d"], ip.ns["x"] = SEARCH.to_frame(), ContextFrame({"text": ["is $5 or $6 dear?"]})
+    ip.ns["d"] = SEARCH.to_frame()
     ip.ns["c"] = CostFrame({"question": ["is $5 or $6 dear?"], "usd": [0.1]})
     ip.ns["s"] = Answer("q", "text", "m", citations=(Citation(1, "From $500 to $600", "https://a.example/"),)).sources
     ip.run("import pandas as pd")

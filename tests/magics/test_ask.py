@@ -32,15 +32,9 @@ def test_variables_are_put_in_and_what_was_cut_is_told(messages_api: Any, offlin
     assert cut in shell.run("%ask --estimate --model offline --provider local Mars {big}").stdout
 
 
-def test_context_and_estimate_send_nothing(messages_api: Any, shell: Any) -> None:
+def test_an_estimate_sends_nothing(messages_api: Any, shell: Any) -> None:
     estimate = shell.run("%ask --estimate -o e how many moons has Mars?")
-    context = shell.run("%ask --context -o c how many moons has Mars?")
-    assert estimate.value is shell.ns["e"] and "how many moons has Mars?" in context.texts()
-    assert [body for body in messages_api.bodies if body.get("stream")] == []
-    messages_api.reply("Two.")
-    assert shell.run("%ask how many moons has Mars?").ok
-    parts = shell.run("%ask --context --follow and Earth?").value
-    assert list(parts.what[-4:-1]) == ["earlier question", "earlier answer", "question"]
+    assert estimate.value is shell.ns["e"] and messages_api.bodies == []
 
 
 def test_cost_is_the_bill_by_question_until_it_is_reset(messages_api: Any, shell: Any) -> None:

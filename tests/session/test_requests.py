@@ -1,4 +1,4 @@
-"""What a session sends, and what it refuses to: `%ask --context`, efforts, model names, conversations, recordings, options."""
+"""What a session sends, and what it refuses to: efforts, model names, conversations, recordings, options."""
 
 from __future__ import annotations
 
@@ -16,42 +16,6 @@ from ipy_websearch import Session, background
 from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.requests import is_question, trimmed, user_message
 from tests.fakes.replies import text, thinking, tool_use
-
-
-def test_the_context_is_the_request_that_goes_out_afterwards(messages_api: Any, brave_api: Any, shell: Any) -> None:
-    """What is shown as JSON equals the body that the same question then sends; a key in it is masked, markup stays text."""
-    shown = shell.run("c = %ask --context who wrote Ruby?")
-    assert shown.ok and messages_api.bodies == []
-    messages_api.reply(text("Matz."))
-    shell.run("%ask who wrote Ruby?")
-    hidden = {"stream": None, "max_tokens": None}  # the first says nothing, the second is a matter of the budget
-    assert {**shell.ns["c"].request, **hidden} == {**messages_api.bodies[0], **hidden}
-    ran = shell.run(f"%ask --context <script>alert(1)</script> {messages_api.key}")
-    html = ran.value.to_html()
-    assert "<script" not in html and "&lt;script&gt;" in html
-    shown = html + ran.value.to_string() + ran.stdout + repr(ran.value.request)
-    assert messages_api.key not in shown and "[key]" in shown
-
-
-def test_the_context_of_a_follow_up_has_the_conversation(messages_api: Any, brave_api: Any, shell: Any) -> None:
-    """Questions, calls, results and answers are rows in the order of the request, each with its tokens."""
-    refused = shell.run("%ask --context")
-    assert not refused.ok and "there is no conversation yet" in str(refused.error)
-    messages_api.replies(tool_use("web_search", {"query": "ruby author"}), text("Matz wrote Ruby."))
-    shell.run("%ask who wrote Ruby?")
-    shell.run("c = %ask --context --follow and when?")
-    frame = shell.ns["c"]
-    roles = ["user", "assistant", "user", "assistant", "user", "api"]
-    assert list(frame.role)[-6:] == roles and "call of web_search" in list(frame.what)
-    assert (frame.tokens > 0).all() and frame.tokens.sum() < frame.most_input_tokens
-    assert "user" in list(shell.run("%ask --context").value.role) and len(messages_api.bodies) == 2
-
-
-def test_a_named_model_needs_a_key_to_answer_and_none_to_be_shown(brave_api: Any, shell: Any, offline: list[str]) -> None:
-    assert shell.run("c = %ask --context --model sonnet who wrote Ruby?").ok
-    assert shell.ns["c"].request["model"] == "claude-sonnet-5-5" and (shell.ns["c"].role == "tools").any()
-    refused = shell.run("%ask --model sonnet who wrote Ruby?")
-    assert not refused.ok and "ANTHROPIC_API_KEY" in str(refused.error) and offline == []
 
 
 def test_an_unknown_model_name_is_passed_on(messages_api: Any, shell: Any) -> None:
