@@ -272,7 +272,6 @@ class Row:
         self._reading = self._calls_nothing = self._formatted = self._nudged = False
         self._unsearched = ""  # why the newest search did not run
         self._pages = 0
-        self._messages = [user_message(self._text())]
         tools = [self._search_tool(config.searches)] if config.searches is not None else []
         tools += [self._fetch_tool(config.fetch)] if config.fetch is not None else []
         self._tools = {tool.name: tool for tool in tools}
@@ -281,7 +280,8 @@ class Row:
         context, meter = ToolContext(known_urls=set(named)), Meter(limits)
         rendered = partial(tool_result, platform=self._platform)
         runner = CallRunner(self._tools, context, Panels(), booking.budget, meter, rendered)
-        self.loop = Loop(self, self._send, runner, final=not tools)
+        messages = [user_message(self._text())]
+        self.loop = Loop(self, self._send, runner, messages, needs_results=True, final=not tools)
 
     @staticmethod
     def most_tokens(columns: int) -> int:
@@ -346,7 +346,7 @@ class Row:
             output = self.loop.runner.outputs[call.id]
             self._searched([call], needed=True)
             text = f"{text}\n\n{plain_results(output.passages, most=READ_CHARACTERS) if output.passages else output.text}"
-        self._messages = [user_message(text)]
+        self.loop.messages = [user_message(text)]
 
     # --- what is asked, and what becomes of the answer ---------------------------------------------------------------
 
@@ -397,7 +397,7 @@ class Row:
         body = request_body(
             model=config.model,
             system=reading_text(date.today(), searches=config.max_searches > 0) if self._reading else config.system,
-            messages=self._messages,
+            messages=self.loop.messages,
             tools=() if self._reading else [*(tool.definition() for tool in self._tools.values()), self._record],
             platform=self._platform,
             columns=len(self._columns),
@@ -407,10 +407,6 @@ class Row:
         if self._formatted:
             body["output_config"] = {"format": {"type": "json_schema", "schema": self._record["input_schema"]}}
         return body
-
-    def make_smaller(self) -> bool:
-        """Say that nothing can be left out: a row's results are what its values rest on."""
-        return False
 
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Take the record if there is one; else return the calls, or remind the model once."""
@@ -424,20 +420,20 @@ class Row:
             return Then.DONE
         turn = assistant_message(reply.content)
         if turn is not None:
-            self._messages.append(turn)
+            self.loop.messages.append(turn)
         if calls and not final:
             return calls
         if self._nudged or calls:
             raise RowError("the model wrote no JSON object" if self._reading else f"the model did not call {RECORD}")
         self._nudged = self.loop.final = True
         if turn is not None:
-            self._messages.append(user_message(JSON_NUDGE if self._reading else NUDGE))
+            self.loop.messages.append(user_message(JSON_NUDGE if self._reading else NUDGE))
         return Then.AGAIN
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Hand the results on, unless a search failed."""
         self._searched(calls)
-        self._messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
+        self.loop.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
         if runner.meter.searches >= self._config.max_searches and self._pages >= self._config.max_fetches:
             self.loop.final = True
         return Then.AGAIN

@@ -24,7 +24,6 @@ from ipy_websearch.interception.tools import (
     web_tool,
     without_paths,
 )
-from ipy_websearch.loop.core import CallRunner, Meter
 from ipy_websearch.model.client import PLATFORMS, Platform, settled
 from ipy_websearch.model.requests import caches_for_an_hour, question, server_searches, tool_result
 from ipy_websearch.money.budget import MIN_ANSWER_TOKENS
@@ -32,7 +31,7 @@ from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import checked
 from ipy_websearch.providers.base import Place, provider_infos
 from ipy_websearch.providers.router import provider_to_ask
-from ipy_websearch.results import Limits, Panels, Terms
+from ipy_websearch.results import Limits, Terms
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Tool, ToolContext
@@ -188,9 +187,10 @@ class WebSearchInterceptor:
         rounds = min(max([MAX_ROUNDS, *(tool.max_uses or 0 for tool in wanted)]), MOST_ROUNDS)
         limits = Limits(max_searches=10_000, max_steps=rounds + 1, timeout_s=TOOLS_TIMEOUT_S)
         fetches = any(tool.kind == "fetch" for tool in wanted)
-        context = ToolContext({url for message in history.messages for url in known_addresses(message)} if fetches else set())
-        runner = CallRunner({tool.name: tool for tool in tools}, context, Panels(), budget, Meter(limits))
-        return InterceptedCall(body, wanted, history.messages, history.sources, platform, runner, booking, session, cited)
+        known_urls = {url for message in history.messages for url in known_addresses(message)} if fetches else set()
+        call = InterceptedCall(body, wanted, history.sources, platform, booking, session, cited)
+        call.begin(history.messages, {tool.name: tool for tool in tools}, ToolContext(known_urls), limits)
+        return call
 
     def _search(self, tool: WebTool, bounded: bool) -> Tool:
         router, settings = self.session.router, self.session.settings

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ipy_websearch.errors import BudgetExceededError, ModelError
 from ipy_websearch.interception.native import EventWriter, Sources, blocks_of, given, own_kind, result_block, server_id
 from ipy_websearch.interception.tools import NAMES, OUR_NAMES, Kind, WebTool, failed
-from ipy_websearch.loop.core import Call, CallRunner, Loop, Then
+from ipy_websearch.loop.core import Call, CallRunner, Loop, Meter, Then
 from ipy_websearch.loop.offer import FINAL_NUDGE
 from ipy_websearch.model.client import Platform, forces_tools
 from ipy_websearch.model.requests import (
@@ -26,14 +26,13 @@ from ipy_websearch.model.requests import (
     assistant_message,
     tool_result,
     with_nudge,
-    without_newest_results,
     without_thinking,
 )
 from ipy_websearch.model.stream import Event, Reply
 from ipy_websearch.money.budget import Booking
 from ipy_websearch.money.prices import add_money
-from ipy_websearch.results import ModelRequested, ModelResponded
-from ipy_websearch.tools.base import ToolOutput
+from ipy_websearch.results import Limits, ModelRequested, ModelResponded, Panels
+from ipy_websearch.tools.base import Tool, ToolContext, ToolOutput
 from ipy_websearch.tools.web import addresses_of
 
 if TYPE_CHECKING:
@@ -56,16 +55,14 @@ _lock = threading.RLock()  # calls of several threads and event loops are booked
 class InterceptedCall:
     """A call of the caller's under way. Iterate over `events` once; `close` books what was left over, and may be called again.
 
-    `body` is the caller's request, `tools` its web tools with the tools that run for them (`runner.tools`), `messages` its
-    history as the model gets it.
+    `body` is the caller's request, `tools` its web tools; `begin` gives the tools that run for them, and the history as the
+    model gets it.
     """
 
     body: Mapping[str, Any]
     tools: Sequence[WebTool]
-    messages: list[Message]
     sources: Sources
     platform: Platform
-    runner: CallRunner
     booking: Booking
     session: Session
     cited: bool
@@ -73,7 +70,8 @@ class InterceptedCall:
     usage: dict[str, Any] = field(default_factory=lambda: {"server_tool_use": dict(_NO_USES)})
     done: bool = False
     closed: bool = False
-    loop: Loop | None = None
+    loop: Loop = field(init=False)
+    _wire: Exchange = field(init=False)
     _container: Mapping[str, Any] | None = None
     _places: dict[int, WebTool] = field(init=False)
     _kinds: dict[str, Kind] = field(init=False)
@@ -84,11 +82,17 @@ class InterceptedCall:
 
     def __post_init__(self) -> None:
         self.writer = EventWriter(self.sources)
-        self._ids = {str(b["id"]) for m in self.messages for b in blocks_of(m) if b.get("type") == "tool_use"}
         self._places = {tool.index: tool for tool in self.tools if tool.index >= 0}
         others = {tool.get("name") for n, tool in enumerate(self.body.get("tools") or ()) if n not in self._places}
         self._kinds = {name: kind for name, kind in NAMES.items() if name not in others}
         self._kinds |= {tool.name: tool.kind for tool in self._places.values()}
+
+    def begin(self, messages: list[Message], tools: Mapping[str, Tool], context: ToolContext, limits: Limits) -> None:
+        """Make the loop, over a history and with the tools that run."""
+        self._ids = {str(b["id"]) for m in messages for b in blocks_of(m) if b.get("type") == "tool_use"}
+        runner = CallRunner(tools, context, Panels(), self.booking.budget, Meter(limits), self.render)
+        # A first request is the SDK's to send again.
+        self.loop = Loop(self, self._sent, runner, messages, lambda: self._wire.request_id, retries=0)
 
     # --- the caller's stream ------------------------------------------------------------------------------------------
 
@@ -99,8 +103,7 @@ class InterceptedCall:
             ModelError: the API refused or broke off; `wire.begun` says whether that was the first request.
             BudgetExceededError: there is no money for a request; nothing was sent.
         """
-        # A first request is the SDK's to send again.
-        loop = self.loop = Loop(self, lambda body: self._sent(wire, body), self.runner, lambda: wire.request_id, retries=0)
+        self._wire, loop = wire, self.loop
         signals = loop.run()
         try:
             async for signal in signals:
@@ -132,7 +135,7 @@ class InterceptedCall:
         with _lock:
             if not self.closed:
                 self.closed = True
-                self.booking.close(self.loop.cut_off() if self.loop else None)
+                self.booking.close(self.loop.cut_off())
                 self.session.spent_usd = add_money(self.session.spent_usd, self.booking.cost_usd)
 
     def _book(self, event: Any) -> None:
@@ -141,8 +144,9 @@ class InterceptedCall:
         with _lock:
             self.booking.take(event)
 
-    async def _sent(self, wire: Exchange, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
+    async def _sent(self, body: Mapping[str, Any]) -> AsyncIterator[list[Event]]:
         """Send a request; one that is refused for its form goes up once more in another."""
+        wire = self._wire
         send: Callable[[Mapping[str, Any]], AsyncIterator[list[Event]]] = wire.send
         if recording := self.session.recording:
             send = recording.through(send, wire.headers)
@@ -156,22 +160,22 @@ class InterceptedCall:
             except ModelError as exc:
                 if not self._takes_another_form(exc):
                     raise
-            body = {**self.request(final=bool(self.loop and self.loop.final)), "max_tokens": body.get("max_tokens")}
+            body = {**self.request(final=self.loop.final), "max_tokens": body.get("max_tokens")}
 
     def _takes_another_form(self, error: ModelError) -> bool:
         """Change what was refused for its form, and say whether that changed anything: thinking in a history that was edited is
         left out, and results, which are paid for, go to an unknown server as text instead of blocks."""
         if error.status not in (400, 422) or not self.sources.natives:
             return False
-        before, said = self.messages, str(error)
+        before, said = self.loop.messages, str(error)
         if not self._replies and "thinking" in said.lower():
-            self.messages = without_thinking(before)
-        if self.messages == before and self.platform.assumed and self.platform.search_results and _FORM.search(said):
+            self.loop.messages = without_thinking(before)
+        if self.loop.messages == before and self.platform.assumed and self.platform.search_results and _FORM.search(said):
             self.platform = replace(self.platform, search_results=False)
             texts = {call_id: self._result(call_id) for call_id in self.sources.natives}
             made = [[texts.get(str(block.get("tool_use_id")), block) for block in blocks_of(message)] for message in before]
-            self.messages = [{**m, "content": content or m["content"]} for m, content in zip(before, made, strict=True)]
-        return before != self.messages
+            self.loop.messages = [{**m, "content": content or m["content"]} for m, content in zip(before, made, strict=True)]
+        return before != self.loop.messages
 
     def _under_our_name(self, event: Event) -> Event:
         """Return an event with calls of our tools by our names (models remember others), and no id of a call twice: small
@@ -184,7 +188,7 @@ class InterceptedCall:
             call_id += "_"
         self._ids.add(call_id)
         kind = self._kinds.get(name)
-        ours = kind is not None and OUR_NAMES[kind] in self.runner.tools
+        ours = kind is not None and OUR_NAMES[kind] in self.loop.runner.tools
         return {**event, "content_block": {**block, "id": call_id, "name": OUR_NAMES[kind] if kind and ours else name}}
 
     # --- what the loop asks (see `core.Face`) -------------------------------------------------------------------------
@@ -192,7 +196,7 @@ class InterceptedCall:
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one may not call our tools."""
         body = {name: value for name, value in self.body.items() if name not in ("stream", "tools", "tool_choice")}
-        body["messages"] = self._marked() if self._replies else self.messages
+        body["messages"] = self._marked() if self._replies else self.loop.messages
         if self._container:  # code that the platform ran goes on where it was, with its files
             own = body.get("container")
             body["container"] = {**own, "id": self._container["id"]} if isinstance(own, Mapping) else self._container["id"]
@@ -202,16 +206,6 @@ class InterceptedCall:
                 body["tool_choice"] = choice
         return body
 
-    def make_smaller(self) -> bool:
-        """Put an error in place of each of the newest results."""
-        if not self._replies:
-            return False
-        reason = f"Left out: {self.runner.meter.explain('budget')}."
-        output = ToolOutput(summary=reason, text=reason, is_error=True)
-        smaller = without_newest_results(self.messages, lambda call_id: self.render(call_id, output))
-        self.messages = smaller or self.messages
-        return smaller is not None
-
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Decide by the reply's calls of our tools and its stop reason."""
         if not reply.complete:
@@ -219,7 +213,7 @@ class InterceptedCall:
         self._replies += 1
         self._container = reply.container or self._container
         self.usage = summed(self.usage, reply.usage_fields)
-        self.runner.context.known_urls |= known_addresses({"role": "assistant", "content": reply.content})
+        self.loop.runner.context.known_urls |= known_addresses({"role": "assistant", "content": reply.content})
         own = [call for call in Call.of(reply) if call.name in OUR_NAMES.values()]
         if own and reply.stop_reason not in _CUT and not final:
             return own
@@ -232,7 +226,6 @@ class InterceptedCall:
 
     def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
         """Put the results into one user message, unless calls of the caller's tools are handed back with them."""
-        assert self.loop is not None
         reply = self.loop.reply
         results = [self._give(call, runner.outputs[call.id], reply) for call in calls]
         self._outbox += self.writer.release()
@@ -241,7 +234,7 @@ class InterceptedCall:
             return Then.DONE
         for message in filter(None, (assistant_message(reply.content), {"role": "user", "content": results})):
             self.sources.count(message)
-            self.messages = [*self.messages, message]
+            self.loop.messages = [*self.loop.messages, message]
         # Other tools may still be needed after the limit of one; a second call beyond it is one too many.
         alone = len(self._places) < 2 and len(self.body.get("tools") or ()) <= len(self._places)
         refused = any(runner.outputs[call.id].error_code == "max_uses_exceeded" for call in calls)
@@ -261,7 +254,7 @@ class InterceptedCall:
 
     def _ours(self, tool: WebTool, given: Mapping[str, Any]) -> dict[str, Any]:
         marks = {"cache_control": given["cache_control"]} if given.get("cache_control") else {}
-        return {**self.runner.tools[OUR_NAMES[tool.kind]].definition(), **marks}
+        return {**self.loop.runner.tools[OUR_NAMES[tool.kind]].definition(), **marks}
 
     def _choice(self, final: bool) -> Mapping[str, Any] | None:
         """Return the `tool_choice` of a request: the caller's, under our names, and let go once it was used."""
@@ -285,8 +278,8 @@ class InterceptedCall:
         """
         used = _breakpoints([self.body.get(part) for part in ("system", "tools", "messages")])
         if self.body.get("cache_control") or not self.platform.caching or not 0 < used < MAX_BREAKPOINTS:
-            return self.messages
-        *others, last = self.messages
+            return self.loop.messages
+        *others, last = self.loop.messages
         *blocks, newest = last["content"]
         return [*others, {**last, "content": [*blocks, {**newest, "cache_control": CACHE_CONTROL}]}]
 
@@ -312,9 +305,9 @@ class InterceptedCall:
     def _ask_for_words(self, reply: Reply) -> Then:
         """Ask once more when results were followed by nothing at all."""
         empty = all(block.get("type") in THINKING for block in reply.content)
-        asked = with_nudge(self.messages, FINAL_NUDGE)
-        if empty and reply.stop_reason == "end_turn" and self._replies > 1 and asked != self.messages:
-            self.messages = asked
+        asked = with_nudge(self.loop.messages, FINAL_NUDGE)
+        if empty and reply.stop_reason == "end_turn" and self._replies > 1 and asked != self.loop.messages:
+            self.loop.messages = asked
             return Then.AGAIN
         self.done = True
         return Then.DONE

@@ -47,6 +47,7 @@ from ipy_websearch.model.client import (
     thinking_fields,
 )
 from ipy_websearch.model.requests import (
+    CALLS,
     READ_CHARACTERS,
     Message,
     assistant_message,
@@ -62,7 +63,6 @@ from ipy_websearch.model.requests import (
     trimmed,
     user_message,
     with_nudge,
-    without_newest_results,
     without_thinking,
 )
 from ipy_websearch.model.stream import Event as RawEvent
@@ -77,7 +77,6 @@ from ipy_websearch.results import (
     Event,
     Finished,
     LimitName,
-    LimitReached,
     Limits,
     ModelRequested,
     Money,
@@ -92,7 +91,7 @@ from ipy_websearch.results import (
 )
 from ipy_websearch.settings import OFFLINE_MODEL
 from ipy_websearch.text import plural
-from ipy_websearch.tools.base import Tool, ToolContext, ToolFactory, ToolOutput
+from ipy_websearch.tools.base import Offer, ToolContext, ToolFactory, ToolOutput
 from ipy_websearch.tools.research import read_research_tool
 from ipy_websearch.tools.web import addresses_in, addresses_of
 
@@ -156,25 +155,24 @@ def prepared(session: Session, asked: AskOptions, *, sends: bool = True) -> AskR
     budget.server_searches = server_searches(offer.server_tools)
 
     marked = bool(offer.names) and not client.platform_for(model).search_results
-    job = Job(
-        question=asked.question,
-        model=model,
-        system=system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=bool(table)),
-        own_system=asked.system,
-        retrieve_first=settings.retrieve_first,
-        tools=offer.tools,
-        server_tools=offer.server_tools,
-        history=tuple(history),
-        limits=limits,
-        max_tokens=settings.max_tokens,
-        columns=table,
-        check=asked.check or settings.check,
-        effort=effort,
-        known_urls=frozenset(addresses_in(asked.question).union(*map(addresses_of, history))),
-    )
     unable = f"{model} takes no effort; it answers as usual" if asked.effort and not effort else ""
-    notices = [*filter(None, [unable]), *fallback, *offer.notices, *forgotten]
-    loop = AnswerLoop(client, job, session.panels, budget, notices=notices)
+    loop = AnswerLoop(
+        client,
+        model,
+        asked,
+        system_prompt(offer.names, asked.system, read_pages=read_pages, marked=marked, table=bool(table)),
+        offer,
+        limits,
+        budget,
+        session.panels,
+        columns=table,
+        effort=effort,
+        max_tokens=settings.max_tokens,
+        check=asked.check or settings.check,
+        retrieve_first=settings.retrieve_first,
+        history=history,
+        notices=[*filter(None, [unable]), *fallback, *offer.notices, *forgotten],
+    )
     if asked.follow:
         loop.follow(session.answers[-1])
     return AskRun(session, loop, booking)
@@ -201,70 +199,56 @@ def _history(answers: Sequence[Answer], model: str) -> tuple[list[Message], list
     return kept, [f"the conversation is long: its oldest {oldest} left out"] if dropped else []
 
 
-def estimated(loop: AnswerLoop) -> Estimate:
+def estimated(asked: AnswerLoop) -> Estimate:
     """Return what a question may cost and use, from the loop that would answer it."""
-    job, body = loop.job, loop.request(final=False)
+    body = asked.request(final=False)
     return estimate(
-        loop.budget,
-        job.limits,
+        asked.budget,
+        asked.limits,
         prompt_tokens=prompt_tokens(body),
         input_tokens=estimate_tokens(body),
-        max_tokens=job.max_tokens,
+        max_tokens=asked.max_tokens,
         has_tools=bool(body.get("tools")),
-        native_uses=sum(int(tool.get("max_uses", 0)) for tool in job.server_tools),
-        searching=next((tool.price for tool in job.tools if tool.counts_as_search), ()),
+        native_uses=sum(int(tool.get("max_uses", 0)) for tool in asked.offer.server_tools),
+        searching=next((tool.price for tool in asked.offer.tools if tool.counts_as_search), ()),
     )
 
 
 # --- the question ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A question with all that it takes to answer it.
-
-    `history` is a legal list of earlier messages, `known_urls` what may be fetched from the start, `columns` the table that is
-    wanted in place of prose (None: prose). `own_system` are the user's own instructions, which `system` has at its end;
-    `retrieve_first` is the setting of that name.
-    """
-
-    question: str
-    model: str
-    system: str
-    tools: tuple[Tool, ...] = ()
-    server_tools: tuple[Mapping[str, Any], ...] = ()
-    history: tuple[Message, ...] = ()
-    limits: Limits = Limits()
-    max_tokens: int = 16_000
-    known_urls: frozenset[str] = frozenset()
-    columns: Mapping[str, type] | None = None
-    check: str = "mark"
-    retrieve_first: str = "auto"
-    own_system: str | None = None
-    effort: str | None = None
-
-
 @dataclass(slots=True)
 class AnswerLoop:
     """One question under way. Await `answer()` once; `partial()` gives the answer as far as it is.
 
-    `_reading` says that the question comes with its results and without tools, `_unsearched` that it has to.
+    `system` are the instructions, at their end the user's own; `history` is a legal list of earlier messages, `columns` the
+    table that is wanted in place of prose (None: prose). `_reading` says that the question comes with its results and without
+    tools, `_unsearched` that it has to.
     """
 
     client: ModelClient
-    job: Job
+    model: str
+    asked: AskOptions
+    system: str
+    offer: Offer
+    limits: Limits
+    budget: RunBudget
     panels: Panels
-    budget: RunBudget = field(default_factory=RunBudget)
-    notices: list[str] = field(default_factory=list)
-    platform: Platform = field(init=False)
+    columns: Mapping[str, type] | None
+    effort: str | None
+    max_tokens: int
+    check: str
+    retrieve_first: str
+    history: Sequence[Message]
+    notices: list[str]
     loop: Loop = field(init=False)
     text: AnswerText = field(init=False)
-    messages: list[Message] = field(init=False)
-    own_panels: list[Panel] = field(default_factory=list)
     rows: tuple[dict[str, Any], ...] | None = None
     stop_reason: str | None = None
+    _own_panels: list[Panel] = field(default_factory=list)
     _emit: Callable[[Event], object] = repr
-    _tools: dict[str, Tool] = field(init=False)
+    _search: Call | None = None
+    _platform: Platform = field(init=False)
     _container: Mapping[str, Any] | None = None
     _pauses: int = 0
     _asked_again: bool = False
@@ -272,17 +256,19 @@ class AnswerLoop:
     _unsearched: bool = False
 
     def __post_init__(self) -> None:
-        job = self.job
-        self.platform = self.client.platform_for(job.model)
-        self.text = AnswerText(CitationBook(native=bool(job.server_tools)), None if self.platform.search_results else [])
-        self.text.book.know_history(job.history)
-        self.messages = [*job.history, user_message(job.question)]
-        self._tools = {tool.name: tool for tool in job.tools}
-        if job.columns:
-            self._tools[TABLE_TOOL] = table_tool(job.columns, self._keep_rows)
-        context = ToolContext(known_urls=set(job.known_urls))
-        runner = CallRunner(self._tools, context, self.panels, self.budget, Meter(job.limits), self._result)
-        self.loop = Loop(self, self.client.events, runner, lambda: self.client.request_id)
+        self._platform = self.client.platform_for(self.model)
+        self.text = AnswerText(
+            CitationBook(native=bool(self.offer.server_tools)), None if self._platform.search_results else []
+        )
+        self.text.book.know_history(self.history)
+        tools = {tool.name: tool for tool in self.offer.tools}
+        self._search = search_call(tools, self.asked.question) if self.limits.max_searches else None
+        if self.columns:
+            tools[TABLE_TOOL] = table_tool(self.columns, partial(setattr, self, "rows"))
+        context = ToolContext(set(addresses_in(self.asked.question)).union(*map(addresses_of, self.history)))
+        runner = CallRunner(tools, context, self.panels, self.budget, Meter(self.limits), self._result)
+        messages = [*self.history, user_message(self.asked.question)]
+        self.loop = Loop(self, self.client.events, runner, messages, lambda: self.client.request_id)
 
     def follow(self, answer: Answer) -> None:
         """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back. Then the
@@ -290,9 +276,9 @@ class AnswerLoop:
         for citation in answer.citations:
             self.text.book.know(citation.url, citation.title, citation.published_date, read=citation.read)
         earlier = [step.request for step in answer.trace if step.kind == "model" and step.request]
-        whole = len(self.job.history) == len(answer.messages)
+        whole = len(self.history) == len(answer.messages)
         if not (whole and earlier and same_frame(self.request(final=False), earlier[-1])):
-            self.messages = [*without_thinking(self.job.history), self.messages[-1]]
+            self.loop.messages = [*without_thinking(self.history), self.loop.messages[-1]]
 
     async def answer(self, emit: Callable[[Event], object]) -> Answer:
         """Return the answer to the question; `emit` gets each event as it happens.
@@ -303,8 +289,9 @@ class AnswerLoop:
             BudgetExceededError: not even a short answer without a search fits into what is left; nothing was sent.
         """
         self._emit = emit
-        mode, refused = self.job.retrieve_first, bool(self._tools) and self.client.lacks(self.job.model, "tools")
-        self._unsearched = (mode == "always" and self._has_search) or (mode == "auto" and refused)
+        refused = bool(self.loop.runner.tools) and self.client.lacks(self.model, "tools")
+        searched_first = {"always": self._search is not None, "auto": refused, "never": False}
+        self._unsearched = searched_first[self.retrieve_first]
         if not self._unsearched:
             await self._converse()
         if self._unsearched:
@@ -313,8 +300,8 @@ class AnswerLoop:
         if self.loop.meter.steps == 0:
             raise BudgetExceededError(self.budget.refusal)
         await self._repair()
-        if self.job.columns and self.rows is None:
-            self._notice(NO_TABLE)
+        if self.columns and self.rows is None:
+            self._tell(Notice(NO_TABLE))
         return self.partial(self.loop.meter.reached)
 
     async def _converse(self) -> None:
@@ -322,41 +309,35 @@ class AnswerLoop:
         try:
             async with aclosing(self.loop.run()) as signals:
                 async for signal in signals:
-                    self._take_in(signal)
+                    self._tell(signal)
         except ModelError as exc:
-            if self._reading or self.job.retrieve_first == "never" or not refuses_tools(exc):
+            if self._reading or self.retrieve_first == "never" or not refuses_tools(exc):
                 exc.partial = self.partial(self.loop.meter.reached) if self.text else None
                 raise
-            self.client.note_lack(self.job.model, "tools")
+            self.client.note_lack(self.model, "tools")
             self._unsearched = True
 
     async def _retrieve(self) -> None:
         """Search with the question and put what is found into its message; text that was shown before is void."""
-        began, answered, runner = self.loop.meter.steps > 0, bool(self.loop.reply.text), self.loop.runner
+        began, answered, call = self.loop.meter.steps > 0, bool(self.loop.reply.text), self._search
         self._reading, self.loop.shown = True, False
         if began:
             self.text.retract()
             self._tell(Retracted(self.loop.meter.steps))
-        call, found = search_call(self._tools, self.job.question), list[dict[str, Any]]()
-        wanted = answered or self.job.retrieve_first == "always" or needs_search(self.job.question)
-        if call is not None and self.job.limits.max_searches and wanted:
+        found: list[dict[str, Any]] = []
+        if call and (answered or self.retrieve_first == "always" or needs_search(self.asked.question)):
             if began:
-                self._notice(RETRIEVED)
+                self._tell(Notice(RETRIEVED))
             self._tell(ToolStarted(call.id, call.name, call.input))
-            async for event in runner.run([call]):
+            async for event in self.loop.runner.run([call]):
                 self._tell(event)
-            self._know()
-            found = runner.blocks[call.id]["content"]
-        history = without_thinking(self.job.history)
-        self.messages = [*history, {"role": "user", "content": [*found, *user_message(self.job.question)["content"]]}]
-
-    @property
-    def _has_search(self) -> bool:
-        return self.job.limits.max_searches > 0 and search_call(self._tools, self.job.question) is not None
+            found = self.loop.runner.blocks[call.id]["content"]
+        asked = {"role": "user", "content": [*found, *user_message(self.asked.question)["content"]]}
+        self.loop.messages = [*without_thinking(self.history), asked]
 
     def partial(self, limit: LimitName | None) -> Answer:
         """Return the answer as far as it is, with a legal history."""
-        loop, text, columns = self.loop, str(self.text), self.job.columns
+        loop, text, columns = self.loop, str(self.text), self.columns
         if self.rows is not None and columns:
             text = f"{text}\n\n{table_text(self.rows, columns)}".strip()
         if not text:
@@ -364,22 +345,22 @@ class AnswerLoop:
         if loop.shown:  # the running reply was not taken yet
             self._keep_reply(loop.reply)
         return Answer(
-            question=self.job.question,
+            question=self.asked.question,
             text=text,
-            model=loop.model or self.job.model,
+            model=loop.model or self.model,
             citations=self.text.book.citations,
-            panels=tuple(self.own_panels),
+            panels=tuple(self._own_panels),
             usage=loop.usage,
             searches=loop.meter.searches + loop.usage.server_searches,
             stop_reason=self.stop_reason,
             limit=limit,
-            messages=tuple(ended_by(self.messages, text)),
+            messages=tuple(ended_by(loop.messages, text)),
             notices=tuple(dict.fromkeys(self.notices)),
             rows=self.rows,
             columns=with_source(columns) if columns else None,
             offline=self.client.offline,
             seconds=loop.meter.seconds,
-            checked=self._claims() if self.job.check != "off" else (),
+            checked=self._claims() if self.check != "off" else (),
         )
 
     def _claims(self) -> tuple[Claim, ...]:
@@ -387,148 +368,131 @@ class AnswerLoop:
         claims = self.text.book.claims(str(self.text))
         return tuple(claim for claim in claims if claim.numbers or not self.client.offline)
 
-    def _keep_rows(self, rows: tuple[dict[str, Any], ...]) -> None:
-        self.rows = rows
-
     # --- what the loop asks (see `core.Face`) ------------------------------------------------------------------------
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the next request; the final one asks for words alone, or for the table that the user wanted."""
-        job, messages = self.job, self.messages
-        tools = [] if self._reading else [*(tool.definition() for tool in self._tools.values()), *job.server_tools]
-        last: dict[str, str] | None = {"type": "none"}
-        if job.columns:
-            forced = forces_tools(job.model)
-            last = {"type": "tool", "name": TABLE_TOOL} if forced else None
-            messages = with_nudge(messages, TABLE_NUDGE) if final and not forced else messages
+        messages, last = self.loop.messages, {"type": "none"}
+        ours = [tool.definition() for tool in self.loop.runner.tools.values()]
+        tools = [] if self._reading else [*ours, *self.offer.server_tools]
+        if self.columns:
+            last = {"type": "tool", "name": TABLE_TOOL} if forces_tools(self.model) else {}
+            messages = with_nudge(messages, TABLE_NUDGE) if final and not last else messages
         body = build_request(
-            model=job.model,
-            system=system_prompt((), job.own_system, reading=True) if self._reading else job.system,
+            model=self.model,
+            system=system_prompt((), self.asked.system, reading=True) if self._reading else self.system,
             messages=messages,
             tools=tools,
-            max_tokens=job.max_tokens,
-            platform=self.platform,
-            tool_choice=last if final and tools else None,
-            effort=job.effort,
+            max_tokens=self.max_tokens,
+            platform=self._platform,
+            tool_choice=last if final and tools and last else None,
+            effort=self.effort,
         )
         return {**body, "container": self._container["id"]} if self._container else body
 
-    def make_smaller(self) -> bool:
-        """Put an error that names the budget in place of each of the newest results."""
-        reason = f"Left out: {self.loop.meter.explain('budget')}."
-        left_out = ToolOutput(summary=reason, text=reason, is_error=True)
-        smaller = without_newest_results(self.messages, lambda call_id: self._result(call_id, left_out))
-        self.messages = smaller or self.messages
-        return smaller is not None
-
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Decide by the reply's calls and its stop reason."""
-        first = self.loop.meter.steps == 1 and not final and not self._reading and self._has_search
-        if first and self.job.retrieve_first == "auto" and answers_unsearched(reply, self.job.model, self.job.question):
+        meter, calls = self.loop.meter, Call.of(reply)
+        first = self.retrieve_first == "auto" and self._search and meter.steps == 1 and not (final or self._reading)
+        if first and answers_unsearched(reply, self.model, self.asked.question):
             self._unsearched = True
             return Then.DONE
         self._keep_reply(reply)
-        calls = Call.of(reply)
         if not reply.complete:
-            if self.loop.meter.reached != "timeout":
-                self._notice("the model's answer broke off; this is what had arrived")
+            if meter.reached != "timeout":
+                self._tell(Notice("the model's answer broke off; this is what had arrived"))
             return Then.DONE
         ended = reply.stop_reason in ("refusal", "model_context_window_exceeded")
         if calls and not ended and (not final or any(call.name == TABLE_TOOL for call in calls)):
             return calls
         if reply.stop_reason == "pause_turn" and not final:
-            self._resume()
-            return Then.AGAIN
-        self._notice(stop_note(reply))
-        return self._ask_for_text(reply)
-
-    def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
-        """Put the results into one user message."""
-        self._know()
-        self.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
-        return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
-
-    def _know(self) -> None:
-        """Remember what the model was given, so that it may be cited."""
-        for passage in (passage for output in self.loop.runner.outputs.values() for passage in output.passages):
-            self.text.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
-
-    def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
-        """Return a call's result; passages get the numbers, from 1 on in one question, that the model may cite them by."""
-        if self.text.given is not None and output.passages and not output.is_error:
-            text = plain_results(output.passages, first=len(self.text.given) + 1, most=READ_CHARACTERS)
-            self.text.given += output.passages
-            output = replace(output, text=text)
-        return tool_result(call_id, output, self.platform)
-
-    def _keep_reply(self, reply: Reply) -> None:
-        """Take a reply into the history; of one that broke off, only its text."""
-        self.loop.shown = False
-        self.stop_reason = reply.stop_reason
-        self._container = reply.container or self._container
-        turn = assistant_message(b for b in reply.content if reply.complete or b.get("type") == "text")
-        if turn and self.messages[-1]["role"] == "assistant":  # it goes on after a pause
-            turn = {**turn, "content": [*self.messages.pop()["content"], *turn["content"]]}
-        self.messages += [turn] if turn else []
-
-    def _resume(self) -> None:
-        """Have a paused turn sent back as it is; after too many pauses, ask for the answer instead."""
-        self._pauses += 1
-        if self._pauses > MAX_PAUSES or self.loop.meter.steps >= self.job.limits.max_steps:
-            self.loop.finish()
-            self.messages = [*closed(self.messages), user_message(FINAL_NUDGE)]
-
-    def _ask_for_text(self, reply: Reply) -> Then:
-        """Ask once more for the table that was wanted, or for words when none followed on tool results."""
+            self._pauses += 1
+            if self._pauses <= MAX_PAUSES and meter.steps < self.limits.max_steps:
+                return Then.AGAIN  # the paused turn goes back as it is
+            meter.reach("max_steps")
+            self.loop.final = True
+            return self._nudge(FINAL_NUDGE)
+        if note := stop_note(reply):
+            self._tell(Notice(note))
         ended = reply.stop_reason in ("end_turn", "tool_use")
-        untabled = ended and bool(self.job.columns) and not self._reading and self.rows is None
-        begun = len(self.messages) > len(self.job.history) + 1
+        untabled = ended and bool(self.columns) and not self._reading and self.rows is None
+        begun = len(self.loop.messages) > len(self.history) + 1
         wordless = begun and not reply.text.strip() and (ended or reply.stop_reason == "pause_turn")
         if self._asked_again or not (untabled or wordless):
             return Then.DONE
         self._asked_again = True
         self.loop.final = self.loop.final or untabled
-        nudge, history = TABLE_NUDGE if self.job.columns else FINAL_NUDGE, closed(self.messages)
+        return self._nudge(TABLE_NUDGE if self.columns else FINAL_NUDGE)
+
+    def give(self, runner: CallRunner, calls: Sequence[Call]) -> Then:
+        """Put the results into one user message."""
+        self.loop.messages.append({"role": "user", "content": [runner.blocks[call.id] for call in calls]})
+        return Then.AGAIN if self.rows is None and not self.loop.final else Then.DONE
+
+    def _result(self, call_id: str, output: ToolOutput) -> dict[str, Any]:
+        """Return a call's result, which may be cited from now on; where the API gives no citations, passages get the numbers,
+        from 1 on in one question, that the model may cite them by."""
+        for passage in output.passages:
+            self.text.book.know(passage.url, passage.title, passage.published_date, passage.paragraphs, passage.read)
+        if self.text.given is not None and output.passages and not output.is_error:
+            text = plain_results(output.passages, first=len(self.text.given) + 1, most=READ_CHARACTERS)
+            self.text.given += output.passages
+            output = replace(output, text=text)
+        return tool_result(call_id, output, self._platform)
+
+    def _keep_reply(self, reply: Reply) -> None:
+        """Take a reply into the history; of one that broke off, only its text."""
+        messages, self.loop.shown = self.loop.messages, False
+        self.stop_reason = reply.stop_reason
+        self._container = reply.container or self._container
+        turn = assistant_message(b for b in reply.content if reply.complete or b.get("type") == "text")
+        if turn and messages[-1]["role"] == "assistant":  # it goes on after a pause
+            turn = {**turn, "content": [*messages.pop()["content"], *turn["content"]]}
+        messages += [turn] if turn else []
+
+    def _nudge(self, text: str) -> Then:
+        """Ask once more, for the table that was wanted or for words."""
+        history = closed(self.loop.messages)
         ends_with_user = history[-1]["role"] == "user"
-        self.messages = with_nudge(history, nudge) if ends_with_user else [*history, user_message(nudge)]
+        self.loop.messages = with_nudge(history, text) if ends_with_user else [*history, user_message(text)]
         return Then.AGAIN
 
     # --- mending an answer -------------------------------------------------------------------------------------------
 
     async def _repair(self) -> None:
         """Have unsupported sentences mended by one more request; the first answer stays unless the new one is better."""
-        wanted = self.job.check == "repair" and not self.job.columns and not self.client.offline
+        wanted = self.check == "repair" and not self.columns and not self.client.offline
         claims = self._claims() if wanted and self.stop_reason == "end_turn" else ()
         faulty = [claim for claim in claims if claim.verdict == "unsupported"]
         if not faulty:
             return
-        first, reached, problem = self.messages, self.loop.meter.reached, "interrupted"
+        first, reached, problem = self.loop.messages, self.loop.meter.reached, "interrupted"
         try:
             problem = await self._mend(faulty, claims)
         except WebSearchError as exc:
             problem = str(exc)
         finally:
             self.loop.meter.reached = reached  # the limit stopped the repair, and not the answer
-            self.messages = first if problem else self.messages
+            self.loop.messages = first if problem else self.loop.messages
         sentences = plural(len(faulty), "sentence without support", "sentences without support")
         if problem:
-            self._notice(f"{sentences} could not be mended, and the first answer stands: {problem}")
+            self._tell(Notice(f"{sentences} could not be mended, and the first answer stands: {problem}"))
             return
-        self._notice(f"the model was asked to mend {sentences}, and wrote this answer anew")
+        self._tell(Notice(f"the model was asked to mend {sentences}, and wrote this answer anew"))
         self._tell(Rewritten(str(self.text), self.text.book.citations))
 
     async def _mend(self, faulty: Sequence[Claim], claims: Sequence[Claim]) -> str:
         """Take a new answer in place of the first, unseen; return why that failed ("": it did not)."""
         loop, meter = self.loop, self.loop.meter
-        if not meter.seconds_left or meter.steps >= meter.limits.max_steps:
+        if not meter.seconds_left or meter.steps >= self.limits.max_steps:
             return meter.explain("max_steps" if meter.seconds_left else "timeout")
-        self.messages = [*self.messages, user_message(nudge(faulty))]
+        loop.messages = [*loop.messages, user_message(repair_nudge(faulty))]
         loop.final, loop.retries = True, 0
         if (body := loop.granted()) is None:
             return meter.explain("budget")
         async with aclosing(loop.exchange(body)) as signals:
             async for signal in signals:
-                if not isinstance(signal, list | LimitReached):
+                if not isinstance(signal, list):
                     self._tell(signal)
         turn = assistant_message(loop.reply.content)
         if turn is None or loop.reply.stop_reason != "end_turn":
@@ -539,62 +503,64 @@ class AnswerLoop:
             text.cite(block)
         if not is_better(text.book.claims(str(text)), claims):
             return "the new answer was no better"
-        self.text, self.messages = text, [*self.messages, turn]
+        self.text = text
+        loop.messages.append(turn)
         return ""
 
     # --- what people see ---------------------------------------------------------------------------------------------
 
-    def _tell(self, event: Event) -> None:
-        """Emit an event, and remember what the finished answer will list."""
-        if isinstance(event, ToolFinished) and event.panel is not None:
-            self.own_panels.append(event.panel)
-        elif isinstance(event, Notice):
-            self.notices.append(event.text)
-        elif isinstance(event, ModelRequested):
-            self.text.step()
-        self._emit(event)
+    def _tell(self, signal: Event | list[RawEvent]) -> None:
+        """Emit an event, or what a reader sees of the raw events of a reply; remember what the answer will list."""
+        match signal:
+            case list():
+                self._show(signal)
+                return
+            case ToolFinished(panel=Panel() as panel):
+                self._own_panels.append(panel)
+            case Notice(text=text):
+                self.notices.append(text)
+            case ModelRequested():
+                self.text.step()
+        self._emit(signal)
 
-    def _notice(self, text: str) -> None:
-        if text:
-            self._tell(Notice(text))
+    def _show(self, raw: Sequence[RawEvent]) -> None:
+        """Emit what a reader sees of raw events; pieces of text that came together are one."""
+        pieces: list[str] = []
+        for event in raw:
+            kind, delta = event.get("type"), event.get("delta") or {}
+            if kind == "content_block_delta" and delta.get("type") == "text_delta":
+                pieces.append(delta.get("text") or "")
+            elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(event.get("index", 0)))):
+                self._write(pieces)
+                for shown in self._ended(block):
+                    self._tell(shown)
+        self._write(pieces)
 
-    def _take_in(self, signal: Event | list[RawEvent]) -> None:
-        """Emit an event of the loop, or what a reader sees of the raw events of a reply."""
-        if not isinstance(signal, list):
-            self._tell(signal)
-            return
-        for raw in signal:
-            kind, delta = raw.get("type"), raw.get("delta") or {}
-            shown: Sequence[Event] = ()
-            if kind == "content_block_delta" and delta.get("type") == "text_delta" and delta.get("text"):
-                shown = self.text.write(delta["text"])
-                self.loop.shown = self.loop.shown or bool(shown)
-            elif kind == "content_block_stop" and (block := self.loop.reply.blocks.get(int(raw.get("index", 0)))):
-                shown = self._ended(block)
-            for event in shown:
-                self._tell(event)
+    def _write(self, pieces: list[str]) -> None:
+        if shown := self.text.write("".join(pieces)) if pieces else []:
+            self.loop.shown = True
+        pieces.clear()
+        for event in shown:
+            self._tell(event)
 
     def _ended(self, block: Mapping[str, Any]) -> Sequence[Event]:
-        """Return what a reader sees when a block has ended."""
+        """Return what a reader sees when a block has ended; the result of a tool that the API ran gets a panel."""
         kind = str(block.get("type"))
         if kind == "text":
             return self.text.cite(block)
-        if kind in ("tool_use", "server_tool_use"):
+        if kind in CALLS:
             return [ToolStarted(str(block.get("id")), str(block.get("name")), block.get("input") or {})]
-        return [self._server_result(block)] if kind.endswith("_tool_result") else ()
-
-    def _server_result(self, block: Mapping[str, Any]) -> Event:
-        """Return the event for the result of a tool that the API ran, with a panel of what it found."""
+        if not kind.endswith("_tool_result"):
+            return ()
         self.text.book.native = True
-        content = block.get("content")
+        name, content = kind.removesuffix("_tool_result"), block.get("content")
         code = content.get("error_code") if isinstance(content, Mapping) else None
         found = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
-        name = str(block.get("type")).removesuffix("_tool_result")
         summary = f"error: {code}" if code else plural(len(found) or 1, "result")
         self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
         panel = self.panels.add(name, "yaml", shown or {"error": summary}, tool=name, is_error=bool(code))
-        return ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)
+        return [ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)]
 
 
 # What a reader should know of why the model stopped, "" when it ended as it should.
@@ -614,7 +580,7 @@ def stop_note(reply: Reply) -> str:
     return f"{note} ({category})" if note and category else note
 
 
-def nudge(faulty: Sequence[Claim]) -> str:
+def repair_nudge(faulty: Sequence[Claim]) -> str:
     """Return the request to mend sentences, each with what its sources lack."""
     lines = [
         f"{n}. {claim.sentence}" + (f" (not in its sources: {', '.join(claim.missing)})" if claim.missing else "")
@@ -639,15 +605,13 @@ def is_better(new: Sequence[Claim], old: Sequence[Claim]) -> bool:
 class AskRun:
     """A question under way: iterate over it for its events, with `async for` on any event loop, or with `for`.
 
-    `question` has its variables put in, `offline` says that the built-in model answers. At the end `answer` is there. The
-    iteration may be left at any moment: the answer so far is in `answer` and in the conversation, and what was spent is booked.
+    At the end `answer` is there. The iteration may be left at any moment: the answer so far is in `answer` and in the
+    conversation, and what was spent is booked.
     """
 
     def __init__(self, session: Session, loop: AnswerLoop, booking: Booking) -> None:
         self.loop = loop
         self.booking = booking
-        self.question = loop.job.question
-        self.offline = loop.client.offline
         self.answer: Answer | None = None
         self._session = session
         self._task: background.Task[None] | None = None
@@ -663,7 +627,7 @@ class AskRun:
             emit(event)
 
         if "genai_prices" not in sys.modules:  # the first look takes 0.1 s: while the model thinks, not on the event loop
-            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.job.model, Usage())
+            asyncio.get_running_loop().run_in_executor(None, model_cost, self.loop.model, Usage())
         try:
             await self.loop.client.prepare()
             answer = await self.loop.answer(take)

@@ -14,7 +14,6 @@ What differs stands in a `Face`: how a request is built, what becomes of a reply
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipy_websearch.errors import BudgetExceededError, ModelError, ReplayError, WebSearchError
-from ipy_websearch.model.requests import counted, estimate_tokens, written_tokens
+from ipy_websearch.model.requests import Message, counted, estimate_tokens, without_newest_results, written_tokens
 from ipy_websearch.model.stream import MAX_RETRIES, Reply, may_be_billed, retry_wait_s
 from ipy_websearch.model.stream import Event as RawEvent
 from ipy_websearch.money.budget import RunBudget
@@ -124,10 +123,12 @@ class Call:
     @classmethod
     def of(cls, reply: Reply) -> list[Call]:
         """Return the calls of a reply that the client has to run."""
-        called = [block for block in reply.content if block.get("type") == "tool_use"]
-        return [
-            cls(str(b.get("id")), str(b.get("name")), b.get("input") or {}, str(b.get("id")) in reply.malformed) for b in called
-        ]
+        calls = []
+        for block in (block for block in reply.content if block.get("type") == "tool_use"):
+            given, call_id = block.get("input") or {}, str(block.get("id"))
+            sound = isinstance(given, Mapping) and call_id not in reply.malformed
+            calls.append(cls(call_id, str(block.get("name")), given if sound else {}, not sound))
+        return calls
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ class CallRunner:
     panels: Panels
     budget: RunBudget
     meter: Meter
-    render: Callable[[str, ToolOutput], dict[str, Any]] | None = None
+    render: Callable[[str, ToolOutput], dict[str, Any]]
     outputs: dict[str, ToolOutput] = field(default_factory=dict)
     blocks: dict[str, dict[str, Any]] = field(default_factory=dict)
     _first_ids: dict[Any, str] = field(default_factory=dict)
@@ -152,46 +153,37 @@ class CallRunner:
         On cancellation the calls under way are cancelled too, and nothing is left running.
         """
         self.outputs, self.blocks = {}, {}
-        began = time.perf_counter()
-        under_way: dict[asyncio.Task[ToolOutput], tuple[Call, Tool]] = {}
-        for call in calls:
-            begun = self._limited(refused) if refused else self._begin(call)
-            if isinstance(begun, ToolOutput):
-                for event in self._end(call, begun, 0.0):
-                    yield event
-            else:
-                tool, value = begun
-                under_way[asyncio.create_task(self._guarded(tool, value))] = (call, tool)
-                for told in self.meter.news():
-                    yield told
-        pending = set(under_way)
+        tasks = [asyncio.create_task(self._run(call, refused)) for call in calls]
         try:
-            while pending:
-                left = self.meter.seconds_for_tools
-                done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                if not done:
-                    await _cancelled(pending)
-                    done, pending = pending, set()
-                for task in sorted(done, key=list(under_way).index):
-                    call, tool = under_way[task]
-                    # A paid call that is cut off went out, and counts at its price.
-                    late = task.cancelled()
-                    output = replace(self._limited("timeout"), charges=lost(tool.price)) if late else task.result()
-                    for event in self._end(call, output, time.perf_counter() - began):
-                        yield event
+            for ended in asyncio.as_completed(tasks):
+                for event in self._end(*await ended):
+                    yield event
         finally:
-            await _cancelled([task for task in under_way if not task.done()])
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, call: Call, refused: LimitName | None) -> tuple[Call, ToolOutput, float]:
+        """Return a call with its output and the seconds that it took."""
+        began = time.perf_counter()
+        begun = self._limited(refused) if refused else self._begin(call)
+        output = begun if isinstance(begun, ToolOutput) else await self._output(*begun)
+        return call, output, time.perf_counter() - began
 
     def _begin(self, call: Call) -> tuple[Tool, BaseModel] | ToolOutput:
         """Return the tool to run for a call with its checked input, or the output that it gets without running."""
+        from pydantic import ValidationError
+
         tool = self.tools.get(call.name)
         if tool is None:
             return _error(f"There is no tool called {call.name!r}. Available: {', '.join(self.tools)}.")
         if call.malformed:
-            return _error("The input of this call was cut off; nothing was run.", "invalid_tool_input")
-        value = _checked(tool, call.input)
-        if isinstance(value, str):
-            return _error(value, "invalid_tool_input")
+            return _error("The input of this call was cut off, or is no JSON object; nothing was run.", "invalid_tool_input")
+        try:
+            value = tool.parsed(call.input)
+        except ValidationError as exc:
+            problems = (f"{'.'.join(map(str, e['loc'])) or 'input'}: {e['msg']}" for e in exc.errors()[:5])
+            return _error(f"Invalid input for {tool.name}: {'; '.join(problems)}.", "invalid_tool_input")
         key = (tool.name, fold(value.model_dump_json(exclude_defaults=True)))
         if first := self._first_ids.get(key):
             text = f"Same call as {first}; its result is given there."
@@ -207,9 +199,7 @@ class CallRunner:
             return "timeout"
         if tool.counts_as_search and self.meter.searches >= self.meter.limits.max_searches:
             return "max_searches"
-        if tool.price and not self.budget.grant_call(call.id, tool.price):
-            return "budget"
-        return None
+        return "budget" if tool.price and not self.budget.grant_call(call.id, tool.price) else None
 
     def _limited(self, limit: LimitName) -> ToolOutput:
         self.meter.reach(limit)
@@ -217,30 +207,34 @@ class CallRunner:
         code = "max_uses_exceeded" if limit in ("max_searches", "max_steps") else "unavailable"
         return replace(_error(f"Not run: {reason}.", code), summary=f"not run: {reason}")
 
-    async def _guarded(self, tool: Tool, value: BaseModel) -> ToolOutput:
-        """Run one call; whatever goes wrong in it becomes an error output, except interrupts."""
+    async def _output(self, tool: Tool, value: BaseModel) -> ToolOutput:
+        """Run one call; whatever goes wrong in it becomes an error output, except interrupts. One that is cut off went out, and
+        counts at its price."""
+        left = self.meter.seconds_for_tools
         try:
-            async with asyncio.timeout(tool.timeout_s):
+            async with asyncio.timeout(min(left, tool.timeout_s)):
                 output = await tool.call(value, self.context)
-            if isinstance(output.error, ReplayError):
-                raise output.error
-            return output
         except TimeoutError:
-            return replace(_error(f"{tool.name} did not end within {tool.timeout_s:g} s."), charges=lost(tool.price))
+            late = left < tool.timeout_s
+            said = self._limited("timeout") if late else _error(f"{tool.name} did not end within {tool.timeout_s:g} s.")
+            return replace(said, charges=lost(tool.price))
         except ReplayError:  # the model cannot do anything about it, and what it would answer is not recorded either
             raise
         except WebSearchError as exc:
             return _error(str(exc))
         except Exception as exc:  # a bug in a tool (or a plug-in) must not cost the user the answer
             return _error(f"{tool.name} failed: {type(exc).__name__}: {shorten(plain(str(exc)), 200)}")
+        if isinstance(output.error, ReplayError):
+            raise output.error
+        return output
 
     def _end(self, call: Call, output: ToolOutput, seconds: float) -> list[Event]:
+        """Take in an output; return what is told of it."""
         self.outputs[call.id] = output
+        self.blocks[call.id] = self.render(call.id, output)
+        self.context.known_urls.update(output.urls)
         if output.is_error:
             self._first_ids = {key: first for key, first in self._first_ids.items() if first != call.id}
-        self.context.known_urls.update(output.urls)
-        if self.render is not None:
-            self.blocks[call.id] = self.render(call.id, output)
         panel = None
         if output.panel_data is not None:
             title = output.panel_title or call.name
@@ -256,35 +250,14 @@ class CallRunner:
             panel=panel,
             charges=output.charges,
             results=output.results,
-            content=self.blocks.get(call.id),
+            content=self.blocks[call.id],
             log=output.log,
         )
         return [*self.meter.news(), *map(Notice, new), finished]
 
 
-async def _cancelled(tasks: set[asyncio.Task[ToolOutput]] | list[asyncio.Task[ToolOutput]]) -> None:
-    """Cancel tasks and wait until they have ended."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 def _error(text: str, code: str = "unavailable") -> ToolOutput:
     return ToolOutput(summary=shorten(plain(text), 200), text=text, is_error=True, error_code=code)
-
-
-def _checked(tool: Tool, value: Any) -> BaseModel | str:
-    """Return a call's input as the tool takes it, or what is wrong with it in words that the model can act on."""
-    from pydantic import ValidationError
-
-    if not isinstance(value, Mapping):
-        return f"The input of {tool.name} must be a JSON object."
-    try:
-        return tool.parsed(value)
-    except ValidationError as exc:
-        problems = (f"{'.'.join(str(part) for part in e['loc']) or 'input'}: {e['msg']}" for e in exc.errors()[:5])
-        return f"Invalid input for {tool.name}: {'; '.join(problems)}."
 
 
 # --- the loop ---------------------------------------------------------------------------------------------------------
@@ -301,13 +274,10 @@ class Then(Enum):
 
 
 class Face(Protocol):
-    """What the loop asks of whoever uses it. A face keeps the messages."""
+    """What the loop asks of whoever uses it."""
 
     def request(self, *, final: bool) -> dict[str, Any]:
         """Return the body of the next request; after a `final` one no more calls are run."""
-
-    def make_smaller(self) -> bool:
-        """Leave the newest results out of the next request, for want of money; say whether that was possible."""
 
     def take(self, reply: Reply, *, final: bool) -> Sequence[Call] | Then:
         """Take a finished or broken reply into the messages; return the calls to run, or what follows."""
@@ -321,23 +291,25 @@ class Loop:
     """One conversation with a model. Iterate over `run()` once; `cut_off()` books what was under way when that was left early.
 
     `run` yields what happens as `events`, and the raw events of replies in lists, as they arrive. Its reader sets `shown` when
-    it has shown anything of the running reply. `reply` is the newest reply, `usage` the sum over all requests, `final` whether
-    the request under way is the last.
+    it has shown anything of the running reply. `messages` is the conversation, to which the face adds; where money is short,
+    its newest results are left out, unless the face `needs_results`. `reply` is the newest reply, `usage` the sum over all
+    requests, `final` whether the request under way is the last.
     """
 
     face: Face
     send: Send
     runner: CallRunner
+    messages: list[Message]
     request_id: Callable[[], str | None] = lambda: None
     retries: int = MAX_RETRIES
+    needs_results: bool = False
     usage: Usage = Usage()
     model: str = ""
     reply: Reply = field(default_factory=Reply)
     final: bool = False
     shown: bool = False
     sent: bool = True
-    _under_way: bool = False
-    _body: Mapping[str, Any] = field(default_factory=dict)
+    _body: Mapping[str, Any] | None = None  # of the request under way
     _began: float = 0.0
 
     @property
@@ -366,15 +338,12 @@ class Loop:
                     yield event
                 then = self.face.give(self.runner, then)
                 self.final = self.final or self.meter.reached is not None
+        for told in self.meter.news():
+            yield told
 
     def cut_off(self) -> ModelResponded | None:
         """Return the booking of a request that was interrupted, None when none was under way."""
-        return self._responded(None) if self._under_way and self.sent else None
-
-    def finish(self) -> None:
-        """Make the next request the final one: a limit was reached."""
-        self.meter.reach("max_steps")
-        self.final = True
+        return self._responded(self._body, None) if self._body is not None and self.sent else None
 
     def _refused(self, calls: Sequence[Call]) -> LimitName | None:
         """Return the limit that keeps calls from being run; one that gives the answer itself runs in any case."""
@@ -392,9 +361,18 @@ class Loop:
             if granted is not None:
                 return body if granted == wanted else {**body, "max_tokens": granted}
             self.meter.reach("budget")
-            if self.final and not self.face.make_smaller():
+            if self.final and not self._leave_out_results():
                 return None
             self.final = True
+
+    def _leave_out_results(self) -> bool:
+        """Put an error that names the budget in place of each of the newest results; say whether there were any of this run."""
+        output = _error(f"Left out: {self.meter.explain('budget')}.")
+        smaller = without_newest_results(self.messages, lambda call_id: self.runner.render(call_id, output))
+        if smaller is None or self.needs_results or not self.meter.steps:
+            return False
+        self.messages = smaller
+        return True
 
     async def exchange(self, body: Mapping[str, Any]) -> AsyncGenerator[Event | list[RawEvent], None]:
         """Send a request that money was granted for, again where that is allowed; afterwards `reply` is as whole as it gets."""
@@ -402,25 +380,23 @@ class Loop:
         for failures in count(1):
             yield ModelRequested(self.meter.steps, str(body["model"]), body, self.final)
             self.reply, self.shown, self.sent = Reply(), False, True
-            self._under_way, self._body, self._began = True, body, time.perf_counter()
+            self._body, self._began = body, time.perf_counter()
             error: ModelError | None = None
-            stream = self._arriving(body)
+            stream = aiter(self.send(body))
             try:
-                async for events in stream:
+                while (events := await self._next(stream)) is not None:
                     yield events
             except ModelError as exc:
                 error = exc
             except WebSearchError:  # a key is missing, a cassette has no reply: nothing went out
-                self._under_way = False
+                self._body = None
                 raise
             except TimeoutError:
                 self.meter.reach("timeout")
-                for told in self.meter.news():
-                    yield told
             finally:
-                await stream.aclose()
+                await stream.aclose()  # type: ignore[attr-defined]
             yield self.reply.close()  # the events that end what a break left open
-            yield self._responded(error)
+            yield self._responded(body, error)
             if (error := self._fatal(error)) is None:
                 return
             wait = None if self.shown else retry_wait_s(error, failures, retries=self.retries)
@@ -432,21 +408,13 @@ class Loop:
                 raise BudgetExceededError(f"the model did not answer, and {problem}")
             await asyncio.sleep(wait)
 
-    async def _arriving(self, body: Mapping[str, Any]) -> AsyncGenerator[list[RawEvent], None]:
-        """Yield raw events until the reply or the time is over."""
-        stream = self.send(body).__aiter__()
-        try:
-            while True:
-                left = self.meter.seconds_left
-                async with asyncio.timeout(None if math.isinf(left) else left):
-                    events = await anext(stream, None)
-                if events is None:
-                    return
-                for event in events:
-                    self.reply.apply(event)
-                yield events
-        finally:
-            await stream.aclose()  # type: ignore[attr-defined]
+    async def _next(self, stream: AsyncIterator[list[RawEvent]]) -> list[RawEvent] | None:
+        """Return the next raw events, None at the end of the reply."""
+        async with asyncio.timeout(self.meter.seconds_left):
+            events = await anext(stream, None)
+        for event in events or ():
+            self.reply.apply(event)
+        return events
 
     def _fatal(self, error: ModelError | None) -> ModelError | None:
         """Return the error that keeps a reply from being used; a broken one of which something was shown is used as it is."""
@@ -454,21 +422,21 @@ class Loop:
             return ModelError("the model's answer ended too soon", status=200, kind="truncated")
         return None if error is not None and self.shown and error.kind in _BROKEN else error
 
-    def _responded(self, error: ModelError | None) -> ModelResponded:
+    def _responded(self, body: Mapping[str, Any], error: ModelError | None) -> ModelResponded:
         """Return what the request under way used. One that went out and of which no usage came is "lost": what it read is
         estimated, and all that was reserved for it counts as spent."""
         reply, usage, estimated = self.reply, self.reply.usage, True
         lost = not (reply.complete or reply.usage_fields) and (bool(reply.blocks) or (self.sent and may_be_billed(error)))
         if reply.complete or lost:
-            usage, estimated = counted(reply.usage_fields, self._body, reply.content)
+            usage, estimated = counted(reply.usage_fields, body, reply.content)
         elif reply.blocks:
             usage += Usage(output_tokens=max(0, written_tokens(reply.content) - usage.output_tokens))
-        self._under_way = False
+        self._body = None
         self.usage += usage
         self.model = reply.model or self.model
         return ModelResponded(
             step=self.meter.steps,
-            model=billed_model(str(self._body["model"]), reply.model),
+            model=billed_model(str(body["model"]), reply.model),
             usage=usage,
             stop_reason=reply.stop_reason,
             seconds=time.perf_counter() - self._began,

@@ -124,7 +124,7 @@ class AnswerRow(Row):
         return build_request(
             model=self._config.model,
             system=self._config.system,
-            messages=self._messages,
+            messages=self.loop.messages,
             tools=tools,
             max_tokens=MAX_TOKENS,
             platform=self._platform,
@@ -138,7 +138,7 @@ class AnswerRow(Row):
             check_stop_reason(reply.stop_reason, reply.stop_details)
         turn = assistant_message(reply.content)
         if calls and turn is not None and not final:
-            self._messages.append(turn)
+            self.loop.messages.append(turn)
             return calls
         unsearched = config.retrieve_first == "auto" and answers_unsearched(reply, config.model, self._query())
         if unsearched and self._tools and not self._reading and not final:
