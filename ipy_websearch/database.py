@@ -1,4 +1,4 @@
-"""SQLite files that several kernels share: how one is opened, what happens when it cannot be used; and the cache.
+"""SQLite files that several kernels share: how one is opened, and what happens when it cannot be used.
 
 The ledger, the cache, the local index and the enrichment store all go through `Database`. The invariant: nothing is deleted.
 A file that is replaced leaves one line in `warnings`; what the caller can still do something about is raised.
@@ -13,28 +13,29 @@ A file that is replaced leaves one line in `warnings`; what the caller can still
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 # Seconds to wait for another kernel's write; one takes well under a millisecond, but a disk can stall.
 BUSY_TIMEOUT_S = 10.0
 
 # The primary result codes, https://www.sqlite.org/rescode.html, read 2026-11. The suspect ones come of a damaged byte in a
-# name or a text, and of a faulty statement of ours as well; 0 is Python's own, which could not decode a text.
+# name or a text, and of a faulty statement of ours as well.
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_SUSPECT = (0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
+_SUSPECT = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 _FOREIGN = "another program's file"
+# A file that is not ours, one with a text that Python cannot read, and one whose index of words is damaged: where a constraint
+# of ours has failed, SQLite names it.
+_TELLTALES = (_FOREIGN, "Could not decode", "constraint failed")
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ class Database:
         self._busy_timeout_s = busy_timeout_s
         self._memory_instead = memory_instead
         self._connection: sqlite3.Connection | None = None
-        self._opened_file: os.stat_result | None = None
+        self._inode = 0
         self._lock = threading.RLock()
         self._closer: Callable[[], object] = bool
 
@@ -110,15 +111,11 @@ class Database:
             if self.path is not None and not self.in_memory:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self.path.touch(mode=0o600)  # it holds questions; SQLite gives the files beside it the same mode
-                self._opened_file = self.path.stat()
+                self._inode = self.path.stat().st_ino
                 target = str(self.path)
             made = sqlite3.connect(target, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False)
             self._closer = weakref.finalize(self, _close, made, self._lock)
-            try:
-                self._open(made)
-            except BaseException:
-                self._closer()
-                raise
+            self._open(made)
             self._connection = made
         return self._connection
 
@@ -139,24 +136,20 @@ class Database:
 
     def _recovered_from(self, exc: Exception) -> bool:
         """Say whether another attempt makes sense now; if not, the error is the caller's."""
-        code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
-        was_open = self._connection is not None
-        suspect = code in _SUSPECT and not isinstance(exc, OSError)
-        if code in _BROKEN or (suspect and self._is_damaged(exc)):
-            return self._set_aside()
-        if was_open or code in _LOCKED or "no such module" in str(exc):
+        was_open, code = self._connection is not None, getattr(exc, "sqlite_errorcode", 0) & 0xFF
+        self.close()
+        if code in _LOCKED:
             return False
-        return self._use_memory(getattr(exc, "strerror", None) or str(exc))
+        unreadable = isinstance(exc, UnicodeDecodeError) or str(exc).startswith(_TELLTALES)
+        if code in _BROKEN or unreadable or (code in _SUSPECT and self._fails_its_check()):
+            return self._set_aside()
+        return not was_open and self._use_memory(getattr(exc, "strerror", None) or str(exc))
 
-    def _is_damaged(self, exc: Exception) -> bool:
-        """Return whether the file, not a statement of ours, is at fault: it is not ours, a text cannot be read, a constraint
-        inside FTS5 failed (those of ours are named), SQLite's own check finds something, or a table or column is missing."""
-        if "decode" in str(exc) or str(exc) in ("constraint failed", _FOREIGN):
-            return True
+    def _fails_its_check(self) -> bool:
+        """Return whether SQLite's own check finds something, or a table or column of ours is missing."""
         with closing(sqlite3.connect(":memory:")) as new:
             self._prepare(new)
             wanted = _columns(new)
-        self.close()  # so that the caller's file is prepared after this one
         try:
             with closing(sqlite3.connect(str(self.path), timeout=self._busy_timeout_s)) as file:
                 return file.execute("PRAGMA quick_check(1)").fetchone() != ("ok",) or not wanted <= _columns(file)
@@ -165,18 +158,17 @@ class Database:
 
     def _set_aside(self) -> bool:
         """Rename the file and its log, unless another kernel has just done so; say whether another attempt makes sense."""
-        self.close()
-        assert self.path is not None and self._opened_file is not None
-        target = f"{self.path}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S%f}Z"
+        path = str(self.path)
+        target = f"{path}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S%f}Z"
         try:
-            if self.path.exists() and os.path.samestat(self._opened_file, self.path.stat()):
-                os.rename(self.path, target)
+            if os.path.exists(path) and os.stat(path).st_ino == self._inode:
+                os.rename(path, target)
                 self._warn(
                     f"is broken or another program's; it was renamed to {os.path.basename(target)} and a new one was begun"
                 )
                 for ending in ("-wal", "-shm"):
                     with suppress(FileNotFoundError):
-                        os.rename(f"{self.path}{ending}", f"{target}{ending}")
+                        os.rename(path + ending, target + ending)
             return True
         except OSError as exc:
             return self._use_memory(f"it is broken and cannot be renamed: {exc.strerror}")
@@ -201,98 +193,3 @@ def _close(connection: sqlite3.Connection, lock: threading.RLock) -> None:
     """Close a connection when no thread is using it any more: closing it under one crashes the process."""
     with lock:
         connection.close()
-
-
-# --- the cache -----------------------------------------------------------------------------------------------------------
-
-CACHE_ID = 0x69777363  # "iwsc"
-_CACHE_TABLE = """
-CREATE TABLE IF NOT EXISTS entry (
-    kind TEXT NOT NULL, key TEXT NOT NULL, created REAL NOT NULL, size INTEGER NOT NULL, value TEXT NOT NULL,
-    PRIMARY KEY (kind, key)
-)"""
-# At most so many bytes of values are kept, the newest.
-_PRUNE = """
-DELETE FROM entry WHERE rowid IN (
-    SELECT id FROM (SELECT rowid AS id, SUM(size) OVER (ORDER BY created DESC, rowid DESC) AS total FROM entry) WHERE total > ?
-)"""
-_PRUNED_EVERY = 100  # entries
-_CACHE_BUSY_S = 0.25  # seconds to wait for another process that writes; then the search is made again instead
-
-
-class Cache:
-    """Searches and pages kept for a while, so that the same one is not paid for twice: JSON values by kind and key.
-
-    Invariant: the cache never makes a call fail. A locked file or a full disk is a miss. `path` is the file, opened at first
-    use (None: memory only); `warnings` has a line for each thing that happened to it. What is beyond `max_bytes` goes at the
-    opening and now and then, the oldest first; `clock` gives seconds since 1970.
-    """
-
-    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time, max_bytes: int = 64_000_000) -> None:
-        how: dict[str, Any] = {"purpose": "cache", "busy_timeout_s": _CACHE_BUSY_S}
-        self._database = Database(path, application_id=CACHE_ID, prepare=self._prepare, **how)
-        self.warnings = self._database.warnings
-        self._clock = clock
-        self._max_bytes = max_bytes
-
-    def get(self, kind: str, key: str, ttl_s: float) -> tuple[Any, float] | None:
-        """Return (value, age in seconds) of an entry younger than `ttl_s`, None when there is none."""
-        query = "SELECT created, value FROM entry WHERE kind = ? AND key = ?"
-        row = self._quietly(self._database.read, lambda db: db.execute(query, (kind, key)).fetchone())
-        if row is None:
-            return None
-        age = self._clock() - row[0]
-        if not -60 < age < ttl_s:  # far in the future: the clock was set back, so the age says nothing
-            return None
-        try:
-            return json.loads(row[1]), max(age, 0.0)
-        except (ValueError, RecursionError):
-            return None
-
-    def put(self, kind: str, key: str, value: Any) -> None:
-        """Keep a JSON value in place of the one under that key. Not kept is one larger than a quarter of the whole, and
-        anything that is not JSON, as a plug-in's results may be."""
-        try:
-            text = json.dumps(value, separators=(",", ":"))
-        except (TypeError, ValueError, RecursionError):
-            return
-        size = len(text) + len(key)
-        if size * 4 > self._max_bytes:
-            return
-        row = (kind, key, self._clock(), size, text)
-
-        def insert(db: sqlite3.Connection) -> None:
-            stored = db.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?)", row)
-            if (stored.lastrowid or 0) % _PRUNED_EVERY == 0:  # a long run of enrichment opens the file once
-                db.execute(_PRUNE, (self._max_bytes,))
-
-        self._quietly(self._database.write, insert)
-
-    def clear(self) -> int:
-        """Remove all entries; return how many. The file is shrunk, so nothing stays in it."""
-
-        def delete(db: sqlite3.Connection) -> int:
-            count = db.execute("DELETE FROM entry").rowcount
-            with suppress(sqlite3.OperationalError):  # another process is reading: the space is reused instead
-                db.execute("VACUUM")
-                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return count
-
-        return self._quietly(self._database.read, delete) or 0
-
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        self._database.close()
-
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        db.execute(_CACHE_TABLE)
-        db.execute(_PRUNE, (self._max_bytes,))
-
-    def _quietly(
-        self, use: Callable[[Callable[[sqlite3.Connection], T]], T], work: Callable[[sqlite3.Connection], T]
-    ) -> T | None:
-        """Return what `work` gives, None when the file cannot be used this time: it is locked, or the disk is full."""
-        try:
-            return use(work)
-        except (sqlite3.Error, OSError, UnicodeError):
-            return None

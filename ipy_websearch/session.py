@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ipy_websearch import background
-from ipy_websearch.database import Cache
 from ipy_websearch.errors import BudgetExceededError, ConfigError, WebSearchError
+from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.keys import Keys, KeySpec
 from ipy_websearch.model.client import ModelClient

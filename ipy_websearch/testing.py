@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ipy_websearch import api
-from ipy_websearch.database import Cache
 from ipy_websearch.enrichment.store import Store
 from ipy_websearch.errors import FetchError, ModelError, ProviderError
+from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient, HttpResponse
 from ipy_websearch.keys import Keys
 from ipy_websearch.model.client import PLATFORMS, ModelClient, Platform, open_in_process

@@ -21,7 +21,7 @@ from ipy_websearch.results import Page
 from ipy_websearch.text import plain, visible
 
 if TYPE_CHECKING:
-    from ipy_websearch.database import Cache
+    from ipy_websearch.http.cache import Cache
     from ipy_websearch.http.download import Download, RobotsFiles
 
 # Title, Markdown and date of a page in the local index.

@@ -32,9 +32,9 @@ from weakref import WeakValueDictionary
 import httpcore
 import httpx
 
-from ipy_websearch.database import Cache
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.http.address import ALLOW_VARIABLE, TO_OPEN, SafeUrl, check_url, host_key, ip_rule, shown
+from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import (
     bad_proxy,
     failure_words,

@@ -25,8 +25,8 @@ from decimal import Decimal
 from typing import Any
 
 from ipy_websearch.background import SingleFlight
-from ipy_websearch.database import Cache
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
+from ipy_websearch.http.cache import Cache
 from ipy_websearch.money.prices import charges_cost
 from ipy_websearch.providers.base import (
     Engine,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ipy_websearch.database import Cache
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.reader import PageReader
 from ipy_websearch.extract.worker import ExtractionWorker
+from ipy_websearch.http.cache import Cache
 from ipy_websearch.results import Page
 from tests.fakes.pages import Extractor
 from tests.fakes.raw_http import RawServer, answer, html

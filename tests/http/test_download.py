@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ipy_websearch.database import Cache
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.http.address import check_url
+from ipy_websearch.http.cache import Cache
 from ipy_websearch.http.client import HttpClient
 from ipy_websearch.http.download import Download, RobotsFiles, download, page_proxy
 from tests.fakes.no_network import network_guard
