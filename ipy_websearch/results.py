@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from urllib.parse import quote
 
 from ipy_websearch.errors import ConfigError, FailureReason
 from ipy_websearch.text import plural, shorten, visible
@@ -36,27 +34,18 @@ Money: TypeAlias = Decimal | None
 LimitName = Literal["max_searches", "max_steps", "budget", "timeout", "interrupted"]
 
 
-class Terms(NamedTuple):
-    """Terms that raise the price of a request's tokens: the fast mode, and inference that stays in the US."""
-
-    fast: bool = False
-    us_only: bool = False
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Terms:
-        """Return the terms of a request, or of a reply's usage: both use the same field names.
-
-        >>> Terms.of({"model": "claude-opus-5", "speed": "fast"})
-        Terms(fast=True, us_only=False)
-        """
-        fast, us_only = fields.get("speed") == "fast", fields.get("inference_geo") == "us"
-        return cls(fast, us_only) if fast or us_only else USUAL
-
-    def __or__(self, other: Terms) -> Terms:
-        return self if self is other else Terms(self.fast or other.fast, self.us_only or other.us_only)
+# Terms that raise the price of a request's tokens: the fast mode, and inference that stays in the US.
+Terms: TypeAlias = frozenset[Literal["fast", "us_only"]]
 
 
-USUAL = Terms()
+def terms_of(fields: Mapping[str, Any]) -> Terms:
+    """Return the terms of a request, or of a reply's usage: both use the same field names.
+
+    >>> terms_of({"model": "claude-opus-5", "speed": "fast"})
+    frozenset({'fast'})
+    """
+    holds: dict[Any, bool] = {"fast": fields.get("speed") == "fast", "us_only": fields.get("inference_geo") == "us"}
+    return frozenset(term for term, wanted in holds.items() if wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +67,7 @@ class Usage:
     cache_write_1h_tokens: int = 0
     server_searches: int = 0
     server_fetches: int = 0
-    terms: Terms = USUAL
+    terms: Terms = frozenset()
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -106,12 +95,9 @@ class Usage:
         (anthropic 2.12 `types/beta/beta_usage.py`, read 2026-11). `reported` tells a missing count from a 0.
         """
         usage = _mapping(usage)
-        total = cls._level(usage)
         iterations = usage.get("iterations")
-        for part in iterations if isinstance(iterations, list | tuple) else ():
-            if isinstance(part, Mapping) and part.get("type") == "compaction":
-                total += cls._level(part)
-        return total
+        parts = map(_mapping, iterations) if isinstance(iterations, list | tuple) else ()
+        return sum((cls._level(part) for part in parts if part.get("type") == "compaction"), cls._level(usage))
 
     @classmethod
     def _level(cls, usage: Mapping[str, Any]) -> Usage:
@@ -129,7 +115,7 @@ class Usage:
             cache_write_1h_tokens=long_lived,
             server_searches=_count(server.get("web_search_requests")),
             server_fetches=_count(server.get("web_fetch_requests")),
-            terms=Terms.of(usage),
+            terms=terms_of(usage),
         )
 
 
@@ -144,8 +130,8 @@ MOST_COUNTED = 2**53
 
 
 def _count(value: Any) -> int:
-    """Return a count as an int, also one written as 100.0; 0 for anything else."""
-    return int(min(value, MOST_COUNTED)) if type(value) in (int, float) and 0 <= value < inf else 0
+    """Return a believable count as an int, also one written as 100.0; 0 for anything else."""
+    return int(value) if type(value) in (int, float) and 0 <= value <= MOST_COUNTED else 0
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -254,9 +240,6 @@ class SearchResults(Sequence[SearchResult]):
     def __len__(self) -> int:
         return len(self.results)
 
-    def __iter__(self) -> Iterator[SearchResult]:
-        return iter(self.results)
-
     @overload
     def __getitem__(self, index: int) -> SearchResult: ...
     @overload
@@ -326,7 +309,6 @@ class Panel:
 
     id: str
     title: str
-    kind: Literal["yaml", "markdown"]
     source: Any = field(repr=False)
     tool: str = ""
     is_error: bool = False
@@ -351,31 +333,18 @@ class Panel:
             return json.dumps(data, default=str)
 
 
-class Panels:
-    """The newest panels of a session, numbered P1, P2, … in the order in which they are added."""
+class Panels(dict[str, Panel]):
+    """The newest panels of a session by id: P1, P2, … in the order in which they are added."""
 
-    def __init__(self) -> None:
-        self._panels: dict[str, Panel] = {}
-        self._added = 0
+    added = 0
 
-    def add(self, title: str, kind: Literal["yaml", "markdown"], data: Any, *, tool: str = "", is_error: bool = False) -> Panel:
+    def add(self, title: str, data: Any, *, tool: str = "", is_error: bool = False) -> Panel:
         """Keep a new panel and return it with its id; `data` is a text, plain JSON, or the bytes of a JSON text."""
         text = data if isinstance(data, bytes) else json.dumps(data, default=str, skipkeys=True).encode()
-        self._added += 1
-        panel = Panel(f"P{self._added}", title, kind, zlib.compress(text, 1), tool, is_error)
-        self._panels[panel.id] = panel
-        self._panels.pop(f"P{self._added - KEPT_PANELS}", None)
+        self.added += 1
+        panel = self[f"P{self.added}"] = Panel(f"P{self.added}", title, zlib.compress(text, 1), tool, is_error)
+        self.pop(f"P{self.added - KEPT_PANELS}", None)
         return panel
-
-    def get(self, panel_id: str) -> Panel | None:
-        """Return the panel of that id ("p3" and "P3" alike), None when there is none."""
-        return self._panels.get(panel_id.strip().upper())
-
-    def __iter__(self) -> Iterator[Panel]:
-        return iter(list(self._panels.values()))
-
-    def __len__(self) -> int:
-        return len(self._panels)
 
 
 # How much of a source the model was given: passages of the page itself, or what a search says about it.
@@ -487,19 +456,17 @@ class Answer:
     def sources(self) -> pd.DataFrame:
         """The cited sources: one row each, columns n, title, url, published_date (UTC), read ("page" when the model was given
         text of the page itself, else "snippet") and cited_text (joined by …)."""
-        passages: dict[int, dict[str, None]] = {}
-        for citation in self.citations:
-            passages.setdefault(citation.n, {})[citation.cited_text] = None
         first = {citation.n: citation for citation in reversed(self.citations)}
-        numbers = sorted(first)
+        cited = [first[n] for n in sorted(first)]
+        passages = [dict.fromkeys(c.cited_text for c in self.citations if c.n == page.n and c.cited_text) for page in cited]
         return _frame(
             {
-                "n": ("int64", numbers),
-                "title": ("text", (first[n].title for n in numbers)),
-                "url": ("text", (first[n].url for n in numbers)),
-                "published_date": ("utc", (first[n].published_date for n in numbers)),
-                "read": ("str", (first[n].read for n in numbers)),
-                "cited_text": ("text", (" … ".join(filter(None, passages[n])) for n in numbers)),
+                "n": ("int64", (page.n for page in cited)),
+                "title": ("text", (page.title for page in cited)),
+                "url": ("text", (page.url for page in cited)),
+                "published_date": ("utc", (page.published_date for page in cited)),
+                "read": ("str", (page.read for page in cited)),
+                "cited_text": ("text", map(" … ".join, passages)),
             }
         )
 
@@ -511,6 +478,8 @@ class Answer:
         For documents of the user's own also path, bytes (missing: <NA>) and error_type ("" for none).
         """
         steps, usages = self.trace, [step.usage for step in self.trace]
+        configs = [_mapping(_mapping(step.request).get("output_config")) for step in steps]
+        pages = [step.log.get("pages") for step in steps]
         return _frame(
             {
                 "n": ("int64", (s.n for s in steps)),
@@ -524,8 +493,8 @@ class Answer:
                 "cache_write_tokens": ("int64", (u.cache_write_5m_tokens + u.cache_write_1h_tokens for u in usages)),
                 "cost_usd": ("float64", (float("nan") if s.cost_usd is None else float(s.cost_usd) for s in steps)),
                 "is_error": ("bool", (s.is_error for s in steps)),
-                "effort": ("text", (_effort(s.request) for s in steps)),
-                "pages_read": ("Int64", (_pages_read(s.log) for s in steps)),
+                "effort": ("text", (config.get("effort") or "" for config in configs)),
+                "pages_read": ("Int64", (None if read is None else sum(p["read"] == "page" for p in read) for read in pages)),
                 "path": ("text", (s.log.get("path", "") for s in steps)),
                 "bytes": ("Int64", (s.log.get("bytes") for s in steps)),
                 "error_type": ("text", (s.log.get("error_type", "") for s in steps)),
@@ -586,15 +555,6 @@ def _frame(columns: Mapping[str, tuple[str | type, Any]]) -> pd.DataFrame:
     return frame_of(WebFrame, columns)
 
 
-def _effort(request: Any) -> str:
-    config = request.get("output_config") if isinstance(request, Mapping) else None
-    return str(config.get("effort") or "") if isinstance(config, Mapping) else ""
-
-
-def _pages_read(log: Mapping[str, Any]) -> int | None:
-    return sum(page["read"] == "page" for page in log["pages"]) if "pages" in log else None
-
-
 def _visible(value: Any) -> Any:
     """Return a cell of a structured answer without control characters."""
     if isinstance(value, str):
@@ -604,7 +564,11 @@ def _visible(value: Any) -> Any:
 
 # --- the sources as a bibliography: BibTeX (biblatex's `@online`), RIS, or CSL JSON for Zotero, Quarto and Pandoc -----
 
-_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", **{c: f"\\{c}" for c in "{}&%$#_"}}
+_TEX = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", **{c: f"\\{c}" for c in "{}&%$#_"}}
+)
+_ADDRESS = re.compile(r"(?P<scheme>\w+)://(?:[^/?#@]*@)?(?:www\.)?(?P<host>[^/?#:]+)", re.IGNORECASE)
+Entry = Mapping[str, str]
 
 
 def bibliography(citations: Iterable[Citation], style: str = "bibtex") -> str:
@@ -615,67 +579,57 @@ def bibliography(citations: Iterable[Citation], style: str = "bibtex") -> str:
     """
     if style not in STYLES:
         raise ConfigError(f"style is {style!r}; it must be one of {', '.join(STYLES)}")
-    entries: dict[str, dict[str, Any]] = {}
+    pages: dict[str, Citation] = {}
     for citation in citations:
-        entries.setdefault(citation.url or citation.title, _entry(citation, len(entries) + 1))
-    parts = [STYLES[style](entry) for entry in entries.values()]
-    return (
-        json.dumps(parts, ensure_ascii=False, indent=1) + "\n"
-        if style == "csl"
-        else ("\r\n" if style == "ris" else "\n").join(parts)
-    )
+        pages.setdefault(citation.url or citation.title, citation)
+    parts = [STYLES[style](_entry(page, number)) for number, page in enumerate(pages.values(), 1)]
+    return json.dumps(parts, ensure_ascii=False, indent=1) + "\n" if style == "csl" else "".join(parts)
 
 
-def _entry(citation: Citation, number: int) -> dict[str, Any]:
-    url = "".join(visible(citation.url).split())
-    try:
-        host = (urlsplit(url).hostname or "").removeprefix("www.")
-    except ValueError:
-        host = ""
-    is_web = url.startswith(("http://", "https://")) and bool(host)
-    day = citation.published_date
-    name = re.sub(r"[^a-z0-9]", "", host.split(".")[-2] if host.count(".") else host) or "source"
+def _entry(page: Citation, number: int) -> Entry:
+    """Return what is known of a page; `url` and `accessed` are "" where it is none of the web, dates are ISO."""
+    url = "".join(visible(page.url).split())
+    found = _ADDRESS.match(url)
+    host, is_web = (found["host"].lower(), found["scheme"] in ("http", "https")) if found else ("", False)
+    date = f"{page.published_date.astimezone(UTC):%Y-%m-%d}" if page.published_date else ""
+    name = re.sub(r"[^a-z0-9]", "", host.split(".")[-2] if "." in host else host) or "source"
     return {
-        "id": f"{name}{day.year if day else ''}-{number}",
-        "title": " ".join(visible(citation.title).split()) or url,
+        "id": f"{name}{date[:4]}-{number}",
+        "title": " ".join(visible(page.title).split()) or url,
         "url": quote(url, safe="/?#:@!&'()*+,;=%-._~") if is_web else "",
         "place": host or url,
-        "date": day.astimezone(UTC).date() if day and day.tzinfo else day.date() if day else None,
-        "accessed": datetime.now(UTC).date() if is_web else None,
+        "date": date,
+        "accessed": f"{datetime.now(UTC):%Y-%m-%d}" if is_web else "",
     }
 
 
-def _bibtex(entry: dict[str, Any]) -> str:
+def _bibtex(entry: Entry) -> str:
     fields = {
-        "title": f"{{{_tex(entry['title'])}}}",
-        "organization": _tex(entry["place"]),
+        "title": f"{{{entry['title'].translate(_TEX)}}}",
+        "organization": entry["place"].translate(_TEX),
         "url": entry["url"].replace("%", r"\%").replace("#", r"\#"),
         "date": entry["date"],
         "urldate": entry["accessed"],
     }
-    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
-    return f"@online{{{entry['id']},\n{lines}\n}}\n"
+    lines = [f"  {name} = {{{value}}}" for name, value in fields.items() if value]
+    return ",\n".join([f"@online{{{entry['id']}", *lines]) + "\n}\n\n"
 
 
-def _tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in unicodedata.normalize("NFC", text))
-
-
-def _ris(entry: dict[str, Any]) -> str:
-    day, accessed = (f"{entry[name]:%Y/%m/%d}" if entry[name] else "" for name in ("date", "accessed"))
+def _ris(entry: Entry) -> str:
+    day, accessed = entry["date"].replace("-", "/"), entry["accessed"].replace("-", "/")
     fields = {"TY": "ELEC", "ID": entry["id"], "TI": entry["title"], "PB": entry["place"], "PY": day[:4], "DA": day}
-    lines = [f"{tag}  - {value}" for tag, value in {**fields, "UR": entry["url"], "Y2": accessed}.items() if value]
-    return "\r\n".join([*lines, "ER  - ", ""])
+    fields |= {"UR": entry["url"], "Y2": accessed}
+    return "".join(f"{tag}  - {value}\r\n" for tag, value in fields.items() if value) + "ER  - \r\n\r\n"
 
 
-def _csl(entry: dict[str, Any]) -> dict[str, Any]:
-    days = {name: entry[name] and {"date-parts": [[*entry[name].timetuple()[:3]]]} for name in ("date", "accessed")}
-    item = {"id": entry["id"], "type": "webpage", "title": entry["title"], "container-title": entry["place"]}
-    item |= {"issued": days["date"], "URL": entry["url"], "accessed": days["accessed"]}
+def _csl(entry: Entry) -> dict[str, Any]:
+    days = {name: {"date-parts": [[*map(int, entry[name].split("-"))]]} for name in ("date", "accessed") if entry[name]}
+    item: dict[str, Any] = {"id": entry["id"], "type": "webpage", "title": entry["title"], "container-title": entry["place"]}
+    item |= {"issued": days.get("date"), "URL": entry["url"], "accessed": days.get("accessed")}
     return {name: value for name, value in item.items() if value}
 
 
-STYLES: dict[str, Callable[[dict[str, Any]], Any]] = {"bibtex": _bibtex, "ris": _ris, "csl": _csl}
+STYLES: dict[str, Callable[[Entry], Any]] = {"bibtex": _bibtex, "ris": _ris, "csl": _csl}
 
 
 # --- the events of a question under way ---------------------------------------------------------------------------------
@@ -748,7 +702,6 @@ class ModelResponded:
     stop_reason: str | None
     seconds: float
     content: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
-    request_id: str | None = None
     estimated: bool = False
     lost: bool = False
 
@@ -771,8 +724,6 @@ class Notice:
 @dataclass(frozen=True, slots=True)
 class Retracted:
     """The text of the running model request is void: its stream broke before it was shown and it is sent again."""
-
-    step: int
 
 
 @dataclass(frozen=True, slots=True)

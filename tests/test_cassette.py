@@ -99,7 +99,7 @@ def pages(public_web: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 def facts(answer: Any) -> Any:
     """Return what has to be the same in a replayed answer."""
     steps = [(s.kind, s.name, s.detail, s.usage, s.is_error, s.request, s.response) for s in answer.trace]
-    panels = [(p.title, p.kind, re.sub(r"seconds: [\d.]+", "", str(p.content)), p.is_error) for p in answer.panels]
+    panels = [(p.title, re.sub(r"seconds: [\d.]+", "", str(p.content)), p.is_error) for p in answer.panels]
     limits = (answer.limit, answer.stop_reason, answer.searches, answer.usage, answer.notices)
     return answer.text, answer.citations, panels, limits, answer.messages, answer.rows, steps
 

@@ -31,7 +31,7 @@ from ipy_websearch.money.prices import own_prices
 from ipy_websearch.options import checked
 from ipy_websearch.providers.base import Place, provider_infos
 from ipy_websearch.providers.router import provider_to_ask
-from ipy_websearch.results import Limits, Terms
+from ipy_websearch.results import Limits, terms_of
 from ipy_websearch.session import Session
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Tool, ToolContext
@@ -178,7 +178,7 @@ class WebSearchInterceptor:
         booking = session.booking(question(body["messages"]), model=str(body.get("model")), least=_least_tokens(body))
         budget = booking.budget
         if budget.bounded:
-            budget.terms, budget.hour_cache = Terms.of(body), caches_for_an_hour(body)
+            budget.terms, budget.hour_cache = terms_of(body), caches_for_an_hour(body)
             places = {tool.index for tool in wanted}
             budget.server_searches = server_searches([t for n, t in enumerate(body.get("tools") or ()) if n not in places])
         tools = [

@@ -92,7 +92,7 @@ class InterceptedCall:
         self._ids = {str(b["id"]) for m in messages for b in blocks_of(m) if b.get("type") == "tool_use"}
         runner = CallRunner(tools, context, Panels(), self.booking.budget, Meter(limits), self.render)
         # A first request is the SDK's to send again.
-        self.loop = Loop(self, self._sent, runner, messages, lambda: self._wire.request_id, retries=0)
+        self.loop = Loop(self, self._sent, runner, messages, retries=0)
 
     # --- the caller's stream ------------------------------------------------------------------------------------------
 

@@ -268,7 +268,7 @@ class AnswerLoop:
         context = ToolContext(set(addresses_in(self.asked.question)).union(*map(addresses_of, self.history)))
         runner = CallRunner(tools, context, self.panels, self.budget, Meter(self.limits), self._result)
         messages = [*self.history, user_message(self.asked.question)]
-        self.loop = Loop(self, self.client.events, runner, messages, lambda: self.client.request_id)
+        self.loop = Loop(self, self.client.events, runner, messages)
 
     def follow(self, answer: Answer) -> None:
         """Take the conversation up where `answer` ended: what was thought there stays if the API will take it back. Then the
@@ -323,7 +323,7 @@ class AnswerLoop:
         self._reading, self.loop.shown = True, False
         if began:
             self.text.retract()
-            self._tell(Retracted(self.loop.meter.steps))
+            self._tell(Retracted())
         found: list[dict[str, Any]] = []
         if call and (answered or self.retrieve_first == "always" or needs_search(self.asked.question)):
             if began:
@@ -559,7 +559,7 @@ class AnswerLoop:
         summary = f"error: {code}" if code else plural(len(found) or 1, "result")
         self.loop.runner.context.known_urls.update(str(part["url"]) for part in found if part.get("url"))
         shown = [{k: v for k, v in part.items() if not k.startswith("encrypted")} for part in found]
-        panel = self.panels.add(name, "yaml", shown or {"error": summary}, tool=name, is_error=bool(code))
+        panel = self.panels.add(name, shown or {"error": summary}, tool=name, is_error=bool(code))
         return [ToolFinished(str(block.get("tool_use_id")), name, summary, bool(code), panel=panel, content=content)]
 
 

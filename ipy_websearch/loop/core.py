@@ -238,7 +238,7 @@ class CallRunner:
         panel = None
         if output.panel_data is not None:
             title = output.panel_title or call.name
-            panel = self.panels.add(title, output.panel_kind, output.panel_data, tool=call.name, is_error=output.is_error)
+            panel = self.panels.add(title, output.panel_data, tool=call.name, is_error=output.is_error)
         new = [text for text in output.notices if text not in self._said]
         self._said.update(new)
         finished = ToolFinished(
@@ -300,7 +300,6 @@ class Loop:
     send: Send
     runner: CallRunner
     messages: list[Message]
-    request_id: Callable[[], str | None] = lambda: None
     retries: int = MAX_RETRIES
     needs_results: bool = False
     usage: Usage = Usage()
@@ -402,7 +401,7 @@ class Loop:
             wait = None if self.shown else retry_wait_s(error, failures, retries=self.retries)
             if wait is None or wait >= self.meter.seconds_left:
                 raise error
-            yield Retracted(self.meter.steps)
+            yield Retracted()
             yield Notice(f"{error}; trying again in {wait:.1f} s")
             if problem := self.runner.budget.grant_again():
                 raise BudgetExceededError(f"the model did not answer, and {problem}")
@@ -441,7 +440,6 @@ class Loop:
             stop_reason=reply.stop_reason,
             seconds=time.perf_counter() - self._began,
             content=tuple(reply.content),
-            request_id=self.request_id(),
             estimated=estimated,
             lost=lost,
         )

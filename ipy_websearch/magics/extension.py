@@ -156,7 +156,7 @@ class Completion:
         from ipy_websearch.tools.base import TOOL_SETS
 
         if action.dest == "panel":
-            return typed, [panel.id for panel in self._magics["panels"].__self__.session.panels]
+            return typed, self._magics["panels"].__self__.session.panels
         settings, variables = settings_in_force(), variables_of(self._shell)
         known: dict[str, Iterable[str]] = {
             "provider": [*provider_infos(), *(settings.search_tools if settings is not None else ())],

@@ -82,7 +82,7 @@ class TraceMagics(WebMagics):
         call = parse(self.panels, line, anywhere=True)
         panels = self.session.panels
         if call.text:
-            panel = panels.get(call.text) or panels.get(f"P{call.text}")
+            panel = panels.get(call.text.upper()) or panels.get(f"P{call.text}")
             if panel is None:
                 have = f"the newest is P{len(panels)}" if len(panels) else "there are none yet"
                 raise UsageError(f"there is no panel {call.text!r}; {have} (%panels lists them)")
@@ -93,7 +93,8 @@ class TraceMagics(WebMagics):
         from ipy_websearch.frames import WebFrame
 
         rows = [
-            (panel.tool, len(panel.content.splitlines()), len(panel.content), panel.title, panel.is_error) for panel in panels
+            (panel.tool, len(panel.content.splitlines()), len(panel.content), panel.title, panel.is_error)
+            for panel in panels.values()
         ]
         names = ["tool", "lines", "characters", "title", "failed"]
-        return self.keep(call, WebFrame(rows, columns=names, index=[panel.id for panel in panels]))
+        return self.keep(call, WebFrame(rows, columns=names, index=[*panels]))

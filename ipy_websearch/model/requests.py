@@ -22,7 +22,7 @@ from ipy_websearch.errors import ConfigError
 from ipy_websearch.model.client import Platform, context_window, thinking_fields
 from ipy_websearch.options import as_tuple
 from ipy_websearch.providers.base import SearchRequest
-from ipy_websearch.results import USUAL, Terms, Usage, reported
+from ipy_websearch.results import Usage, reported, terms_of
 from ipy_websearch.text import shorten
 from ipy_websearch.tools.base import Passage, ToolOutput
 
@@ -474,9 +474,9 @@ def counted(fields: Any, body: Mapping[str, Any], content: Any) -> tuple[Usage, 
         usage = replace(usage, input_tokens=max(0, sent - replace(usage, input_tokens=0).total_input_tokens))
     if not written:
         usage = replace(usage, output_tokens=written_tokens(blocks))
-    if Terms.of(body) is not USUAL:  # terms of which the reply says nothing are those asked for
+    if terms_of(body):  # terms of which the reply says nothing are those asked for
         told = {name: fields[name] for name in ("speed", "inference_geo") if isinstance(fields, Mapping) and fields.get(name)}
-        usage = replace(usage, terms=Terms.of({**body, **told}))
+        usage = replace(usage, terms=terms_of({**body, **told}))
     return usage, not (read and written)
 
 

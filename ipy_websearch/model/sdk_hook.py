@@ -178,7 +178,6 @@ class Exchange:
         self.request = request
         self.side = side
         self.first: Any = None
-        self.request_id: str | None = None
         self._middleware = middleware
         self._began = time.perf_counter()
 
@@ -204,7 +203,7 @@ class Exchange:
         http, kind = response.http_response, response.headers.get("content-type", "")
         pieces = in_one_piece(http.content) if http.is_closed else self.side.pieces(http)  # the SDK reads what is no stream
         try:
-            async for events in reply_events(kind, pieces, request_id=self.request_id):
+            async for events in reply_events(kind, pieces, request_id=response.headers.get("request-id")):
                 yield events
         except LOST as exc:
             raise Lost(exc, str(http.request.url.host)) from exc
@@ -237,7 +236,6 @@ class Exchange:
                 said = await self.side.read(response.http_response)
             raise Refused(response, said)
         self.first = self.first or response
-        self.request_id = response.headers.get("request-id")
         return response
 
     async def _once(self, body: Mapping[str, Any]) -> Any:

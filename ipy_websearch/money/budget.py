@@ -28,7 +28,6 @@ from ipy_websearch.errors import BudgetExceededError
 from ipy_websearch.money.ledger import DAY_US, LEASE_S, Ledger, LedgerRow, Limit, Refused, Reservation, Standing, Status
 from ipy_websearch.money.prices import add_money, caching_saved, charge_cost, charges_cost, model_cost, worst_case
 from ipy_websearch.results import (
-    USUAL,
     Charge,
     Event,
     Limits,
@@ -184,7 +183,7 @@ class RunBudget:
     budget: Budget = UNBOUNDED
     server_searches: int = 0
     least: int = MIN_ANSWER_TOKENS
-    terms: Terms = USUAL
+    terms: Terms = frozenset()
     hour_cache: bool = False
     timeout_s: float = RUN_S
     planned: Sequence[Charge] = ()
@@ -211,7 +210,7 @@ class RunBudget:
         if not self.bounded:
             return wanted
         if worst_case(model, input_tokens, self.least, terms=self.terms) is None:
-            self.refusal = unknown_price(f"{model} in fast mode" if self.terms.fast else model)
+            self.refusal = unknown_price(f"{model} in fast mode" if "fast" in self.terms else model)
             return None
         final = final or not wanted
         searches = 0 if final else self.server_searches

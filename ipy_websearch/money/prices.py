@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any, ClassVar, Literal
 
 from ipy_websearch.errors import ConfigError
-from ipy_websearch.results import USUAL, Charge, Terms, Usage
+from ipy_websearch.results import Charge, Terms, Usage
 from ipy_websearch.settings import OFFLINE_MODEL, settings_dir
 from ipy_websearch.text import shorten
 
@@ -62,16 +62,16 @@ _FREE = (Rates(-1, *[_NOTHING] * 6),)
 # --- what things cost ---------------------------------------------------------------------------------------------------
 
 
-def tariff(model: str, *, batch: bool = False, at: datetime | None = None, terms: Terms = USUAL) -> tuple[Rates, ...]:
+def tariff(model: str, *, batch: bool = False, at: datetime | None = None, terms: Terms = frozenset()) -> tuple[Rates, ...]:
     """Return a model's rates by rising input size, () when its price is unknown. `at` is when it was sent (None: now)."""
     if model == OFFLINE_MODEL:
         return _FREE
     day = (at or datetime.now(UTC)).astimezone(UTC).date()
     own = own_price(model)
-    fast = terms.fast and not batch  # a batch has no fast mode, and the user's file states usual prices
+    fast = "fast" in terms and not batch  # a batch has no fast mode, and the user's file states usual prices
     found = (_own_rates(own, batch),) if own and not fast else _listed(model, batch, fast, day)
     number = _NUMBER.search(model.lower())
-    if terms.us_only and number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM:
+    if "us_only" in terms and number is not None and (int(number[1]), int(number[2] or 0)) >= _US_ONLY_FROM:
         return tuple(rates.times(_US_ONLY) for rates in found)
     return found
 
@@ -109,7 +109,7 @@ def worst_case(
     caching: bool = True,
     hour_cache: bool = False,
     server_searches: int = 0,
-    terms: Terms = USUAL,
+    terms: Terms = frozenset(),
 ) -> Decimal | None:
     """Return the most that a request costs which reads `input_tokens` and writes `max_tokens`; None: the price is unknown.
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ipy_websearch.errors import ConfigError, ProviderError, WebSearchError
@@ -73,7 +73,6 @@ class ToolOutput:
     text: str = ""
     is_error: bool = False
     panel_title: str = ""
-    panel_kind: Literal["yaml", "markdown"] = "yaml"
     panel_data: Any = None
     urls: tuple[str, ...] = ()
     charges: tuple[Charge, ...] = ()

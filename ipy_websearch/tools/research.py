@@ -101,7 +101,6 @@ def read_research_tool(root: str, http: HttpClient, keys: Keys, *, base: Path | 
             f"read {shorten(asked, 80)} ({len(data):,} bytes)",
             text=json.dumps({"ok": True, "content": content, "bytes": len(data)}, ensure_ascii=False),
             panel_title=asked,
-            panel_kind="markdown",
             panel_data=content,
             # Only what is written out: in a document "notes.md" is a file, not a host in Moldova.
             urls=tuple(sorted(url for url in addresses_in(content) if url.lower().startswith("http") and url in content)),

@@ -382,7 +382,6 @@ def _page_output(data: Mapping[str, Any], asked: str) -> ToolOutput:
         f"scraped {shown(asked)}" + (f" ({shorten(page.title, 80)})" if page.title else ""),
         text=f"content: empty; url: {page.final_url}",
         panel_title=f"firecrawl_scrape: {asked}",
-        panel_kind="markdown",
         panel_data=_panel(page, data),
         urls=tuple(dict.fromkeys((page.final_url, *page.links))),
     )
@@ -418,7 +417,6 @@ def _search_output(results: SearchResults, items: Sequence[Mapping[str, Any]]) -
         passages=tuple(passages),
         text=whole_text(passages) or f"No results found for {results.query!r} (firecrawl).",
         panel_title=f"firecrawl_search: {results.query}",
-        panel_kind="markdown" if pages else "yaml",
         panel_data="\n\n---\n\n".join(panel) if pages else results.body,
         urls=tuple(dict.fromkeys((*(result.url for result in results), *links))),
         charges=results.charges,

@@ -607,7 +607,6 @@ def _output(page: Page, offset: int, limit: int, room: int) -> ToolOutput:
     output = ToolOutput(
         f"read {what} of {place(part.final_url)}{' (cached)' if part.cached else ''}",
         panel_title=page.title or place(page.final_url),
-        panel_kind="markdown",
         panel_data=page.content,
         urls=addresses_of_page(page),
         charges=(replace(_FREE, cached=page.cached),),

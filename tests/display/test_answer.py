@@ -141,7 +141,7 @@ def test_unknown_costs_failed_calls_and_replays_are_in_the_footer() -> None:
 
 
 def test_an_answer_with_five_large_panels_stays_small_in_the_notebook() -> None:
-    panels = tuple(Panel(f"P{n}", f"search {n}", "yaml", "- <title> & „text“\n" * 5000, "web_search") for n in range(1, 6))
+    panels = tuple(Panel(f"P{n}", f"search {n}", "- <title> & „text“\n" * 5000, "web_search") for n in range(1, 6))
     html = html_of(replace(ANSWER, panels=panels, text=f"A sentence with a mark [1]. {'And some without. ' * 5}" * 50))
     assert len(html.encode()) < 70_000 and "%panels P5 shows all" in html
     assert html_of(panels[0]).count("&lt;title&gt;") == 5000
@@ -179,7 +179,7 @@ def test_every_request_and_reply_is_shown_at_feedback_2() -> None:
 
 
 def test_retracted_text_disappears() -> None:
-    view = view_of((*RUN[:11], ev.Retracted(2)))
+    view = view_of((*RUN[:11], ev.Retracted()))
     assert view.text == "Let me look." and list(view.citations) == []
     assert "this passage begins again" in text_of(view)
     view.apply(ev.TextDelta("\n\nIt is new."))

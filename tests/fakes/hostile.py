@@ -94,7 +94,7 @@ def problems(markdown: str) -> list[str]:
 def outputs(t: str) -> Iterator[tuple[str, str, str]]:
     """Yield the HTML, Markdown ("" where there is none) and plain text of every kind of output with `t` in every place."""
     citations = (Citation(1, t, t, t, NOW), Citation(2, t, f"https://ok.example/?{t}", t))
-    panels = (Panel("P1", t, "yaml", t, t), Panel("P2", t, "markdown", t, "web_fetch", True))
+    panels = (Panel("P1", t, t, t), Panel("P2", t, t, "web_fetch", True))
     prose = f"{t}\n\n{t} [1] **{t}** [2]\n\n- {t}\n\n> {t}\n\n| a |\n|---|\n| {t} |\n\n# {t}\n"
     answer = Answer(t, prose, t, citations, panels, stop_reason=t, notices=(t,), trace=(Step(1, "tool", t, t),))
     table = Answer(t, t, t, rows=({t: t, "list": [t]},), columns={t: str, "list": list})

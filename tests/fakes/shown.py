@@ -29,7 +29,7 @@ ANSWER = Answer(
         Citation(1, "News", "https://www.duckdb.org/news", "a new format"),
         Citation(2, "Article", "corpus://databases/duckdb"),
     ),
-    panels=(Panel("P1", "brave: duckdb", "yaml", {"results": [{"title": "<b>News</b>"}]}, "web_search"),),
+    panels=(Panel("P1", "brave: duckdb", {"results": [{"title": "<b>News</b>"}]}, "web_search"),),
     cost_usd=Decimal("0.0123"),
     searches=3,
     stop_reason="end_turn",
@@ -79,7 +79,6 @@ LAPTOPS = Answer(
         Panel(
             "P1",
             "brave: best laptop keyboard under 500",
-            "yaml",
             {"results": [{"title": r[0], "url": r[1]} for r in _REVIEWS]},
             "web_search",
         ),

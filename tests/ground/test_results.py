@@ -101,20 +101,20 @@ def test_rows_have_nullable_types_and_prose_has_none() -> None:
 def test_panels_are_numbered_and_come_back_as_they_were() -> None:
     panels = Panels()
     values: list[Any] = ["# Page ❤️ \ud83d", BODY.encode(), {"b": 1, "a": ["x"]}, {"when": DAY, "price": Decimal("0.5")}]
-    kept = [panels.add(f"search {n}", "yaml", value) for n, value in enumerate(values)]
-    assert [panel.id for panel in panels] == ["P1", "P2", "P3", "P4"] and panels.get(" p3 ") is kept[2]
+    kept = [panels.add(f"search {n}", value) for n, value in enumerate(values)]
+    assert list(panels) == ["P1", "P2", "P3", "P4"] and panels["P3"] is kept[2]
     assert kept[0].data == values[0] and kept[1].data == json.loads(BODY) and kept[2].content == "b: 1\na:\n- x\n"
     assert yaml.safe_load(kept[1].content) == json.loads(BODY) and "Result 39 ❤️" in kept[1].content
     assert "2026-10-02" in kept[3].content and pickle.loads(pickle.dumps(kept[1])) == kept[1]
-    assert Panel("P9", "t", "yaml", {"n": 1}).content == "n: 1\n"
-    assert "half" in panels.add("half", "yaml", b'{"half": "\\ud83d", "deep": ' + b"[" * 400 + b"]" * 400 + b"}").content
+    assert Panel("P9", "t", {"n": 1}).content == "n: 1\n"
+    assert "half" in panels.add("half", b'{"half": "\\ud83d", "deep": ' + b"[" * 400 + b"]" * 400 + b"}").content
 
 
 def test_the_panels_of_a_long_session_take_bounded_memory() -> None:
     """The oldest leave, and the numbers go on."""
     panels = Panels()
     for n in range(2_000):
-        panels.add(f"search {n}", "yaml", b"{}")
+        panels.add(f"search {n}", b"{}")
     assert panels.get("P1000") is None and panels.get("P2000") is not None and len(panels) == 1_000
 
 

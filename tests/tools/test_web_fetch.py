@@ -68,7 +68,7 @@ async def test_a_page_becomes_one_passage_of_its_paragraphs() -> None:
     (passage,) = output.passages
     assert (passage.url, passage.title, passage.published_date) == (f"{URL}/", "Guide", DATE)
     assert passage.paragraphs == ("# One\n\ntwo", "three")
-    assert (output.panel_title, output.panel_kind, output.panel_data) == ("Guide", "markdown", "# One\n\ntwo\n\nthree")
+    assert (output.panel_title, output.panel_data) == ("Guide", "# One\n\ntwo\n\nthree")
     assert output.urls == (f"{URL}/", "https://example.com/next", URL)
     assert output.summary == "read 5 lines of example.com/guide (cached)" and not output.is_error
     assert output.notices == ("example.com/guide: plain text only: x",)

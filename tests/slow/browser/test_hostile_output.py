@@ -28,7 +28,7 @@ def citations(t):
     return (Citation(1, t, t, t, now), Citation(2, t, "https://ok.example/?" + t, t))
 
 def answer_of(t):
-    panels = (Panel("P1", t, "yaml", t, t), Panel("P2", t, "markdown", t, "web_fetch", True))
+    panels = (Panel("P1", t, t, t), Panel("P2", t, t, "web_fetch", True))
     text = f"{t}\\n\\n{t} [1] **{t}** [2]\\n\\n- {t}\\n\\n> {t}\\n\\n| a |\\n|---|\\n| {t} |\\n\\n# {t}\\n"
     return Answer(t, text, t, citations(t), panels, stop_reason=t, notices=(t,), trace=(Step(1, "tool", t, t),))
 
