@@ -22,10 +22,10 @@ from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
-from ipy_websearch.errors import LONG_WAIT_S, ConfigError, ProviderError
+from ipy_websearch.errors import LONG_WAIT_S, ConfigError, FailureReason, ProviderError
 from ipy_websearch.http.client import HttpClient, HttpResponse, Reason, explain_any
 from ipy_websearch.keys import Keys, base_url
 from ipy_websearch.results import Charge, SearchResult, SearchResults
@@ -41,7 +41,6 @@ ENTRY_POINT_GROUP = "ipy_websearch.providers"
 _DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9-]{1,63}")
 _COUNTRY = re.compile(r"(?:[a-z]{2}|all)?", re.IGNORECASE)
 _LANGUAGE = re.compile(r"(?:[a-z]{2}(-[a-z]{2,4})?|all)?", re.IGNORECASE)
-_FRESHNESS = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 
 # Requests that Wikipedia takes at once from one asker (its rate-limit announcement of 2026-03).
 WIKIPEDIA_AT_ONCE = 3
@@ -60,11 +59,11 @@ MAX_SNIPPETS = 5
 # The most credits or dollars that an answer is believed to have cost.
 MAX_AMOUNT = 100_000
 
-# The periods of `SearchRequest.freshness` in the words that several engines take.
+# The periods of `SearchRequest.freshness`, in the words that several engines take, and in days.
 PERIODS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
+_DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 365}
 
 _UNSAFE_IN_URL = re.compile(r"[\s<>\"\\^`{|}\x00-\x20\x7f-\x9f]")
-_DAYS = {"pd": 1, "pw": 7, "pm": 31, "py": 365}
 _RANGE = re.compile(r"(\d{4}-\d{2}-\d{2})to(\d{4}-\d{2}-\d{2})")
 
 
@@ -95,15 +94,26 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
     return (item for item in items(value) if isinstance(item, dict))
 
 
+def values(value: Any, paths: str) -> list[Any]:
+    """Return what stands at the paths of a JSON value ("title metadata.title"), in their order; arrays are entered.
+
+    >>> values({"url": "u", "tags": [{"day": 1}, {"day": 2}]}, "tags.day url")
+    [1, 2, 'u']
+    """
+    found: list[Any] = []
+    for path in paths.split():
+        nodes = [value]
+        for name in path.split("."):
+            reached = (mapping(node).get(name) for node in nodes)
+            nodes = [part for node in reached for part in (node if isinstance(node, list) else [node])]
+        found += nodes
+    return found
+
+
 def text(value: Any, width: int = DESCRIPTION_WIDTH) -> str:
-    """Return one line of plain text, cut at a word to `width` characters; "" for anything but a string."""
-    return shorten(plain(value), width)
-
-
-def snippets(values: Any, *, without: str = "", most: int = MAX_SNIPPETS) -> tuple[str, ...]:
-    """Return up to `most` different plain texts of a JSON array, none of them empty or equal to `without`."""
-    found = dict.fromkeys(text(value) for value in items(values))
-    return tuple(snippet for snippet in found if snippet and snippet != without)[:most]
+    """Return one line of plain text, cut at a word to `width` characters: a string, or the first text of a list; else ""."""
+    texts = map(plain, value if isinstance(value, list) else [value])
+    return shorten(next(filter(None, texts), ""), width)
 
 
 def number(value: Any) -> float | None:
@@ -122,12 +132,7 @@ def address(value: Any) -> str:
     if not isinstance(value, str):
         return ""
     url = _UNSAFE_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), visible(value.strip()))
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 0  # raises for one that is no number
-        return url if parts.scheme in ("http", "https") and parts.hostname and port >= 0 else ""
-    except ValueError:
-        return ""
+    return url if url.lower().startswith(("http://", "https://")) and host_of(url) else ""
 
 
 def _leading_day(words: str) -> datetime:
@@ -166,13 +171,11 @@ def hit(
     extra_snippets: Any = (),
     score: Any = None,
 ) -> SearchResult | None:
-    """Return one result from an engine's fields, None when its address is not one."""
-    where = address(url)
-    if not where:
-        return None
-    words = text(description)
-    more = snippets(list(extra_snippets) if isinstance(extra_snippets, tuple | list) else [], without=words)
-    return SearchResult(text(title, 500), where, words, published_date, more, number(score))
+    """Return one result from an engine's fields, None when its address is not one; of a list of texts the first counts."""
+    where, words = address(url), text(description)
+    more = dict.fromkeys(map(text, extra_snippets if isinstance(extra_snippets, tuple | list) else ()))
+    others = tuple(snippet for snippet in more if snippet not in ("", words))[:MAX_SNIPPETS]
+    return SearchResult(text(title, 500), where, words, published_date, others, number(score)) if where else None
 
 
 def clip_query(query: str, max_chars: int, max_words: int | None = None) -> str:
@@ -182,10 +185,10 @@ def clip_query(query: str, max_chars: int, max_words: int | None = None) -> str:
     return textwrap.shorten(" ".join(query.split()[:max_words]), max_chars, placeholder="") or query.split()[0][:max_chars]
 
 
-def date_range(freshness: str | None, today: date | None = None) -> tuple[date, date] | None:
+def date_range(freshness: str | None) -> tuple[date, date] | None:
     """Return first and last day of a `SearchRequest.freshness`, None without one or with days that do not exist."""
     if freshness in _DAYS:
-        end = today or datetime.now(UTC).date()
+        end = datetime.now(UTC).date()
         return end - timedelta(days=_DAYS[freshness]), end
     found = _RANGE.fullmatch(freshness or "")
     try:
@@ -194,16 +197,12 @@ def date_range(freshness: str | None, today: date | None = None) -> tuple[date, 
         return None
 
 
-def period_or_days(freshness: str | None, periods: Mapping[str, str] = PERIODS) -> tuple[str | None, tuple[date, date] | None]:
-    """Return an engine's own word for the period of a `SearchRequest.freshness`, or its days where there is no word."""
-    period = periods.get(freshness or "")
-    return period, None if period else date_range(freshness)
-
-
 def host_of(url: str) -> str:
-    """Return an address's host as names are compared: lower case, international names in ASCII; "" when there is none."""
+    """Return an address's host as names are compared: lower case, international names in ASCII; "" when there is none, or a
+    port that is none."""
     try:
-        host = (urlsplit(url).hostname or "").rstrip(".")
+        parts = urlsplit(url)
+        host = (parts.hostname or "").rstrip(".") if parts.port != 0 else ""
         return host if host.isascii() else host.encode("idna").decode("ascii")
     except ValueError:
         return ""
@@ -236,19 +235,12 @@ def country_name(code: str) -> str:
 # --- the request ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where the searcher is: a city, a region (its name, or a code such as "CA"), an IANA time zone; "" when not known."""
 
     city: str = ""
     region: str = ""
     timezone: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.city or self.region or self.timezone)
-
-
-NOWHERE = Place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +265,7 @@ class SearchRequest:
     allowed_domains: tuple[str, ...] = ()
     blocked_domains: tuple[str, ...] = ()
     goggles: tuple[str, ...] = ()
-    place: Place = NOWHERE
+    place: Place = Place()
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -301,6 +293,16 @@ class SearchRequest:
             put(self, name, tuple(map(clean_domain, getattr(self, name))))
 
     @property
+    def period(self) -> str:
+        """The past "day", "week", "month" or "year" that `freshness` means, "" for a range of days or none."""
+        return PERIODS.get(self.freshness or "", "")
+
+    @property
+    def days(self) -> tuple[date, date] | None:
+        """First and last day where `freshness` is a range, else None."""
+        return None if self.period else date_range(self.freshness)
+
+    @property
     def country_code(self) -> str:
         """The country as two capital letters, "" for none or all."""
         code = self.country.upper()
@@ -316,7 +318,8 @@ class SearchRequest:
 def _freshness(value: str | None) -> str | None:
     if not value:
         return None
-    value = _FRESHNESS.get(value.strip().lower(), value.strip())
+    words = {word: code for code, word in PERIODS.items()}
+    value = words.get(value.strip().lower(), value.strip())
     days = date_range(value)
     if days is None or days[0] > days[1]:
         raise ConfigError(f"freshness is {value!r}; it must be pd, pw, pm, py or a range such as 2026-01-01to2026-06-30")
@@ -329,14 +332,10 @@ def clean_domain(value: str) -> str:
     Raises:
         ConfigError: there is no host name in it, or more than one: engines cannot search a part of a site.
     """
-    host, _, path = re.sub(r"^[a-z]+://", "", value.strip().lower()).partition("/")
+    site, _, path = re.sub(r"^[a-z]+://", "", value.strip().lower()).partition("/")
     if path:
-        raise ConfigError(f"{value!r} has a path, and engines search whole sites; write {host}")
-    host = host.removeprefix("*.").split(":")[0].rstrip(".")
-    try:
-        host = host if host.isascii() else host.encode("idna").decode("ascii")
-    except UnicodeError:
-        host = ""
+        raise ConfigError(f"{value!r} has a path, and engines search whole sites; write {site}")
+    host = host_of(f"//{site.removeprefix('*.')}")
     if not _DOMAIN.fullmatch(host):
         raise ConfigError(f"{value!r} is not a domain; write it as example.com")
     return host
@@ -498,7 +497,35 @@ PROVIDERS: dict[str, ProviderInfo] = {
     )
 }
 
-_REFUSALS = {402: "the plan's credits are used up", 403: "the key or its plan does not allow this"}
+
+class Refusal(NamedTuple):
+    """What a refusal means that begins with a status and holds some words: `pattern` is searched for in "STATUS BODY".
+
+    `kind` None leaves it to the status. `what` stands before the engine's own words and `remedy` behind them; {key}, {name},
+    {obtain} and {address} in them are the engine's.
+    """
+
+    pattern: str
+    kind: FailureReason | None = None
+    what: str = ""
+    remedy: str = ""
+
+
+# The fields of a `SearchResult`, in the order of `hit`.
+_RESULT = ("title", "url", "description", "published_date", "extra_snippets", "score")
+
+KEY_REFUSED = "the key was refused; set {key} again with `%websearch key {name}`"
+_KEYED_REFUSALS = (
+    Refusal("401", "key", KEY_REFUSED),
+    Refusal("402", "credit", "the plan's credits are used up", "see {obtain}"),
+    Refusal("403", "key", "the key or its plan does not allow this", "see {obtain}"),
+)
+_REFUSALS = (
+    Refusal("40[123]", "request"),
+    Refusal("404", remedy="check {address}"),
+    Refusal("5", remedy="try again later"),
+    Refusal(""),
+)
 _LONGEST_WAIT_S = 1e8  # three years: a header may say anything
 _LAST = ("searxng", "wikipedia", "local")
 
@@ -561,15 +588,17 @@ def plugins() -> tuple[dict[str, ProviderInfo], tuple[str, ...]]:
 class Engine:
     """Base of the built-in engines and of plug-ins: limits, keys and address, one way to send and to put an answer together.
 
-    An engine of the usual form says how a request becomes parameters (`parameters`) and a hit of the answer a result
-    (`result`), and no more. They are sent to `path`: as JSON, or in the query of a GET where `method` says so. `key_header` is
-    the header that has the key ("": the parameters have it). The hits stand at `hits_at` of the answer, each with its address
-    under `address_field`; an answer without hits may lack that place if it has one of the fields `signs`.
+    The facts of an engine are attributes of its class, or stand in its head: `class Exa(Engine, name="exa", max_count=100)`.
+    An engine of the usual form says how a request becomes parameters (`parameters`), and no more. They are sent to `path`: as
+    JSON, or in the query of a GET where `method` says so. `key_header` is the header that has the key ("": the parameters have
+    it). The hits stand at `hits_at` of the answer; an answer without hits may lack that place if it has one of the fields
+    `signs`. `fields` names where a hit has the fields of a `SearchResult` whose name is another there, as paths for `values`.
+    `billed` is the field of a `Charge`, and the path at which an answer reports it.
 
     `max_chars`, `max_words` and `max_count` bound a request, `ignores` names the fields of a `SearchRequest` that the engine
     cannot apply. `options` names the engine's own parameters that a named search tool may set (`WebSearch.search_tools`).
     Domain lists are sent in the form an engine has for them and checked once more on the results, since most engines treat
-    them as a wish.
+    them as a wish. `refusals` are those that mean something else here than their status says.
     """
 
     name: ClassVar[str]
@@ -581,11 +610,17 @@ class Engine:
     max_words: ClassVar[int | None] = None
     max_count: ClassVar[int] = 50
     hits_at: ClassVar[tuple[str, ...]] = ("results",)
-    address_field: ClassVar[str] = "url"
+    fields: ClassVar[Mapping[str, str]] = {}
+    billed: ClassVar[tuple[str, str]] = ("", "")
     signs: ClassVar[tuple[str, ...]] = ()
     ignores: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[str, ...]] = ()
+    refusals: ClassVar[tuple[Refusal, ...]] = ()
     price: tuple[Charge, ...] = ()
+
+    def __init_subclass__(cls, **facts: Any) -> None:
+        for name, value in facts.items():
+            setattr(cls, name, value)
 
     def __init__(self, context: ProviderContext) -> None:
         self.context = context
@@ -604,12 +639,20 @@ class Engine:
         """
         query, count, notices = self.fitted(request)
         raw = await self.ask({**self.parameters(request, query, count, notices), **self.chosen})
-        details = self.details(raw, notices)
-        return self.answer(request, map(self.result, self.found(raw)), raw, notices, **details)
+        extra = self.details(raw, notices)
+        return self.answer(request, map(self.result, self.found(raw)), raw, notices, extra=extra)
 
     def parameters(self, request: SearchRequest, query: str, count: int, notices: list[str]) -> Json:
         """Return the parameters of one search; what cannot be applied is added to `notices`."""
         raise NotImplementedError
+
+    def details(self, raw: Json, notices: list[str]) -> Json:
+        """Return what an answer holds beside its hits, for `SearchResults.extra`; remarks are added to `notices`.
+
+        Raises:
+            ProviderError: the answer reports a failure.
+        """
+        return {}
 
     def part(self, raw: Any, kind: type[T], *path: str) -> T:
         """Return a part that every answer has; an empty path is the whole answer.
@@ -622,7 +665,7 @@ class Engine:
             raise self._unreadable()
         return value
 
-    def found(self, raw: Json) -> list[dict[str, Any]]:
+    def found(self, raw: Json) -> list[Json]:
         """Return the hits of an answer, as they came.
 
         Raises:
@@ -632,31 +675,32 @@ class Engine:
             return []
         return self.hits(raw, *self.hits_at)
 
-    def hits(self, raw: Json, *path: str) -> list[dict[str, Any]]:
+    def hits(self, raw: Json, *path: str) -> list[Json]:
         """Return the hits that stand at a path of an answer; errors as for `found`."""
         listed = self.part(raw, list, *path)
         # A list for each query, in answers of Perplexity's of 2025, is read as one.
         flat = (hit for part in listed for hit in (part if isinstance(part, list) else [part]))
-        hits = [hit for hit in flat if isinstance(at(hit, self.address_field), str)]
+        hits = [hit for hit in flat if isinstance(at(hit, self.fields.get("url", "url")), str)]
         if listed and not hits:
             raise self._unreadable()
         return hits
 
     def result(self, item: Json) -> SearchResult | None:
         """Return a hit as a result, in plain text (`hit` makes one), None when it is none."""
-        raise NotImplementedError
-
-    def details(self, raw: Json, notices: list[str]) -> Json:
-        """Return what else an answer holds, as arguments of `answer` (`charges`, `extra`); remarks are added to `notices`.
-
-        Raises:
-            ProviderError: the answer reports a failure.
-        """
-        return {}
+        title, urls, words, dates, more, scores = (values(item, self.fields.get(name, name)) for name in _RESULT)
+        return hit(title, next(iter(urls), None), words, moment(*dates), more, next(iter(scores), None))
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return what a search for `count` results is expected to be billed."""
         return self.price
+
+    def charges(self, raw: Any, count: int) -> tuple[Charge, ...]:
+        """Return what a search is billed: what its answer reports, else what was expected."""
+        field, path = self.billed
+        used = next((used for used in map(amount, values(raw, path)) if used is not None), None)
+        expected = self.price_for(count)
+        known: dict[str, Any] = {field: used}
+        return expected if used is None else (Charge(self.name, unit=expected[0].unit, **known),)
 
     def fitted(self, request: SearchRequest) -> tuple[str, int, list[str]]:
         """Return the query and the count within the engine's limits, and notices of what was cut or cannot be applied."""
@@ -669,7 +713,7 @@ class Engine:
         # English is the language that is set when nobody chose one, moderate the filter.
         asked = {
             "goggles": request.goggles,
-            "place": request.place,
+            "place": any(request.place),
             "freshness": request.freshness,
             "country": request.country_code,
             "language": request.language_code not in ("", "en"),
@@ -688,7 +732,7 @@ class Engine:
         language: str = "en",
         headers: Mapping[str, str] | None = None,
         **options: Any,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Return the JSON object that an endpoint answers when it is `given` parameters; `options` are those of
         `HttpClient.request_json`.
 
@@ -696,53 +740,42 @@ class Engine:
             ProviderError: the engine refused, failed or sent something unreadable.
             MissingKeyError: its key is not set. ConfigError: its address is none.
         """
-        method = method or self.method
-        headers = dict(headers or {})
+        method, sent = method or self.method, dict(headers or {})
         if self.info.keys and self.key_header:
             key = self.context.keys.require(self.info.keys[0])
-            headers[self.key_header] = f"Bearer {key}" if self.key_header == "Authorization" else key
+            sent[self.key_header] = f"Bearer {key}" if self.key_header == "Authorization" else key
         url = self.info.address(self.context.keys).replace("{lang}", language) + (path or self.path)
-        sent = {"params" if method == "GET" else "json": given, "headers": headers}
-        options = {"timeout_s": self.timeout_s, "explain": self.refusal, **sent, **options}
+        options = {"timeout_s": self.timeout_s, "explain": self.refusal, "headers": sent, **options}
+        options["params" if method == "GET" else "json"] = given
         raw = self.part(await self.context.http.request_json(method, url, provider=self.name, **options), dict)
         if raw.get("success", not raw.get("error")) is False:
-            error = raw.get("error")  # a text, or an object with a message
-            told = error if isinstance(error, dict) else {"message": error}
-            said = [text(told.get(name), 200) for name in ("message", "info", "code")]
-            status = 429 if said[2] == "ratelimited" else 200
-            raise self.failure(": ".join(filter(None, said)) or "it reports a failure without a reason", status=status)
+            # `error` is a text, or an object with a message (Brave: `detail`, MediaWiki: `info`).
+            said = text(values(raw, "error error.message error.detail error.info error.code"), 200)
+            status = 429 if at(raw, "error", "code") == "ratelimited" else 200
+            raise self.failure(said or "it reports a failure without a reason", status=status)
         return raw
 
     def refusal(self, response: HttpResponse) -> Reason:
-        """Return why the engine refused, and what to do; engines extend it for their own codes."""
+        """Return why the engine refused, and what to do: its own words between what the tables of refusals say."""
         said, wait, kind = explain_any(response)
-        status = response.status
-        if self.info.keys and status == 401:
-            return self.refused_key(said)
-        if not self.info.keys and status in (401, 402, 403):
-            kind = "request"
-        what = _REFUSALS.get(status, "") if self.info.keys else ""
+        status, keys = response.status, self.info.keys
+        known = (*self.refusals, *(_KEYED_REFUSALS if keys else ()), *_REFUSALS)
+        told = f"{status} {response.text}"
+        rule = next(rule for rule in known if re.match(rule.pattern, told, re.IGNORECASE | re.DOTALL))
+        facts = {"key": keys[0], "obtain": self.context.keys.spec(keys[0]).obtain} if keys else {}
+        what, remedy = (words.format(name=self.name, address=self._address, **facts) for words in rule[2:])
+        if (status == 429 and not remedy) or (wait or 0) > LONG_WAIT_S:
+            remedy = ask_again(wait)
         words = ": ".join(filter(None, (what, shorten(said, 110).rstrip("."))))
-        return Reason("; ".join(filter(None, (words, self.remedy(status, wait)))), wait, kind)
+        return Reason("; ".join(filter(None, (words, remedy))), wait, rule.kind or kind)
 
-    def remedy(self, status: int, wait: float | None) -> str:
-        """Return what helps against a refusal, "" when nothing is known; `wait` are the seconds that the engine asks for."""
-        if wait and wait > LONG_WAIT_S:
-            return f"ask again at {datetime.now(UTC) + timedelta(seconds=min(wait, _LONGEST_WAIT_S)):%Y-%m-%d %H:%M} UTC"
-        if status in _REFUSALS and self.info.keys:
-            return f"see {self.context.keys.spec(self.info.keys[0]).obtain}"
-        if status == 404 and self.info.base_variable:
-            return f"check {self.info.base_variable}"
-        return f"ask again in {duration(wait or 1.0)}" if status == 429 else "try again later" if status >= 500 else ""
-
-    def refused_key(self, said: str) -> Reason:
-        """Return the refusal of a key, with how to set it again."""
-        how = f"set {self.info.keys[0]} again with `%websearch key {self.name}`"
-        return Reason(f"the key was refused; {how}: {said}".removesuffix(": "), kind="key")
+    @property
+    def _address(self) -> str:
+        return self.info.base_variable or "its address"
 
     def _unreadable(self) -> ProviderError:
-        where = self.info.base_variable or "its address"
-        return self.failure(f"the answer holds no results that can be read; check {where}, or try again later", lost=True)
+        said = f"the answer holds no results that can be read; check {self._address}, or try again later"
+        return self.failure(said, lost=True)
 
     def failure(self, text: str, *, status: int | None = 200, lost: bool = False) -> ProviderError:
         """Return the error for an answer that is one although its HTTP status is 200; a `lost` one is no refusal."""
@@ -759,8 +792,8 @@ class Engine:
         extra: Mapping[str, Any] | None = None,
         most: int | None = None,
     ) -> SearchResults:
-        """Return the results that the request allows, at most `most` (None: `request.count`), billed at the list price
-        unless `charges` says otherwise."""
+        """Return the results that the request allows, at most `most` (None: `request.count`), billed as `charges` says (None:
+        as the answer reports, else at the list price)."""
         first: dict[str, SearchResult] = {}
         for result in found:
             if result is not None:
@@ -771,10 +804,17 @@ class Engine:
             query=request.query,
             provider=self.name,
             extra={name: value for name, value in (extra or {}).items() if value},
-            charges=self.price if charges is None else tuple(charges),
+            charges=self.charges(raw, request.count) if charges is None else tuple(charges),
             notices=tuple(notices),
             body=getattr(raw, "body", raw),
         )
+
+
+def ask_again(wait: float | None) -> str:
+    """Return when a request that was refused may be sent again; `wait` are the seconds that the engine asks for."""
+    if wait and wait > LONG_WAIT_S:
+        return f"ask again at {datetime.now(UTC) + timedelta(seconds=min(wait, _LONGEST_WAIT_S)):%Y-%m-%d %H:%M} UTC"
+    return f"ask again in {duration(wait or 1.0)}"
 
 
 def permitted(results: Iterable[SearchResult], request: SearchRequest) -> list[SearchResult]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -41,16 +41,22 @@ _LANGUAGES = frozenset(
 _SPELLINGS = {"ja": "jp", "no": "nb", "pt": "pt-pt", "zh": "zh-hans", "zh-tw": "zh-hant", "zh-hk": "zh-hant"}
 
 
-class BraveProvider(base.Engine):
+class BraveProvider(
+    base.Engine,
+    name="brave",
+    key_header="X-Subscription-Token",
+    timeout_s=10.0,
+    max_chars=400,
+    max_words=50,
+    max_count=20,
+    hits_at=("web", "results"),
+    fields={"published_date": "page_age"},  # `age` is words for people and may differ by days
+    signs=("query", "type"),
+    options=("result_filter", "spellcheck", "ui_lang", "units", "operators"),
+    price=(Charge("brave", "search"),),
+    refusals=(base.Refusal(r'4.*"code"\s*:\s*"SUBSCRIPTION_TOKEN_INVALID"', "key", base.KEY_REFUSED),),  # 401 or 422
+):
     """Asks Brave's web search and its LLM Context."""
-
-    name = "brave"
-    key_header = "X-Subscription-Token"
-    timeout_s = 10.0
-    max_chars, max_words, max_count = 400, 50, 20
-    hits_at, signs = ("web", "results"), ("query", "type")
-    options = ("result_filter", "spellcheck", "ui_lang", "units", "operators")
-    price = (Charge("brave", "search"),)
 
     async def search(self, request: base.SearchRequest) -> SearchResults:
         """Return the web results of one search; rich data is in `extra["rich"]` when Brave has some.
@@ -103,11 +109,6 @@ class BraveProvider(base.Engine):
             goggles=goggle_parameters(request),
         )
 
-    def result(self, item: base.Json) -> SearchResult | None:
-        """Return one of `web.results`; the date is `page_age` (`age` is words for people and may differ by days)."""
-        published = base.moment(item.get("page_age"))
-        return base.hit(item.get("title"), item.get("url"), item.get("description"), published, item.get("extra_snippets"))
-
     async def _send(self, path: str, params: base.Json, **options: Any) -> base.Json:
         """Return the answer of an endpoint: by GET, or by POST when inline goggles are too long for a request line."""
         if sum(map(len, params.get("goggles", ()))) > _LONG_GOGGLES:
@@ -128,17 +129,8 @@ class BraveProvider(base.Engine):
         return dict(answer) if answer.get("results") else None
 
     def refusal(self, response: HttpResponse) -> Reason:
-        """Return why Brave refused: a refused key (401 or 422, told by its code), or which rate limit."""
-        error: base.Json = {}
-        with suppress(ValueError):
-            error = base.mapping(base.mapping(response.json()).get("error"))
-        code = base.text(error.get("code"), 80)
-        if code == "SUBSCRIPTION_TOKEN_INVALID":
-            return self.refused_key(code)
-        if response.status == 429:
-            said, wait, kind = _rate_limit(error, response.headers)
-            return Reason(f"{said}; {self.remedy(429, wait)}", wait, kind)
-        return super().refusal(response)
+        """Return why Brave refused, and which of its rate limits was passed."""
+        return _rate_limit(response) if response.status == 429 else super().refusal(response)
 
 
 def _language(request: base.SearchRequest) -> str:
@@ -155,7 +147,7 @@ def _place_headers(request: base.SearchRequest) -> dict[str, str]:
         "X-Loc-City": place.city,
         "X-Loc-State" if is_code else "X-Loc-State-Name": place.region,
         "X-Loc-Timezone": place.timezone,
-        "X-Loc-Country": request.country_code if place else "",
+        "X-Loc-Country": request.country_code if any(place) else "",
     }
     folded = {name: unicodedata.normalize("NFKD", base.text(value)) for name, value in headers.items()}
     return base.present(**{name: value.encode("ascii", "ignore").decode().strip() for name, value in folded.items()})
@@ -163,37 +155,40 @@ def _place_headers(request: base.SearchRequest) -> dict[str, str]:
 
 def _context_results(raw: base.Json) -> Iterator[SearchResult]:
     """Yield the pages of an LLM Context answer: the first passage as the description, all others as extra snippets."""
-    listed = [base.at(raw, "grounding", "generic"), [base.at(raw, "grounding", "poi")], base.at(raw, "grounding", "map")]
-    for page in (page for pages in listed for page in base.objects(pages)):
-        snippets = (visible(text).strip() for text in base.items(page.get("snippets")) if isinstance(text, str))
-        passages = [snippet for snippet in snippets if snippet]
-        if url := base.address(page.get("url")):
-            source = base.mapping(base.at(raw, "sources", str(page["url"])))
-            title = base.text(page.get("title") or source.get("title") or page.get("name"), 500)
+    for page in base.values(raw, "grounding.generic grounding.poi grounding.map"):
+        if url := base.address(base.at(page, "url")):
+            texts = (visible(snippet).strip() for snippet in base.items(page.get("snippets")) if isinstance(snippet, str))
+            passages = list(filter(None, texts))
+            source = base.at(raw, "sources", page["url"])
+            title = base.text([page.get("title"), base.at(source, "title"), page.get("name")], 500)
             # `age` is null or [long form, ISO date, "N days ago"], sometimes shorter.
-            published = base.moment(*base.items(source.get("age")))
+            published = base.moment(*base.items(base.at(source, "age")))
             yield SearchResult(title, url, "".join(passages[:1]), published, tuple(passages[1:]))
 
 
-def _rate_limit(error: base.Json, headers: Mapping[str, str]) -> Reason:
+def _rate_limit(response: HttpResponse) -> Reason:
     """Return which of the two limits was passed, per second or per month, and when it is over.
 
     `X-RateLimit-Reset` and `-Remaining` list the windows in the order of `X-RateLimit-Policy`: second, then month. A limit of 0
     means that the plan has none.
     """
+    headers, meta = response.headers, None
+    with suppress(ValueError):
+        meta = base.at(response.json(), "error", "meta")
     resets, left, limits = (
         [float(window) for window in re.findall(r"\d+(?:\.\d+)?", headers.get(f"x-ratelimit-{name}", ""))]
         for name in ("reset", "remaining", "limit")
     )
-    quota, used = (base.number(base.at(error, "meta", name)) or 0.0 for name in ("quota_limit", "quota_current"))
+    quota, used = (base.number(base.at(meta, name)) or 0.0 for name in ("quota_limit", "quota_current"))
     wait = retry_after(headers) or 0.0
     if (quota and used >= quota) or (left[1:2] == [0] and limits[1:2] != [0]):
+        wait = max([wait, *resets[1:2]])
         shown = f" ({quota:,.0f} requests)" if quota else ""
-        return Reason(f"the plan's limit per month{shown} is used up", max([wait, *resets[1:2]]) or None, "quota")
+        return Reason(f"the plan's limit per month{shown} is used up; {base.ask_again(wait)}", wait or None, "quota")
     wait = max([wait, *resets[:1]]) or 1.0
     if wait > LONG_WAIT_S:
-        return Reason("the plan's limit is used up", wait, "quota")
-    return Reason("the limit per second was passed", wait, "rate")
+        return Reason(f"the plan's limit is used up; {base.ask_again(wait)}", wait, "quota")
+    return Reason(f"the limit per second was passed; {base.ask_again(wait)}", wait, "rate")
 
 
 # --- goggles ------------------------------------------------------------------------------------------------------------

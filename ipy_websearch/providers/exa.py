@@ -10,22 +10,26 @@ from __future__ import annotations
 from decimal import Decimal
 
 from ipy_websearch.providers import base
-from ipy_websearch.results import Charge, SearchResult
+from ipy_websearch.results import Charge
 
 INCLUDED_RESULTS, RESULTS_PER_PRICE = 10, 7
 
 
-class ExaProvider(base.Engine):
-    """Asks Exa's search."""
-
-    name = "exa"
-    key_header = "x-api-key"
-    max_count = 100
-    ignores = ("goggles", "place", "language")
-    options = (
+class ExaProvider(
+    base.Engine,
+    name="exa",
+    key_header="x-api-key",
+    max_count=100,
+    # The passages that fit where there are some, else the beginning of the text.
+    fields={"description": "highlights text summary", "extra_snippets": "highlights", "published_date": "publishedDate"},
+    billed=("usd", "costDollars.total"),
+    ignores=("goggles", "place", "language"),
+    options=(
         *("type", "category", "includeText", "excludeText", "additionalQueries", "startCrawlDate", "endCrawlDate"),
         *("contents", "moderation"),
-    )
+    ),
+):
+    """Asks Exa's search."""
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return the price of a search, once more for every 7 results beyond 10 ($0.007 a search, $0.001 a result)."""
@@ -35,7 +39,6 @@ class ExaProvider(base.Engine):
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""
         days = base.date_range(request.freshness)
-        is_range = "to" in (request.freshness or "")
         return base.present(
             query=query,
             type="auto",
@@ -44,18 +47,7 @@ class ExaProvider(base.Engine):
             includeDomains=list(request.allowed_domains),
             excludeDomains=list(request.blocked_domains),
             startPublishedDate=days and f"{days[0]}T00:00:00.000Z",
-            endPublishedDate=days and is_range and f"{days[1]}T23:59:59.999Z",
+            endPublishedDate=days and request.days and f"{days[1]}T23:59:59.999Z",
             userLocation=request.country_code,
             moderation=request.safe_search == "strict",
         )
-
-    def details(self, raw: base.Json, notices: list[str]) -> base.Json:
-        """Return the cost that the answer reports."""
-        return {"charges": (Charge("exa", "search", usd=base.amount(base.at(raw, "costDollars", "total"))),)}
-
-    def result(self, item: base.Json) -> SearchResult | None:
-        """Return one result: the passages that fit (highlights) where there are some, else the beginning of the text."""
-        passages = base.snippets(item.get("highlights"), most=base.MAX_SNIPPETS + 1)
-        words = passages[0] if passages else item.get("text") or item.get("summary")
-        published = base.moment(item.get("publishedDate"))
-        return base.hit(item.get("title"), item.get("url"), words, published, passages[1:], item.get("score"))

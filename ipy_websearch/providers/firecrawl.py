@@ -7,28 +7,36 @@ Wire facts: docs.firecrawl.dev, API v2 reference and "Billing", docs repository 
 
 from __future__ import annotations
 
-from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
 from ipy_websearch.providers import base
-from ipy_websearch.results import Charge, SearchResult, SearchResults
+from ipy_websearch.results import Charge, SearchResults
 
 # Firecrawl gives up a little before we do, so that the error is its own and says why.
 _SERVER_TIMEOUT_MS = 28_000
-_PERIODS = {"pd": "qdr:d", "pw": "qdr:w", "pm": "qdr:m", "py": "qdr:y"}
+# The fields of a page's metadata that hold its date of publication.
+PUBLISHED = "publishedTime article:published_time date"
 _SCRAPE = {"formats": ["markdown", "links"], "onlyMainContent": True}
 
 
-class FirecrawlProvider(base.Engine):
+class FirecrawlProvider(
+    base.Engine,
+    name="firecrawl",
+    path="/v2/search",
+    timeout_s=30.0,
+    max_chars=500,
+    max_count=100,
+    # The `date` of news is "3 months ago", which is no date; a page that was read may have its own.
+    fields={
+        "description": "description snippet",
+        "published_date": " ".join([*(f"metadata.{name}" for name in PUBLISHED.split()), PUBLISHED]),
+    },
+    billed=("units", "creditsUsed"),
+    ignores=("goggles", "language", "safe_search"),
+    options=("categories", "ignoreInvalidURLs", "location"),
+):
     """Asks Firecrawl. As a search engine it gives snippets only; `search_pages` gives pages along with them."""
-
-    name = "firecrawl"
-    path = "/v2/search"
-    timeout_s = 30.0
-    max_chars, max_count = 500, 100
-    ignores = ("goggles", "language", "safe_search")
-    options = ("categories", "ignoreInvalidURLs", "location")
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return 2 credits for every 10 results, rounded up."""
@@ -56,11 +64,12 @@ class FirecrawlProvider(base.Engine):
 
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""
-        period, days = base.period_or_days(request.freshness, _PERIODS)
+        days = request.days
+        period = request.period and f"qdr:{request.period[0]}"
         near = [place for place in (request.place.city, request.place.region) if place]
         country = base.country_name(request.country_code).title()
         return {"query": query, "limit": count, "sources": ["web"], "highlights": False} | base.present(
-            tbs=days and f"cdr:1,cd_min:{days[0]:%m/%d/%Y},cd_max:{days[1]:%m/%d/%Y}" or period,
+            tbs=f"cdr:1,cd_min:{days[0]:%m/%d/%Y},cd_max:{days[1]:%m/%d/%Y}" if days else period,
             includeDomains=list(request.allowed_domains),
             excludeDomains=list(request.blocked_domains),
             country=request.country_code,
@@ -75,30 +84,15 @@ class FirecrawlProvider(base.Engine):
         sources = [source for source in ("web", "news", "images") if data.get(source) is not None]
         return [hit for source in sources for hit in self.hits(raw, "data", source)]
 
-    def result(self, item: base.Json) -> SearchResult | None:
-        """Return one result. `date` of news is "3 months ago", which is no date; a page that was read may have its own."""
-        title, words = one(item.get("title")), item.get("description") or item.get("snippet")
-        return base.hit(title, item.get("url"), words, published(base.mapping(item.get("metadata")), item))
-
     def details(self, raw: base.Json, notices: list[str]) -> base.Json:
-        """Return the credits that the answer reports, and note its warning."""
+        """Note the warning of an answer."""
         if warning := base.text(raw.get("warning"), 200):
             notices.append(f"firecrawl: {warning}")
-        return {"charges": used(raw, 2)}
+        return {}
 
 
 def used(raw: base.Json, otherwise: int, kind: Literal["search", "fetch", "map"] = "search") -> tuple[Charge, ...]:
     """Return the charge for the credits that an answer, or the metadata of its page, reports."""
-    nodes = (base.at(raw, "data", "metadata", "creditsUsed"), raw.get("creditsUsed"), otherwise)
-    units = next(units for units in map(base.amount, nodes) if units is not None)
+    reported = map(base.amount, base.values(raw, "data.metadata.creditsUsed creditsUsed"))
+    units = next((units for units in reported if units is not None), Decimal(otherwise))
     return (Charge("firecrawl", kind, units, "credit"),)
-
-
-def published(*nodes: base.Json) -> datetime | None:
-    """Return the date of publication that stands in one of these objects."""
-    return base.moment(*(node.get(name) for node in nodes for name in ("publishedTime", "article:published_time", "date")))
-
-
-def one(value: Any) -> str:
-    """Return a text that may come as a string or as a list of strings (several tags of one name in a page)."""
-    return base.text(value[0] if isinstance(value, list) and value else value, 500)

@@ -7,32 +7,47 @@ logged. At most 10 results come at once; more would be further requests, each bi
 
 from __future__ import annotations
 
-from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import base
-from ipy_websearch.results import Charge, SearchResult
+from ipy_websearch.results import Charge
 
 # Google tells the two scripts of Chinese apart.
 _CHINESE = {"zh": "zh-CN", "zh-tw": "zh-TW", "zh-hk": "zh-TW", "zh-mo": "zh-TW", "zh-hant": "zh-TW"}
-_PERIODS = {"pd": "d1", "pw": "w1", "pm": "m1", "py": "y1"}
 
 
-class GoogleProvider(base.Engine):
+class GoogleProvider(
+    base.Engine,
+    name="google",
+    path="/customsearch/v1",
+    method="GET",
+    key_header="",
+    timeout_s=10.0,
+    max_chars=2_048,
+    max_count=10,
+    hits_at=("items",),
+    # The date is the page's own, else the day its snippet begins with.
+    fields={
+        "url": "link",
+        "description": "snippet",
+        "published_date": "pagemap.metatags.article:published_time snippet",
+    },
+    signs=("kind", "searchInformation", "queries", "context"),
+    ignores=("goggles", "place"),
+    options=("cr", "exactTerms", "excludeTerms", "fileType", "filter", "hl", "orTerms", "rights", "sort"),
+    price=(Charge("google", "search"),),
+    # A refused key and a wrong engine id both come as 400, the quota of the day as 403 or 429.
+    refusals=(
+        base.Refusal("400.*api key", "key", base.KEY_REFUSED),
+        base.Refusal("400.*invalid argument", "request", remedy="is GOOGLE_SEARCH_ENGINE_ID right?"),
+        base.Refusal("(403|429).*(per day|dailylimit)", "quota", "the quota of the day is used up", "see {obtain}"),
+    ),
+):
     """Asks a programmable search engine of Google's."""
-
-    name = "google"
-    path, method, key_header = "/customsearch/v1", "GET", ""
-    timeout_s = 10.0
-    max_chars, max_count = 2_048, 10
-    hits_at, address_field, signs = ("items",), "link", ("kind", "searchInformation", "queries", "context")
-    ignores = ("goggles", "place")
-    options = ("cr", "exactTerms", "excludeTerms", "fileType", "filter", "hl", "orTerms", "rights", "sort")
-    price = (Charge("google", "search"),)
 
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the parameters of one search, the keys among them."""
         sites = request.allowed_domains or request.blocked_domains
         single = sites[0] if len(sites) == 1 else None
-        period, days = base.period_or_days(request.freshness, _PERIODS)
+        days = request.days
         key, engine = map(self.context.keys.require, self.info.keys)
         country, code = request.country_code.lower(), request.language_code
         language = _CHINESE.get(request.language.lower()) or _CHINESE.get(code, code)
@@ -45,26 +60,8 @@ class GoogleProvider(base.Engine):
             lr=language and f"lang_{language}",
             # There is no middle between on and off, and off must be asked for.
             safe="off" if request.safe_search == "off" else "active",
-            dateRestrict=period,
+            dateRestrict=request.period and f"{request.period[0]}1",
             sort=days and f"date:r:{days[0]:%Y%m%d}:{days[1]:%Y%m%d}",
             key=key,
             cx=engine,
         )
-
-    def result(self, item: base.Json) -> SearchResult | None:
-        """Return one item; its date is the page's own `article:published_time`, else the day its snippet begins with."""
-        tags = base.objects(base.at(item, "pagemap", "metatags"))
-        snippet = item.get("snippet")
-        published = base.moment(*(tag.get("article:published_time") for tag in tags), snippet)
-        return base.hit(item.get("title"), item.get("link"), snippet, published)
-
-    def refusal(self, response: HttpResponse) -> Reason:
-        """Return why Google refused; a refused key and a wrong engine id both come as 400, the daily quota as 403 or 429."""
-        words, wait, reason = super().refusal(response)
-        if response.status == 400 and "api key" in words.lower():
-            return self.refused_key(words.rstrip("."))
-        if response.status == 400 and "invalid argument" in words.lower():
-            words = f"{words.rstrip('.')}; is GOOGLE_SEARCH_ENGINE_ID right?"
-        if response.status in (403, 429) and ("per day" in words.lower() or "dailylimit" in response.text.lower()):
-            reason = "quota"
-        return Reason(words, wait, reason)

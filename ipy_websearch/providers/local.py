@@ -95,16 +95,17 @@ class IndexReport:
     skipped: list[tuple[Path, str]] = field(default_factory=list)
 
 
-class LocalProvider(Engine):
+class LocalProvider(
+    Engine,
+    name="local",
+    ignores=("goggles", "place", "country", "language", "safe_search"),
+    price=(Charge("local", usd=Decimal(0)),),
+):
     """Searches the local index; every answer is free and comes from this machine.
 
     A domain filter matches, for the corpus, the part after `corpus://` (`planets`, `elements`, …), and for files the name of
     any folder on their path, as a host name would be written ("My Notes" is `my-notes`).
     """
-
-    name = "local"
-    ignores = ("goggles", "place", "country", "language", "safe_search")
-    price = (Charge("local", usd=Decimal(0)),)
 
     def __init__(self, context: ProviderContext) -> None:
         super().__init__(context)

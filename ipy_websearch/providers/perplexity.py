@@ -7,40 +7,38 @@ of characters: the description is cut, the whole is in `raw`. `date` is the publ
 from __future__ import annotations
 
 from ipy_websearch.providers import base
-from ipy_websearch.results import Charge, SearchResult
+from ipy_websearch.results import Charge
 
 MAX_DOMAINS = 20
 
 
-class PerplexityProvider(base.Engine):
-    """Asks Perplexity's search."""
-
-    name = "perplexity"
-    max_count = 20
-    ignores = ("goggles", "place", "safe_search")
-    options = (
+class PerplexityProvider(
+    base.Engine,
+    name="perplexity",
+    max_count=20,
+    fields={"description": "snippet", "published_date": "date"},
+    ignores=("goggles", "place", "safe_search"),
+    options=(
         *("max_tokens", "max_tokens_per_page", "search_context_size", "search_type", "search_mode"),
         *("last_updated_after_filter", "last_updated_before_filter"),
-    )
-    price = (Charge("perplexity", "search"),)
+    ),
+    price=(Charge("perplexity", "search"),),
+):
+    """Asks Perplexity's search."""
 
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the body of one search."""
         domains = [*request.allowed_domains, *(f"-{domain}" for domain in request.blocked_domains)]
         if len(domains) > MAX_DOMAINS:
             notices.append(f"perplexity takes {MAX_DOMAINS} domains; the others are left out of its search, not of the results")
-        period, days = base.period_or_days(request.freshness)
+        days = request.days
         return base.present(
             query=query,
             max_results=count,
             search_domain_filter=domains[:MAX_DOMAINS],
             country=request.country_code,
             search_language_filter=[request.language_code] if request.language_code else [],
-            search_recency_filter=period,
+            search_recency_filter=request.period,
             search_after_date_filter=days and f"{days[0]:%m/%d/%Y}",
             search_before_date_filter=days and f"{days[1]:%m/%d/%Y}",
         )
-
-    def result(self, item: base.Json) -> SearchResult | None:
-        """Return an item as a result."""
-        return base.hit(item.get("title"), item.get("url"), item.get("snippet"), base.moment(item.get("date")))

@@ -7,37 +7,41 @@ because the engines behind it did not answer, that is a failure and not an empty
 
 from __future__ import annotations
 
-from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import base
-from ipy_websearch.results import Charge, SearchResult
+from ipy_websearch.results import Charge
 from ipy_websearch.text import shorten
 
 _SAFETY = {"off": "0", "moderate": "1", "strict": "2"}
 
 
-class SearxngProvider(base.Engine):
+class SearxngProvider(
+    base.Engine,
+    name="searxng",
+    method="GET",
+    timeout_s=15.0,
+    fields={"description": "content", "published_date": "publishedDate pubdate"},
+    ignores=("goggles", "place"),
+    options=("categories", "engines", "pageno"),
+    price=(Charge("searxng", "search"),),  # free by the price table; a prices.toml of the user's may say what a server costs
+    # Out of the box a server gives HTML only, and says no more than 403.
+    refusals=(
+        base.Refusal("403", "request", remedy="the server gives no JSON: add `json` to `search.formats` in its settings.yml"),
+    ),
+):
     """Asks a SearXNG server."""
-
-    name = "searxng"
-    method = "GET"
-    timeout_s = 15.0
-    ignores = ("goggles", "place")
-    options = ("categories", "engines", "pageno")
-    price = (Charge("searxng", "search"),)  # free by the price table; a prices.toml of the user's may say what a server costs
 
     def parameters(self, request: base.SearchRequest, query: str, count: int, notices: list[str]) -> base.Json:
         """Return the parameters of one search."""
         language, country = request.language, request.country_code
         if country and not language:
             notices.append("searxng takes a country only together with a language; ignored")
-        period, days = base.period_or_days(request.freshness)
-        if days:
+        if request.days:
             notices.append("searxng knows the past day, week, month and year, but no range of dates; ignored")
         return base.present(
             q=base.with_site_operators(query, request),
             format="json",
             language=f"{language}-{country}" if language and country and "-" not in language else language,
-            time_range=period,
+            time_range=request.period,
             safesearch=_SAFETY[request.safe_search],
         )
 
@@ -51,15 +55,4 @@ class SearxngProvider(base.Engine):
             raise self.failure(f"nothing was found because its engines did not answer: {silent}")
         if silent:
             notices.append(f"these engines of searxng did not answer: {silent}")
-        return {"extra": {"answers": answers}}
-
-    def result(self, item: base.Json) -> SearchResult | None:
-        """Return an item as a result."""
-        published = base.moment(item.get("publishedDate"), item.get("pubdate"))
-        return base.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))
-
-    def refusal(self, response: HttpResponse) -> Reason:
-        """Return why the server refused; out of the box it serves HTML only, and says no more than 403."""
-        if response.status == 403:
-            return Reason("the server gives no JSON: add `json` to `search.formats` in its settings.yml", kind="request")
-        return super().refusal(response)
+        return {"answers": answers}

@@ -9,23 +9,28 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ipy_websearch.http.client import HttpResponse, Reason
 from ipy_websearch.providers import base
-from ipy_websearch.results import Charge, SearchResult
+from ipy_websearch.results import Charge
 
 MAX_ALLOWED, MAX_BLOCKED = 300, 150
 
 
-class TavilyProvider(base.Engine):
-    """Asks Tavily's search."""
-
-    name = "tavily"
-    max_chars, max_count = 400, 20
-    ignores = ("goggles", "place", "language", "safe_search")
-    options = (
+class TavilyProvider(
+    base.Engine,
+    name="tavily",
+    max_chars=400,
+    max_count=20,
+    fields={"description": "content"},  # `published_date` is RFC 1123 text, for news only
+    billed=("units", "usage.credits"),
+    ignores=("goggles", "place", "language", "safe_search"),
+    options=(
         *("search_depth", "topic", "chunks_per_source", "include_answer", "include_raw_content", "include_images"),
         *("auto_parameters", "exact_match", "max_age_hours", "include_domains_mode"),
-    )
+    ),
+    # Tavily's own: the plan, or what pays as it goes, is used up.
+    refusals=(base.Refusal("43[23]", "credit", "the plan's limit is used up"),),
+):
+    """Asks Tavily's search."""
 
     def price_for(self, count: int) -> tuple[Charge, ...]:
         """Return the credits of a search of the chosen depth."""
@@ -36,34 +41,19 @@ class TavilyProvider(base.Engine):
         country = base.country_name(request.country_code)
         if request.country_code and not country:
             notices.append(f"tavily knows no country {request.country!r}; ignored")
-        period, days = base.period_or_days(request.freshness)
         return base.present(
             query=query,
             max_results=count,
             search_depth="basic",
             include_usage=True,
-            time_range=period,
-            start_date=days and days[0].isoformat(),
-            end_date=days and days[1].isoformat(),
+            time_range=request.period,
+            start_date=request.days and request.days[0].isoformat(),
+            end_date=request.days and request.days[1].isoformat(),
             include_domains=list(request.allowed_domains[:MAX_ALLOWED]),
             exclude_domains=list(request.blocked_domains[:MAX_BLOCKED]),
             country=country if self.chosen.get("topic", "general") == "general" else "",
         )
 
     def details(self, raw: base.Json, notices: list[str]) -> base.Json:
-        """Return the credits that the answer reports, and Tavily's own answer where one was asked for."""
-        used = base.amount(base.at(raw, "usage", "credits"))
-        charges = self.price_for(1) if used is None else (Charge("tavily", units=used, unit="credit"),)
-        return {"charges": charges, "extra": {"answer": base.text(raw.get("answer"))}}
-
-    def result(self, item: base.Json) -> SearchResult | None:
-        """Return one result; its date is RFC 1123 text, for news only."""
-        published = base.moment(item.get("published_date"))
-        return base.hit(item.get("title"), item.get("url"), item.get("content"), published, score=item.get("score"))
-
-    def refusal(self, response: HttpResponse) -> Reason:
-        """Return why Tavily refused; 432 and 433 are its own: the plan, or what pays as it goes, is used up."""
-        words, wait, reason = super().refusal(response)
-        if response.status in (432, 433):
-            return Reason(f"the plan's limit is used up ({words.rstrip('.')})", wait, "credit")
-        return Reason(words, wait, reason)
+        """Return Tavily's own answer where one was asked for."""
+        return {"answer": base.text(raw.get("answer"))}

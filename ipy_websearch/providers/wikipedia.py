@@ -45,16 +45,19 @@ _OPERATOR = re.compile(r'"|\b(?:OR|AND|NOT)\b|\b[a-z]+:\S|(?:^|\s)-\w')
 _PUNCTUATION = re.compile(r"[^\w\s'’&+#./-]|[./-](?=\s|$)|(?<=\s)['’](?=\s)")
 
 
-class WikipediaProvider(base.Engine):
+class WikipediaProvider(
+    base.Engine,
+    name="wikipedia",
+    path="/w/api.php",
+    method="GET",
+    timeout_s=10.0,
+    hits_at=("query", "search"),
+    fields={"url": "title"},
+    max_chars=300,
+    ignores=("goggles", "place", "freshness", "country", "safe_search"),
+    price=(Charge("wikipedia", "search", usd=Decimal(0)),),
+):
     """Asks the search of one language's Wikipedia."""
-
-    name = "wikipedia"
-    path, method = "/w/api.php", "GET"
-    timeout_s = 10.0
-    hits_at, address_field = ("query", "search"), "title"
-    max_chars = 300
-    ignores = ("goggles", "place", "freshness", "country", "safe_search")
-    price = (Charge("wikipedia", "search", usd=Decimal(0)),)
 
     async def search(self, request: base.SearchRequest) -> SearchResults:
         """Return articles: the description is what matched, the extra snippets are the article's introduction.

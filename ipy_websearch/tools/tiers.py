@@ -30,7 +30,7 @@ from ipy_websearch.http.address import allow_from_environment, check_url, shown
 from ipy_websearch.providers import base
 from ipy_websearch.providers.base import SafeSearch, SearchRequest
 from ipy_websearch.providers.brave import resolve
-from ipy_websearch.providers.firecrawl import FirecrawlProvider, one, published, used
+from ipy_websearch.providers.firecrawl import PUBLISHED, FirecrawlProvider, used
 from ipy_websearch.providers.passages import blocks
 from ipy_websearch.results import Charge, Page, SearchResults
 from ipy_websearch.text import plain, plural, shorten, visible
@@ -346,12 +346,12 @@ def _page(data: Mapping[str, Any], asked: str = "") -> Page:
     return Page(
         url=asked,
         final_url=next(filter(None, addresses), asked),
-        title=one(metadata.get("title")) or one(data.get("title")),
+        title=base.text(base.values(data, "metadata.title title"), 500),
         content=text,
         lines_read=lines,
         total_lines=lines,
-        published_date=published(metadata),
-        note=one(metadata.get("error")) or (f"the page's server answered {status:.0f}" if status >= 400 else ""),
+        published_date=base.moment(*base.values(metadata, PUBLISHED)),
+        note=base.text(metadata.get("error"), 500) or (f"the page's server answered {status:.0f}" if status >= 400 else ""),
         links=tuple(dict.fromkeys(filter(None, map(base.address, base.items(data.get("links")))))),
     )
 

@@ -190,14 +190,14 @@ REFUSED: list[tuple[str, int, Any, str, str]] = [
     ("firecrawl", 402, {"success": False, "error": "Insufficient credits"}, "credits are used up: Insufficient", "credit"),
     ("firecrawl", 200, {"success": False, "error": "Search is down"}, "^firecrawl: Search is down$", "server"),
     ("firecrawl", 200, {"success": True, "data": {"web": {}}}, "no results that can be read", "server"),
-    ("tavily", 432, {"detail": {"error": "Over the limit."}}, r"limit is used up \(Over the limit\)", "credit"),
+    ("tavily", 432, {"detail": {"error": "Over the limit."}}, "limit is used up: Over the limit", "credit"),
     ("perplexity", 401, b"<html><title>401 Authorization Required</title></html>", "refused.*401 Authorization", "key"),
     ("perplexity", 422, {"detail": [{"msg": "field required"}]}, "422: field required", "request"),
     ("exa", 402, {"error": "no", "tag": "NO_MORE_CREDITS"}, "the plan's credits are used up: no", "credit"),
     ("exa", 503, {"error": "busy"}, r"answered 503 \(asked 3 times\): busy; try again later", "server"),
     ("searxng", 403, b"<title>403</title>", "add `json` to `search.formats`", "request"),
     ("searxng", 200, recorded("searxng/local_all_unresponsive"), "did not answer: slowone: Suspended: timeout", "server"),
-    ("wikipedia", 200, {"error": {"code": "x", "info": "<b>busy</b>"}}, "^wikipedia: busy: x$", "server"),
+    ("wikipedia", 200, {"error": {"code": "x", "info": "<b>busy</b>"}}, "^wikipedia: busy$", "server"),
     ("wikipedia", 200, {"error": {"code": "ratelimited", "info": "too many"}}, "too many", "rate"),
 ]
 
