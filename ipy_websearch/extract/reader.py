@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,24 +18,23 @@ from ipy_websearch.background import SingleFlight
 from ipy_websearch.errors import BlockedAddressError, ConfigError, FetchError
 from ipy_websearch.extract.worker import ExtractionWorker, from_json, to_json
 from ipy_websearch.http.address import allow_from_environment, check_url, shown
+from ipy_websearch.http.cache import Cache
 from ipy_websearch.results import Page
 from ipy_websearch.text import plain, visible
 
 if TYPE_CHECKING:
-    from ipy_websearch.http.cache import Cache
     from ipy_websearch.http.download import Download, RobotsFiles
 
 # Title, Markdown and date of a page in the local index.
 LocalPage = tuple[str, str, datetime | None]
 
-_LOCAL_SCHEMES = ("corpus:", "file:")
-_CACHE_KIND = "page-5"  # the number goes up whenever extraction gives something else for the same page
+_CACHE_KIND = "page-6"  # the number goes up whenever extraction gives something else for the same page
 
 
 class PageReader:
     """Reads pages as Markdown.
 
-    `cache` keeps pages for `cache_ttl_s` seconds (None: nothing is kept). `local` gives a page of the local index, None when it
+    `cache` keeps pages for `cache_ttl_s` seconds (0: nothing is kept). `local` gives a page of the local index, None when it
     has none under that address. `download` gets the bytes (None: `http.download.download`). Private addresses are read that
     IPY_WEBSEARCH_FETCH_ALLOW names at the time of each read.
     """
@@ -43,14 +43,14 @@ class PageReader:
         self,
         *,
         cache: Cache | None = None,
-        user_agent: str = "",
+        user_agent: str = "ipy_websearch",
         cache_ttl_s: float = 900,
-        local: Callable[[str], LocalPage | None] | None = None,
+        local: Callable[[str], LocalPage | None] = lambda url: None,
         worker: ExtractionWorker | None = None,
         download: Callable[..., Awaitable[Download]] | None = None,
     ) -> None:
         self.worker = worker or ExtractionWorker()
-        self._cache = cache
+        self._cache = cache or Cache(None)
         self._user_agent = user_agent
         self._cache_ttl_s = cache_ttl_s
         self._local = local
@@ -82,61 +82,56 @@ class PageReader:
         if offset < 1 or (limit is not None and limit < 1):
             raise ConfigError(f"offset is {offset} and limit is {limit}; lines are counted from 1 and a limit is 1 or more")
         url = url.strip()
-        if url.lower().startswith(_LOCAL_SCHEMES):
-            return window(self._from_local(url), offset, limit)
+        if url.lower().startswith(("corpus:", "file:")):
+            return window(self._from_index(url), offset, limit)
         allow = allow_from_environment()
         target = check_url(url, allow=allow).url
         page = None if fresh else self._cached(target)
         if page is None:
-            key = f"{target} {robots} {timeout_s}"
-            page, _ = await self._flights.share(
-                key, lambda: self._load(target, robots, {"allow": allow, "timeout_s": timeout_s})
-            )
+            load = partial(self._load, target, robots, allow=allow, timeout_s=timeout_s)
+            page, _ = await self._flights.share(f"{target} {robots} {timeout_s}", load)
         return window(replace(page, url=url), offset, limit)
 
-    def _from_local(self, url: str) -> Page:
-        found = self._local(url) if self._local is not None else None
+    def _from_index(self, url: str) -> Page:
+        found = self._local(url)
         if found is None:
             raise BlockedAddressError(
                 f"{shown(url)} is not in the local index; only its own pages are read under corpus:// and file://"
             )
         title, markdown, date = found
-        text = visible(markdown).strip("\n")
-        return Page(url, url, plain(title), text, 0, 0, published_date=date, content_type="text/markdown")
+        return Page(url, url, plain(title), visible(markdown).strip("\n"), 0, 0, date, "text/markdown")
 
-    async def _load(self, url: str, robots: bool, options: dict[str, Any]) -> Page:
-        got = await self._get(url, robots, options)
-        content_type = f"{got.content_type}; charset={got.charset}" if got.charset else got.content_type
+    async def _load(self, url: str, robots: bool, **options: Any) -> Page:
+        """Download a page, extract it and keep it."""
+        # httpx takes a while to import, and a session that only searches locally never needs it
+        from ipy_websearch.http.download import RobotsFiles, download
+
+        self.worker.warm()
+        get = partial(self._download or download, url, user_agent=self._user_agent, **options)
+        if robots:
+            files = self._robots = self._robots or RobotsFiles(
+                user_agent=self._user_agent, cache=self._cache, download=self._download
+            )
+            async with files.turn(urlsplit(url).netloc):
+                got = await get(admit=lambda target: files.admit(target, options["allow"]))
+        else:
+            got = await get()
         try:
+            content_type = f"{got.content_type}; charset={got.charset}"
             page = await self.worker.extract(got.body, url=got.final_url, content_type=content_type)
         except FetchError as exc:
             raise FetchError(f"Failed to parse HTML: {exc}") from exc
         page = replace(page, url=url, content_type=got.content_type)
-        if self._cache is not None and self._cache_ttl_s > 0:
+        if self._cache_ttl_s > 0:
             self._cache.put(_CACHE_KIND, url, to_json(page))
         return replace(page, fetched_at=datetime.now(UTC))
 
-    async def _get(self, url: str, robots: bool, options: dict[str, Any]) -> Download:
-        # httpx takes a while to import, and a session that only searches locally never needs it
-        from ipy_websearch.http.download import USER_AGENT, RobotsFiles, download
-
-        self.worker.warm()
-        agent, get = self._user_agent or USER_AGENT, self._download or download
-        if not robots:
-            return await get(url, user_agent=agent, **options)
-        files = self._robots = self._robots or RobotsFiles(user_agent=agent, cache=self._cache, download=self._download)
-        async with files.turn(urlsplit(url).netloc):
-            return await get(url, admit=lambda target: files.admit(target, options["allow"]), user_agent=agent, **options)
-
     def _cached(self, url: str) -> Page | None:
-        """Return the page of a cache entry, None when there is none of ours."""
-        found = self._cache.get(_CACHE_KIND, url, self._cache_ttl_s) if self._cache is not None else None
-        if found is None:
-            return None
-        entry, age_s = found
+        """Return the page of a cache entry, None when there is none that can be read."""
+        entry, age_s = self._cache.get(_CACHE_KIND, url, self._cache_ttl_s) or ({}, 0.0)
         try:
             return replace(from_json(entry), cached=True, fetched_at=datetime.now(UTC) - timedelta(seconds=age_s))
-        except (KeyError, TypeError, ValueError):  # a damaged byte in the file
+        except (KeyError, TypeError, ValueError):
             return None
 
 

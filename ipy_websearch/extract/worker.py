@@ -5,7 +5,8 @@ the first page, reused, limited in memory, and ended when a page takes too long,
 It holds no keys and can write no file. A page that defeats it is read once more by a new process, words alone, with a note that
 says why.
 
-A request is one line of JSON and the body behind it, an answer one line of JSON. Nothing is ever unpickled.
+A request is one line of JSON and the body behind it, an answer one line of JSON; a process without an answer says by its exit
+status why there is none. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -27,7 +29,8 @@ from ipy_websearch.errors import FetchError
 from ipy_websearch.results import Page
 
 _START_S = 30.0  # for loading the parsers, and for the words of a page, which take linear time
-_LATE = 1  # the exit status of a process that faulthandler ended
+_NO_MEMORY, _FAILED = 2, 3
+_REASONS = {1: "it took longer than {:g} s", _NO_MEMORY: "it took too much memory"}  # faulthandler ends a process with 1
 # Paths go behind the standard library's, so that no file of the user's can stand in for one of its modules.
 _BOOT = (
     "import sys, json; at = next((n for n, p in enumerate(sys.path) if 'site-packages' in p), len(sys.path));"
@@ -48,7 +51,7 @@ class ExtractionWorker:
         self._limits = (timeout_s, memory_mb, idle_s)
         self._thread = ThreadPoolExecutor(1, "ipy_websearch-extract")
         self._process: subprocess.Popen[bytes] | None = None
-        self._end: weakref.finalize[Any, Any] | None = None
+        self._end: Callable[[], int | None] = lambda: None
 
     async def extract(self, body: bytes, *, url: str, content_type: str = "") -> Page:
         """Return the page as Markdown, or as plain text with a note when it defeated the extractor.
@@ -70,11 +73,10 @@ class ExtractionWorker:
         """Start the process, without waiting for it: a page that is being fetched will not have to."""
         self._thread.submit(self._running)
 
-    def close(self) -> None:
-        """End the process. A later call to `extract` starts a new one."""
-        end, self._end, self._process = self._end, None, None
-        if end is not None:
-            end()
+    def close(self) -> int | None:
+        """End the process; return its exit status, None when none was running. A later call to `extract` starts a new one."""
+        self._process = None
+        return self._end()
 
     @property
     def pid(self) -> int | None:
@@ -92,29 +94,20 @@ class ExtractionWorker:
 
     def _ask(self, request: dict[str, Any], body: bytes) -> dict[str, Any]:
         """Return the process's answer; "defeated" says why there is none, and the process is gone."""
-        process = self._running()
-        assert process.stdin is not None and process.stdout is not None
-        answer: dict[str, Any]
         try:
+            process = self._running()
+            assert process.stdin is not None and process.stdout is not None
             process.stdin.write(json.dumps(request).encode() + b"\n" + body)
             process.stdin.flush()
-            answer = json.loads(process.stdout.readline())
+            return dict(json.loads(process.stdout.readline()))
         except (OSError, ValueError):
-            process.kill()
-            late = process.wait() == _LATE
-            answer = {"defeated": f"it took longer than {self._limits[0]:g} s" if late else "the extractor crashed"}
-        if "defeated" in answer:
-            self.close()
-        return answer
+            return {"defeated": _REASONS.get(self.close() or _FAILED, "the extractor failed").format(self._limits[0])}
 
     def _running(self) -> subprocess.Popen[bytes]:
         process = self._process
         if process is None or process.poll() is not None:
             self.close()
-            try:
-                self._process = process = _start(*self._limits)
-            except OSError as error:
-                raise FetchError(f"the extraction process cannot be started ({error.strerror})") from None
+            process = self._process = _start(*self._limits)
             self._end = weakref.finalize(self, _stop, process)
         return process
 
@@ -134,9 +127,10 @@ def _start(*limits: float) -> subprocess.Popen[bytes]:
     )
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> int:
     process.kill()
     process.communicate()  # waits for its end and closes the pipes
+    return process.returncode
 
 
 def to_json(page: Page) -> dict[str, Any]:
@@ -164,28 +158,28 @@ def serve(timeout_s: float, memory_mb: float, idle_s: float) -> None:
         faulthandler.dump_traceback_later(seconds, exit=True, file=void)
 
     end_after(_START_S)
-    _answer({"url": "http://localhost/", "size": 0}, b"<title>t</title><p>A sentence, to be judged.</p>")  # loads the parsers
+    _answer({"url": "http://localhost/", "content_type": ""}, b"<title>t</title><p>A sentence, to be judged.</p>")  # loads them
     _limit_memory(int(memory_mb * 1024 * 1024))
     end_after(idle_s)
     while line := source.readline():
         request = json.loads(line)
         end_after(_START_S if "plain" in request else timeout_s)
-        sink.write(json.dumps(_answer(request, source.read(request["size"]))).encode() + b"\n")
+        sink.write(_answer(request, source.read(request["size"])))
         sink.flush()
         end_after(idle_s)
 
 
-def _answer(request: dict[str, Any], body: bytes) -> dict[str, Any]:
+def _answer(request: dict[str, Any], body: bytes) -> bytes:
+    """Return the answer to a request; what defeats the extractor ends the process."""
     from ipy_websearch.extract.page import extract
 
     try:
-        page = extract(body, url=request["url"], content_type=request.get("content_type", ""), plain=request.get("plain", ""))
+        page = extract(body, url=request["url"], content_type=request["content_type"], plain=request.get("plain", ""))
+        return json.dumps({"page": to_json(page)}).encode() + b"\n"
     except FetchError as error:
-        return {"refused": str(error)}
+        return json.dumps({"refused": str(error)}).encode() + b"\n"
     except Exception as error:
-        memory = isinstance(error, MemoryError)
-        return {"defeated": "it took too much memory" if memory else f"the extractor failed with {type(error).__name__}"}
-    return {"page": to_json(page)}
+        os._exit(_NO_MEMORY if isinstance(error, MemoryError) else _FAILED)
 
 
 def _limit_memory(more: int) -> None:
