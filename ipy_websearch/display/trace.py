@@ -79,12 +79,12 @@ def without_keys(answer: Answer, redact: Callable[[str], str]) -> Answer:
     return replace(answer, question=redact(answer.question), trace=trace)
 
 
-def trace_frame(answer: Answer, step: int | None = None, *, note: str = "") -> TraceFrame:
+def trace_frame(answer: Answer, step: int = 0, *, note: str = "") -> TraceFrame:
     """Return the steps of an answer, or the one with number `step` (from 1), whole; `note` is a line under it."""
     steps = answer.steps
-    frame = TraceFrame(steps if step is None else steps[steps["n"] == step].reset_index(drop=True))
+    frame = TraceFrame(steps if not step else steps[steps["n"] == step].reset_index(drop=True))
     title = shorten(one_line(answer.question), 120)
-    if step is None:
+    if not step:
         limit = min(PART_CHARACTERS, OVERVIEW_CHARACTERS // max(2 * len(answer.trace), 1))
         parts = zip(answer.trace, requests_news(answer.trace), strict=True)
         folds = [fold for shown, new in parts for fold in _folds(shown, new, limit, f"%trace {shown.n} shows")]

@@ -1,8 +1,8 @@
 """How a line of our magics is read: options first, then text that arrives byte for byte, with variables put in by name.
 
-The options are the magic's own argparse parser (IPython's `magic_arguments`). Only `{name}` of an existing variable is
-replaced, once; nothing is evaluated. IPython is kept from expanding `$500` and `{x}`, and from reading a "?" at the end of a
-question as a call for help.
+A magic is a function of a `Call`. Its options are IPython's own arguments (`magic_arguments`), which its help, its parser and
+completion share. Only `{name}` of an existing variable is replaced, once; nothing is evaluated. IPython is kept from expanding
+`$500` and `{x}`, and from reading a "?" at the end of a question as a call for help.
 """
 
 from __future__ import annotations
@@ -11,27 +11,28 @@ import argparse
 import json
 import keyword
 import re
-import tokenize
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.inputtransformer2 import TokenTransformBase, assemble_continued_line, find_end_of_continued_line
+from IPython.core.inputtransformer2 import EscapedCommand, MagicAssign
 from IPython.core.magic import no_var_expand
 from IPython.core.magic_arguments import argument, construct_parser
 
 from ipy_websearch.settings import did_you_mean
 
-_OPTION = r"(--[A-Za-z][\w-]*|-[A-Za-z])(?=[\s=\d]|$)"
+_FLAG = r"(?:--[A-Za-z][\w-]*|-[A-Za-z])(?=[\s=\d]|$)"
 _VALUE = r"""(?:=|\s+|(?=\d))(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>\S+))(?!\S)"""
+_END = r"--(?:\s+|$)"
 _PLACE = r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}"
-_CALL = r"(?s)%(\w+)(?:[ \t]+(.*))?"
+# A magic of ours with something behind it: `%ask?` and `%ask ?` are calls for help.
+_RAW = r"%(?:ask|search|fetch|cost|panels|trace|websearch)[ \t]+(?![?\s]*$)"
 # How similar two names are when one is a typing mistake for the other.
 _TYPO = 0.8
 MAX_CHARS = 20_000
 MAX_ROWS = 100
-LINE_MAGICS = frozenset({"ask", "search", "fetch", "cost", "panels", "trace", "websearch"})
 
 
 class Help(Exception):
@@ -65,58 +66,68 @@ FRESH = argument("--fresh", action="store_true", help="Skip the cache.")
 HELP = argument("-h", "--help", action="store_true", help="Show this help.")
 
 
-# --- a line --------------------------------------------------------------------------------------------------------------
+# --- a magic -------------------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class Call:
-    """One line of a magic: only the options that were given, as keyword arguments, and the text.
+    """A line of a magic, and the cell below it as it was typed.
 
-    `notices` is what there is to say of the line.
+    `options` are those that were given, as keyword arguments; `output` is the variable that `-o` names.
     """
 
-    def __init__(self, options: dict[str, Any], text: str, output: str | None) -> None:
-        self.options, self.text, self.output = options, text, output
-        self.notices: list[str] = []
+    shell: Any
+    text: str
+    cell: str
+    options: dict[str, Any]
+    output: str | None
 
-    def tell(self) -> None:
-        """Print the notices, where no result can carry them."""
-        for notice in self.notices:
-            print(notice)
+    @property
+    def session(self) -> Any:
+        """The session that the magics and the package's functions share; imported when it is first needed."""
+        from ipy_websearch import api
+
+        return api.session()
+
+    def keep(self, value: Any) -> Any:
+        """Return a value, kept in the variable that `-o` named."""
+        if self.output:
+            self.shell.push({self.output: value})
+        return value
 
 
-def parse(method: Any, line: str, *, anywhere: bool = False) -> Call:
-    """Return the options and the text of a magic's line.
+def magic(*kinds: str, names: bool = False) -> Callable[[Callable[[Call], Any]], Any]:
+    """Make a function of a `Call` a magic for a "line", a "cell" or both. Options may follow the words where it takes `names`.
 
-    Options stand in front; `--` ends them; the first other word begins the text, in which nothing is an option. With
-    `anywhere`, for magics that take names and no text, options may follow the words.
-
-    Raises:
-        UsageError: an option is unknown, or its value is missing or wrong.
-        Help: the line holds `--help`.
+    What comes back is a method of a shell. `--help` shows its help, and an interrupt ends as one line. The parser is built at
+    its first use, unlike that of IPython's `magic_arguments`: building seven takes longer than all the rest of loading. IPython
+    asks `getdoc` for the text of `%search?`, and leaves the line alone for the mark that `no_var_expand` sets.
     """
-    parser = method.make_parser()
-    options, words, rest = list[str](), list[str](), line.strip()
-    while rest:
-        word = rest.split(maxsplit=1)[0]
-        if re.match("--?[A-Za-z]", word):
-            option, rest = _first_option(parser._option_string_actions, rest)
-            options.append(option)
-        elif word == "--" or not anywhere:
-            break
-        else:
-            words.append(word)
-            rest = rest[len(word) :].lstrip()
-    rest = rest[2:].lstrip() if re.match(r"--(\s|$)", rest) else rest
-    try:
-        parsed = vars(parser.parse_args(options))
-    except UsageError as exc:
-        raise UsageError(str(exc).removeprefix("argument ")) from None
-    given = {name: value for name, value in parsed.items() if value != parser.get_default(name) and value != []}
-    if "help" in given:
-        raise Help(help_of(parser))
-    if {"allowed_domains", "blocked_domains"} <= given.keys():
-        raise UsageError("--site and --not-site exclude each other; give one of the two")
-    return Call(given, " ".join(filter(None, (*words, rest))), given.pop("output", None))
+
+    def decorate(function: Any) -> Any:
+        @cache
+        def parser() -> Any:
+            return construct_parser(function)
+
+        @wraps(function)
+        def run(shell: Any, line: str, cell: str = "") -> Any:
+            try:
+                options, text = parse(parser(), line, names=names)
+                if options.get("help"):
+                    raise Help(help_of(parser()))
+                text = interpolate(text, variables_of(shell))
+                return function(Call(shell, text, cell, options, options.pop("output", None)))
+            except Help as help_text:
+                print(help_text)
+            except Interrupted:
+                raise
+            except KeyboardInterrupt:
+                raise Interrupted(f"%{function.__name__} was stopped") from None
+
+        vars(run).update(kinds=kinds, make_parser=parser, getdoc=lambda: help_of(parser()))
+        return no_var_expand(run)
+
+    return decorate
 
 
 def help_of(parser: Any) -> str:
@@ -124,9 +135,37 @@ def help_of(parser: Any) -> str:
     return str(parser.format_help()).removeprefix("::").lstrip("\n")
 
 
+def parse(parser: Any, line: str, *, names: bool = False) -> tuple[dict[str, Any], str]:
+    """Return the options that a line gives, and its text.
+
+    Options stand in front; `--` ends them; the first other word begins the text, in which nothing is an option. Where the text
+    is `names` alone, options may follow them.
+
+    Raises:
+        UsageError: an option is unknown, or its value is missing or wrong.
+    """
+    options, words, rest = list[str](), list[str](), line.strip()
+    while rest:
+        word = rest.split(maxsplit=1)[0]
+        if re.match("--?[A-Za-z]", word):
+            option, rest = _first_option(parser._option_string_actions, rest)
+            options.append(option)
+        elif word == "--" or not names:
+            break
+        else:
+            words.append(word)
+            rest = rest[len(word) :].lstrip()
+    try:
+        parsed = vars(parser.parse_args(options))
+    except UsageError as exc:
+        raise UsageError(str(exc).removeprefix("argument ")) from None
+    given = {name: value for name, value in parsed.items() if value != parser.get_default(name) and value != []}
+    return given, " ".join(filter(None, (*words, re.sub(f"^{_END}", "", rest))))
+
+
 def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
     """Return the option at the start of a line as argparse reads it without doubt (`--count=5`), and what follows."""
-    found = re.match(_OPTION, line)
+    found = re.match(_FLAG, line)
     flag = found[0] if found else line.split(maxsplit=1)[0]
     if flag not in known:
         hint = did_you_mean(flag, [name for name in known if name.startswith("--")])
@@ -142,31 +181,39 @@ def _first_option(known: Mapping[str, Any], line: str) -> tuple[str, str]:
     return f"{flag}={value['double'] or value['single'] or value['bare'] or ''}", rest[value.end() :].lstrip()
 
 
-class WebMagics:
-    """The base of our magics in one shell; their state lives in the session."""
+class _Raw:
+    """Turns a line of one of our magics into a call with the text as it was typed, before IPython looks for a "?" at its end:
+    `%ask How many moons does Mars have?` would look up `have`. A ";" goes behind the call, where it silences the output."""
 
-    def __init__(self, shell: Any) -> None:
-        self.shell = shell
+    priority = 1
 
-    @property
-    def session(self) -> Any:
-        """The session that the magics and the package's functions share; imported when it is first needed."""
-        from ipy_websearch import api
+    @classmethod
+    def find(cls, tokens_by_line: Sequence[Sequence[Any]]) -> Any:
+        """Return a transformer for the first magic of the cell, if that is ours."""
+        found = super().find(tokens_by_line)  # type: ignore[misc]
+        if found is None:
+            return None
+        found.at, found.start_col = found.start_col, 0  # candidates are sorted by place: before all others on this line
+        line = next(t.line for line in tokens_by_line for t in line if t.start == (found.start_line + 1, found.at))
+        return found if re.match(_RAW, line[found.at :]) else None
 
-        return api.session()
+    def transform(self: Any, lines: list[str]) -> list[str]:
+        """Return the lines with the magic's line replaced by a call."""
+        self.start_col = self.at
+        lines = super().transform(lines)  # type: ignore[misc]
+        lines[self.start_line] = re.sub(r"\s*;\s*(['\"]\))$", r"\1;", lines[self.start_line])
+        return lines
 
-    def read(self, method: Any, line: str, cell: str = "") -> Call:
-        """Return a line's options and its text, with the cell below it, variables put in."""
-        call = parse(method, line)
-        text = "\n\n".join(filter(None, (call.text, cell.strip("\r\n"))))
-        call.text = interpolate(text, variables_of(self.shell), call.notices)
-        return call
 
-    def keep(self, call: Call, value: Any) -> Any:
-        """Return a value, kept in the variable that `-o` named."""
-        if call.output:
-            self.shell.push({call.output: value})
-        return value
+class RawLine(_Raw, EscapedCommand):
+    """`%ask …?` and `%search …;`."""
+
+
+class RawAssignment(_Raw, MagicAssign):
+    """`answer = %ask …?`."""
+
+
+# --- variables -----------------------------------------------------------------------------------------------------------
 
 
 def variables_of(shell: Any) -> dict[str, Any]:
@@ -179,154 +226,71 @@ def variables_of(shell: Any) -> dict[str, Any]:
     }
 
 
-def magic(*kinds: str) -> Callable[[Any], Any]:
-    """Make a method a magic for a "line", a "cell" or both, whose options are IPython's `argument`.
-
-    `--help` shows its help, and an interrupt ends as one line. The parser is built at its first use, unlike that of IPython's
-    `magic_arguments`: building seven takes longer than all the rest of loading. IPython asks `getdoc` for the text of
-    `%search?`, and leaves the line alone for the mark that `no_var_expand` sets.
-    """
-
-    def decorate(method: Any) -> Any:
-        @cache
-        def parser() -> Any:
-            return construct_parser(method)
-
-        @wraps(method)
-        def run(*args: Any) -> Any:
-            try:
-                return method(*args)
-            except Help as help_text:
-                print(help_text)
-            except Interrupted:
-                raise
-            except KeyboardInterrupt:
-                raise Interrupted(f"%{method.__name__} was stopped") from None
-
-        run.kinds, run.make_parser = kinds, parser  # type: ignore[attr-defined]
-        if hasattr(method, "decorators"):
-            run.getdoc = lambda: help_of(parser())  # type: ignore[attr-defined]
-        return no_var_expand(run)
-
-    return decorate
-
-
-class RawLine(TokenTransformBase):
-    """Turns `%ask …?` and `answer = %ask …?` into a call of the magic with the line as it was typed.
-
-    IPython reads a line that ends in "?" as a call for help: `%ask How many moons does Mars have?` would look up `have`.
-    `%ask?` stays a call for help. A ";" at the end goes behind the call, where it silences the output. The class works on
-    tokens, as IPython's own transformers do, so text inside of strings is left alone.
-    """
-
-    priority = 1
-
-    def __init__(self, start: tuple[int, int]) -> None:
-        super().__init__((start[0], 0))  # candidates are sorted by place: before all others on this line
-        self.percent_col = start[1]
-
-    @classmethod
-    def find(cls, tokens_by_line: Sequence[Sequence[Any]]) -> RawLine | None:
-        """Return a transformer for the first such line, None when there is none."""
-        for line in tokens_by_line:
-            for n, token in enumerate(line[:-1]):
-                if token.string == "%" and line[n + 1].string in LINE_MAGICS and _begins_magic(line[:n]):
-                    end = [t for t in line[n + 2 :] if t.type not in (tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER)]
-                    if any(t.string.strip("?").strip() for t in end):
-                        return cls(token.start)
-        return None
-
-    def transform(self, lines: list[str]) -> list[str]:
-        """Return the lines with the magic's line replaced by a call."""
-        end = find_end_of_continued_line(lines, self.start_line)
-        match = re.match(_CALL, assemble_continued_line(lines, (self.start_line, self.percent_col), end))
-        assert match is not None
-        text = (match[2] or "").rstrip()
-        silent = ";" if text.endswith(";") else ""
-        head = lines[self.start_line][: self.percent_col]
-        call = f"{head}get_ipython().run_line_magic({match[1]!r}, {text.removesuffix(';').rstrip()!r}){silent}\n"
-        return [*lines[: self.start_line], call, *lines[end + 1 :]]
-
-
-def _begins_magic(before: Sequence[Any]) -> bool:
-    """Return whether a "%" begins a magic: first on its line, or behind the "=" of an assignment."""
-    tokens = [t for t in before if t.type not in (tokenize.INDENT, tokenize.DEDENT, tokenize.NL)]
-    return not tokens or (tokens[-1].string == "=" and all(t.string not in ("(", "[", "{", "lambda") for t in tokens))
-
-
-# --- variables -----------------------------------------------------------------------------------------------------------
-
-
-def interpolate(text: str, variables: Mapping[str, Any], notices: list[str] | None = None) -> str:
+def interpolate(text: str, variables: Mapping[str, Any], tell: Callable[[str], None] = print) -> str:
     """Return `text` with `{name}` replaced by the variable of that name; `{{name}}` gives a literal `{name}`.
 
-    Inserted text is not scanned again. `notices` receives what was cut, and names that are nearly a variable's.
+    Inserted text is not scanned again. `tell` is told once what was cut, and of names that are nearly a variable's.
 
     Raises:
         UsageError: a variable cannot be written as text.
     """
-    told: list[str] = []
-
-    def put(match: re.Match[str]) -> str:
-        escaped, name = match.groups()
-        if escaped is not None:
-            return "{" + escaped + "}" if escaped in variables else match[0]
-        if name not in variables:
-            import difflib
-
-            if meant := difflib.get_close_matches(name, variables, 1, _TYPO):
-                told.append(f"{{{name}}} names no variable; did you mean {meant[0]}?")
-            return match[0]
-        try:
-            return as_text(variables[name], lambda cut: told.append(f"{{{name}}} was cut: {cut} were put in"))
-        except Exception as exc:  # the value is the user's own, and its text may raise anything
-            why = f"{type(exc).__name__}: {exc}"[:200]
-            raise UsageError(f"{{{name}}} cannot be written as text ({why}); {{{{{name}}}}} gives the name itself") from None
-
-    filled = re.sub(_PLACE, put, text)
-    if notices is not None:
-        notices += dict.fromkeys(told)
-    return filled
+    written: dict[str, str] = {}
+    for escaped, name in dict.fromkeys(re.findall(_PLACE, text)):
+        place = f"{{{escaped or name}}}"
+        if escaped in variables:
+            written[f"{{{place}}}"] = place
+        elif name in variables:
+            written[place] = _written(place, variables[name], tell)
+        elif hint := did_you_mean(name, variables, _TYPO):
+            tell(f"{place} names no variable{hint}")
+    return re.sub(_PLACE, lambda found: written.get(found[0], found[0]), text)
 
 
-def as_text(value: Any, cut: Callable[[str], None] = lambda amount: None) -> str:
+def _written(place: str, value: Any, tell: Callable[[str], None]) -> str:
+    try:
+        return as_text(value, lambda cut: tell(f"{place} was cut: {cut} were put in"))
+    except Exception as exc:  # the value is the user's own, and its text may raise anything
+        why = f"{type(exc).__name__}: {exc}"[:200]
+        raise UsageError(f"{place} cannot be written as text ({why}); {{{place}}} gives the name itself") from None
+
+
+def as_text(value: Any, tell: Callable[[str], None] = print) -> str:
     """Return a variable as text for a model: strings as they are, frames as a CSV table, arrays and lists as JSON.
 
-    At most 100 rows and 20,000 characters. What is left out is said in the text, and to `cut`, as "100 of 500 rows".
+    At most 100 rows and 20,000 characters. What is left out is said in the text, and to `tell`, as "100 of 500 rows".
     """
-    text = value if isinstance(value, str) else _table(value, cut)
+    text = value if isinstance(value, str) else _table(value, tell)
     if text is None:
-        listed = value if isinstance(value, dict | list | tuple) else _listed(value)
-        text = listed if isinstance(listed, str) else json.dumps(listed, ensure_ascii=False, default=_listed, skipkeys=True)
-    if len(text) > MAX_CHARS:
-        cut(f"{MAX_CHARS:,} of {len(text):,} characters")
-        text = f"{text[:MAX_CHARS]}… (cut: {len(text):,} characters in all)"
-    return text
+        plain = value if isinstance(value, dict | list | tuple) else _plain(value)
+        text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, default=_plain, skipkeys=True)
+    if len(text) <= MAX_CHARS:
+        return text
+    tell(f"{MAX_CHARS:,} of {len(text):,} characters")
+    return f"{text[:MAX_CHARS]}… (cut: {len(text):,} characters in all)"
 
 
-def _table(value: Any, cut: Callable[[str], None]) -> str | None:
+def _table(value: Any, tell: Callable[[str], None]) -> str | None:
     """Return a frame or column of any library that narwhals knows as a table with its shape, None for anything else."""
     import narwhals as nw
 
-    # narwhals warns of Dask's frames
+    # narwhals warns of Dask's frames, and its own head reads one partition
     head = value.head(MAX_ROWS + 1, npartitions=-1) if hasattr(value, "npartitions") else value
     frame: Any = nw.from_native(head, pass_through=True, allow_series=True)
     if frame is value:
         return None
     frame = frame.to_frame() if isinstance(frame, nw.Series) else frame
     is_lazy = head is not value or isinstance(frame, nw.LazyFrame)  # to count its rows would be to compute it all
-    frame = frame.head(MAX_ROWS + 1).collect() if isinstance(frame, nw.LazyFrame) else frame
-    many, first = str(len(frame)), ""
+    frame = frame.lazy().head(MAX_ROWS + 1).collect() if is_lazy else frame
+    many, first = f"{len(frame)}", ""
     if len(frame) > MAX_ROWS:
-        many = f"more than {MAX_ROWS}" if is_lazy else many
-        cut(f"{MAX_ROWS} of {many} rows")
-        first = f", the first {MAX_ROWS}"
-    native = frame.head(MAX_ROWS).to_native()
-    named = getattr(getattr(native, "index", None), "name", None)  # pandas keeps the groups of a sum in its index
-    csv = native.to_csv() if named else frame.head(MAX_ROWS).write_csv()
+        many, first = f"more than {MAX_ROWS}" if is_lazy else many, f", the first {MAX_ROWS}"
+        tell(f"{MAX_ROWS} of {many} rows")
+    frame = frame.head(MAX_ROWS)
+    named = getattr(getattr(frame.to_native(), "index", None), "name", None)  # pandas keeps the groups of a sum in its index
+    csv = frame.to_native().to_csv() if named else frame.write_csv()
     return f"table of {many} rows x {len(frame.columns)} columns{first}:\n{csv}".rstrip()
 
 
-def _listed(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return an array as a list of Python's own values, anything else as its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

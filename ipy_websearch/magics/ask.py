@@ -16,97 +16,87 @@ from ipy_websearch.magics.arguments import (
     SITE,
     Call,
     Interrupted,
-    WebMagics,
+    interpolate,
     magic,
+    variables_of,
 )
 from ipy_websearch.settings import CHECKS
 
 
-class AskMagics(WebMagics):
-    """Holds the magic; its state lives in the session."""
+@magic("line", "cell")
+@argument("question", nargs="*", help="Everything after the options, as it is typed; {name} inserts a variable.")
+@argument("-m", "--model", help="Model to ask (default: WebSearch.model; 'offline' is the built-in one).")
+@argument("--tools", help="Tools or tool sets, separated by commas (default: standard).")
+@PROVIDER
+@argument("--max-searches", type=int, metavar="N", help="Searches the answer may make (default 5).")
+@argument("--read", dest="read_pages", type=int, metavar="N", help="Pages that each search reads (default 3; 0: none).")
+@argument("--max-steps", type=int, metavar="N", help="Model requests with tools (default 8).")
+@argument("--budget", dest="budget_usd", metavar="USD", help="US dollars the answer may cost, searches included.")
+@argument("--timeout", dest="timeout_s", type=float, metavar="SECONDS", help="Seconds it may take (default 120).")
+@SITE
+@NOT_SITE
+@argument("--table", dest="columns", metavar="COLUMNS", help='Answer with a table: "name, price: float, url".')
+@argument("--effort", choices=("low", "medium", "high"), help="How hard the model is to think, where it can be told.")
+@argument("--system", metavar="TEXT", help="Instructions of your own, added to the system prompt.")
+@argument("--check", choices=CHECKS, help="Compare every sentence with its sources (mark), have it mended (repair).")
+@argument("--estimate", action="store_true", help="Say what the question may cost, and send nothing.")
+@argument("--follow", action="store_true", help="Continue the last conversation.")
+@argument("--reset", action="store_true", help="Forget the conversation; without a question, do only that.")
+@FRESH
+@OUTPUT
+@HELP
+def ask(call: Call) -> Any:
+    """Ask a question; the answer is written from web sources, with [n] marks, and returned as an Answer.
 
-    @magic("line", "cell")
-    @argument("question", nargs="*", help="Everything after the options, as it is typed; {name} inserts a variable.")
-    @argument("-m", "--model", help="Model to ask (default: WebSearch.model; 'offline' is the built-in one).")
-    @argument("--tools", help="Tools or tool sets, separated by commas (default: standard).")
-    @PROVIDER
-    @argument("--max-searches", type=int, metavar="N", help="Searches the answer may make (default 5).")
-    @argument("--read", dest="read_pages", type=int, metavar="N", help="Pages that each search reads (default 3; 0: none).")
-    @argument("--max-steps", type=int, metavar="N", help="Model requests with tools (default 8).")
-    @argument("--budget", dest="budget_usd", metavar="USD", help="US dollars the answer may cost, searches included.")
-    @argument("--timeout", dest="timeout_s", type=float, metavar="SECONDS", help="Seconds it may take (default 120).")
-    @SITE
-    @NOT_SITE
-    @argument("--table", dest="columns", metavar="COLUMNS", help='Answer with a table: "name, price: float, url".')
-    @argument("--effort", choices=("low", "medium", "high"), help="How hard the model is to think, where it can be told.")
-    @argument("--system", metavar="TEXT", help="Instructions of your own, added to the system prompt.")
-    @argument("--check", choices=CHECKS, help="Compare every sentence with its sources (mark), have it mended (repair).")
-    @argument("--estimate", action="store_true", help="Say what the question may cost, and send nothing.")
-    @argument("--follow", action="store_true", help="Continue the last conversation.")
-    @argument("--reset", action="store_true", help="Forget the conversation; without a question, do only that.")
-    @FRESH
-    @OUTPUT
-    @HELP
-    def ask(self, line: str, cell: str = "") -> Any:
-        """Ask a question; the answer is written from web sources, with [n] marks, and returned as an Answer.
+    Options stand in front of the question; `--` ends them.
 
-        Options stand in front of the question; `--` ends them.
+    Examples:
+        %ask How many moons does Mars have?
 
-        Examples:
-            %ask How many moons does Mars have?
+        %%ask --max-searches 3 --budget 0.05 -o answer
+        Which laptop under $500 has the best keyboard? Compare {shortlist}.
 
-            %%ask --max-searches 3 --budget 0.05 -o answer
-            Which laptop under $500 has the best keyboard? Compare {shortlist}.
+        %ask --follow and which of them has a matte screen?
+    """
+    body = interpolate(call.cell.strip("\r\n"), variables_of(call.shell))
+    question = "\n\n".join(filter(None, (call.text, body)))
+    session, options = call.session, call.options
+    if options.pop("reset", False):
+        session.reset()
+        if not question:
+            print("The conversation was forgotten.")
+            return None
+    if not question.strip():
+        raise UsageError("%ask needs a question, such as: %ask How many moons does Mars have? (%ask --help)")
+    if options.pop("estimate", False):
+        return call.keep(session.estimate(question, **options))
+    return _answer(call, session, session.start(question, **options))
 
-            %ask --follow and which of them has a matte screen?
-        """
-        call = self.read(self.ask, line, cell)
-        session = self.session
-        estimate = call.options.pop("estimate", False)
-        if call.options.pop("reset", False):
-            session.reset()
-            if not call.text:
-                print("The conversation was forgotten.")
-                return None
-        if not call.text.strip():
-            raise UsageError("%ask needs a question, such as: %ask How many moons does Mars have? (%ask --help)")
-        if not estimate:
-            try:
-                return self._answer(session, call)
-            except Exception as exc:
-                if getattr(exc, "partial", None) is None:
-                    call.tell()
-                raise
-        call.tell()
-        return self.keep(call, session.estimate(call.text, **call.options))
 
-    def _answer(self, session: Any, call: Call) -> Any:
-        """Show the events of the run as they come; return the answer, which is kept however the run ends."""
-        from ipy_websearch.display.answer import LiveAnswer, mark_shown
-        from ipy_websearch.errors import ModelError
+def _answer(call: Call, session: Any, run: Any) -> Any:
+    """Show the events of the run as they come; return the answer, which is kept however the run ends."""
+    from ipy_websearch.display.answer import LiveAnswer, mark_shown
 
-        run = session.start(call.text, **call.options)
-        run.loop.notices[:0] = call.notices
-        silent = self.shell.displayhook.quiet()
-        first = not any(answer.offline for answer in session.answers)
-        options = {"feedback": session.settings.feedback, "spent": lambda: run.booking.cost_usd, "introduce": first}
-        live = None if silent else LiveAnswer(self.shell, **options)
-        try:
-            for event in run:
-                if live:
-                    live.show(event)
-        except KeyboardInterrupt:
-            answer = self.keep(call, run.stop())
+    first = not any(answer.offline for answer in session.answers)
+    options = {"feedback": session.settings.feedback, "spent": lambda: run.booking.cost_usd, "introduce": first}
+    live = None if call.shell.displayhook.quiet() else LiveAnswer(call.shell, **options)
+    try:
+        for event in run:
             if live:
-                live.finish(answer, "interrupted")
-            raise Interrupted("the answer so far is shown above, and what it cost is booked") from None
-        except Exception as exc:
-            if live:
-                live.finish(getattr(exc, "partial", None), "failed")
-            if isinstance(exc, ModelError) and exc.partial is not None:
-                self.keep(call, exc.partial)
-            raise
+                live.show(event)
+    except KeyboardInterrupt:
+        answer = call.keep(run.stop())
         if live:
-            live.finish(run.answer)
-            mark_shown(self.shell, run.answer)
-        return self.keep(call, run.answer)
+            live.finish(answer, "interrupted")
+        raise Interrupted("the answer so far is shown above, and what it cost is booked") from None
+    except Exception as exc:
+        partial = getattr(exc, "partial", None)
+        if live:
+            live.finish(partial, "failed")
+        if partial is not None:
+            call.keep(partial)
+        raise
+    if live:
+        live.finish(run.answer)
+        mark_shown(call.shell, run.answer)
+    return call.keep(run.answer)

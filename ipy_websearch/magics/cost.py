@@ -7,76 +7,75 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
-from ipy_websearch.magics.arguments import HELP, OUTPUT, WebMagics, magic, parse
+from ipy_websearch.magics.arguments import HELP, OUTPUT, Call, magic
 
 GROUPS = ("question", "model", "provider", "kind", "day", "notebook", "session")
 
 
-class CostMagics(WebMagics):
-    """Holds the magic; its state lives in the session."""
+@magic("line", names=True)
+@argument("--by", choices=GROUPS, metavar="GROUP", help=f"Sum up by {', '.join(GROUPS)} (default: question).")
+@argument("--rows", action="store_true", help="One row for each model request and paid call, without sums.")
+@argument("--all", dest="everything", action="store_true", help="All sessions in the ledger, not only this one.")
+@argument("--since", metavar="WHEN", help="Only what came later: 7d, 24h, 30m, 2w ago, or a date such as 2026-11-01 (UTC).")
+@argument("--plot", action="store_true", help='Draw the costs over time and by kind (pip install "ipy_websearch[plot]").')
+@argument("--reset", action="store_true", help="Start this session's count anew; the ledger keeps every row.")
+@argument("--budget", dest="session_budget_usd", metavar="USD", help="Set the session's budget; 'none' removes it.")
+@argument("--day-budget", dest="day_budget_usd", metavar="USD", help="Set the budget of a day (UTC), over all sessions.")
+@OUTPUT
+@HELP
+def cost(call: Call) -> Any:
+    """Return what was spent as a DataFrame: one row for each question, or for each group of `--by`.
 
-    @magic("line")
-    @argument("--by", choices=GROUPS, metavar="GROUP", help=f"Sum up by {', '.join(GROUPS)} (default: question).")
-    @argument("--rows", action="store_true", help="One row for each model request and paid call, without sums.")
-    @argument("--all", dest="everything", action="store_true", help="All sessions in the ledger, not only this one.")
-    @argument("--since", metavar="WHEN", help="Only what came later: 7d, 24h, 30m, 2w ago, or a date such as 2026-11-01 (UTC).")
-    @argument("--plot", action="store_true", help='Draw the costs over time and by kind (pip install "ipy_websearch[plot]").')
-    @argument("--reset", action="store_true", help="Start this session's count anew; the ledger keeps every row.")
-    @argument("--budget", dest="session_budget_usd", metavar="USD", help="Set the session's budget; 'none' removes it.")
-    @argument("--day-budget", dest="day_budget_usd", metavar="USD", help="Set the budget of a day (UTC), over all sessions.")
-    @OUTPUT
-    @HELP
-    def cost(self, line: str) -> Any:
-        """Return what was spent as a DataFrame: one row for each question, or for each group of `--by`.
+    Column usd is US dollars; an unknown price is NaN, never 0. Under the table: the total, models and providers without
+    a known price, and what caches saved.
 
-        Column usd is US dollars; an unknown price is NaN, never 0. Under the table: the total, models and providers without
-        a known price, and what caches saved.
+    Examples:
+        %cost
+        %cost --by model
+        %cost --all --since 7d --by day --plot
+        %cost --budget 1.00
+    """
+    if call.text:
+        raise UsageError(f"%cost takes options only, not {call.text!r} (%cost --help)")
+    session, options = call.session, call.options
+    plot, rows, reset = (options.pop(name, False) for name in ("plot", "rows", "reset"))
+    if reset:
+        session.reset_cost()
+        print("The session's count starts anew; what was spent stays in the ledger (%cost --all).")
+    budgets = [name for name in ("session_budget_usd", "day_budget_usd") if name in options]
+    for name in budgets:
+        _set_budget(session.settings, name, options.pop(name))
+    if (reset or budgets) and not (options or plot or rows or call.output):
+        return None
+    if not rows:
+        options.setdefault("by", "question")
+    frame = session.cost(**options)
+    if plot:
+        _plot(session, options, frame.summary.scope)
+    return call.keep(frame)
 
-        Examples:
-            %cost
-            %cost --by model
-            %cost --all --since 7d --by day --plot
-            %cost --budget 1.00
-        """
-        call = parse(self.cost, line, anywhere=True)
-        if call.text:
-            raise UsageError(f"%cost takes options only, not {call.text!r} (%cost --help)")
-        options = call.options
-        from ipy_websearch.options import moment, money
 
-        session = self.session
-        plot, rows, reset = (options.pop(name, False) for name in ("plot", "rows", "reset"))
-        budgets = {name: options.pop(name) for name in ("session_budget_usd", "day_budget_usd") if name in options}
-        if reset:
-            session.reset_cost()
-            print("The session's count starts anew; what was spent stays in the ledger (%cost --all).")
-        for name, value in budgets.items():
-            usd = None if value == "none" else money(name, value)
-            setattr(session.settings, name, None if usd is None else float(usd))
-            print(f"WebSearch.{name}: {'none' if usd is None else f'{usd:f} USD; a call that would exceed it is refused'}.")
-        if (reset or budgets) and not (options or plot or rows or call.output):
-            return None
-        if "since" in options:
-            options["since"] = moment("--since", options["since"])
-        if not rows:
-            options.setdefault("by", "question")
-        frame = session.cost(**options)
-        if plot:
-            self._plot(session, options, frame.summary.scope if frame.summary else "")
-        return self.keep(call, frame)
+def _set_budget(settings: Any, name: str, value: str) -> None:
+    """Set a budget, or remove it; the next call counts with it."""
+    from ipy_websearch.options import money
 
-    def _plot(self, session: Any, options: dict[str, Any], scope: str) -> None:
-        """Show the picture; where there is nothing to draw, say so."""
-        from base64 import b64encode
+    usd = None if value == "none" else money(name, value)
+    setattr(settings, name, None if usd is None else float(usd))
+    print(f"WebSearch.{name}: {'none' if usd is None else f'{usd:f} USD; a call that would exceed it is refused'}.")
 
-        from IPython.display import display
 
-        from ipy_websearch.display.cost import cost_png, cost_words
+def _plot(session: Any, options: dict[str, Any], scope: str) -> None:
+    """Show the picture; where there is nothing to draw, say so."""
+    from base64 import b64encode
 
-        by = options.get("by", "kind")
-        steps = session.cost_curve(by=by, everything=options.get("everything", False), since=options.get("since"))
-        if not steps:
-            print(f"There is nothing to plot: no calls in {scope}.")
-            return
-        picture = b64encode(cost_png(steps, scope, by)).decode("ascii")
-        display({"image/png": picture, "text/plain": cost_words(steps, by)}, raw=True)
+    from IPython.display import display
+
+    from ipy_websearch.display.cost import cost_png, cost_words
+
+    by = options.get("by", "kind")
+    steps = session.cost_curve(**{**options, "by": by})
+    if not steps:
+        print(f"There is nothing to plot: no calls in {scope}.")
+        return
+    picture = b64encode(cost_png(steps, scope, by)).decode("ascii")
+    display({"image/png": picture, "text/plain": cost_words(steps, by)}, raw=True)

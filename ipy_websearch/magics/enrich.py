@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
-from ipy_websearch.magics.arguments import HELP, OUTPUT, PROVIDER, Interrupted, WebMagics, magic, parse, variables_of
+from ipy_websearch.magics.arguments import HELP, OUTPUT, PROVIDER, Call, Interrupted, magic, variables_of
 from ipy_websearch.settings import did_you_mean
 
 _KIND = r"(?:(?P<kind>[A-Za-z]+(?:\[str\])?(?=\s*=)|\[[^\]]*\](?=\s*[=:]))\s*[=:]\s*)?"
@@ -18,75 +18,69 @@ _ADDRESS = r"[a-z+]+://\S+|\S+:\d+"
 EXAMPLE = "ceo: Who is the CEO of {company}?"
 
 
-class EnrichMagics(WebMagics):
-    """Holds the magic; its state lives in the session."""
+@magic("line", "cell", names=True)
+@argument("frame", nargs="*", help="The variable that holds the DataFrame.")
+@argument("-m", "--model", help="Model to ask (default: WebSearch.enrich_model; 'offline' is the built-in one).")
+@PROVIDER
+@argument("--concurrency", type=int, metavar="N", help="Requests at once (default 16).")
+@argument("--max-searches", type=int, metavar="N", help="Searches for a row (default 1; 0: none).")
+@argument("--read", dest="read_pages", type=int, metavar="N", help="Pages that each search reads (default 0).")
+@argument("--budget", dest="budget_usd", metavar="USD", help="US dollars that it may cost in all.")
+@argument("--sample", type=int, metavar="N", help="Try the first N distinct rows, and say what the whole would take.")
+@argument("--mode", choices=("now", "batch"), metavar="MODE", help="now, or batch: half the price, done within a day.")
+@argument("--cluster", metavar="NAME", help="Ask on the Dask cluster in this variable, or at this scheduler's address.")
+@argument("--fresh", dest="resume", action="store_false", help="Ask again for what the store has.")
+@argument(
+    "--no-sources", dest="sources", action="store_false", help="Add the values only, without source, quote and confidence."
+)
+@argument("--no-progress", dest="progress", action="store_false", help="Draw no bar and no report.")
+@OUTPUT
+@HELP
+def enrich(call: Call) -> Any:
+    """Fill columns of a DataFrame from the web: one line of the cell for each column, with a question for each row.
 
-    @magic("line", "cell")
-    @argument("frame", nargs="*", help="The variable that holds the DataFrame.")
-    @argument("-m", "--model", help="Model to ask (default: WebSearch.enrich_model; 'offline' is the built-in one).")
-    @PROVIDER
-    @argument("--concurrency", type=int, metavar="N", help="Requests at once (default 16).")
-    @argument("--max-searches", type=int, metavar="N", help="Searches for a row (default 1; 0: none).")
-    @argument("--read", dest="read_pages", type=int, metavar="N", help="Pages that each search reads (default 0).")
-    @argument("--max-fetches", type=int, metavar="N", help="Pages to read for a row, as robots.txt allows (default 0).")
-    @argument("--budget", dest="budget_usd", metavar="USD", help="US dollars that it may cost in all.")
-    @argument("--sample", type=int, metavar="N", help="Try the first N distinct rows, and say what the whole would take.")
-    @argument("--mode", choices=("now", "batch"), metavar="MODE", help="now, or batch: half the price, done within a day.")
-    @argument("--cluster", metavar="NAME", help="Ask on the Dask cluster in this variable, or at this scheduler's address.")
-    @argument("--fresh", dest="resume", action="store_false", help="Ask again for what the store has.")
-    @argument(
-        "--no-sources", dest="sources", action="store_false", help="Add the values only, without source, quote and confidence."
-    )
-    @argument("--no-progress", dest="progress", action="store_false", help="Draw no bar and no report.")
-    @OUTPUT
-    @HELP
-    def enrich(self, line: str, cell: str = "") -> Any:
-        """Fill columns of a DataFrame from the web: one line of the cell for each column, with a question for each row.
+    A line is `name: question` or `name: type = question`; types are str, int, float, bool, date, list, or the allowed
+    values in brackets. {column} is the row's value. The stop button keeps what is filled by then.
 
-        A line is `name: question` or `name: type = question`; types are str, int, float, bool, date, list, or the allowed
-        values in brackets. {column} is the row's value. The stop button keeps what is filled by then.
+    Examples:
+        %%enrich companies --sample 5 -o out
+        ceo: Who is the CEO of {company}?
+        founded: int = In what year was {company} founded?
+        size: [small, medium, large] = How large is {company}?
+    """
+    if not call.text:
+        raise UsageError(f"%%enrich needs the name of a DataFrame, and a line such as {EXAMPLE} (%enrich --help)")
+    from ipy_websearch import api
+    from ipy_websearch.enrichment.frames import is_frame
 
-        Examples:
-            %%enrich companies --sample 5 -o out
-            ceo: Who is the CEO of {company}?
-            founded: int = In what year was {company} founded?
-            size: [small, medium, large] = How large is {company}?
-        """
-        call = parse(self.enrich, line, anywhere=True)
-        options = call.options
-        if not call.text:
-            raise UsageError(f"%%enrich needs the name of a DataFrame, and a line such as {EXAMPLE} (%enrich --help)")
-        from ipy_websearch.enrichment.frames import is_frame
+    options, cell = call.options, call.cell.rstrip()
+    frame = _named(call, call.text, "DataFrame", is_frame)
+    if "cluster" in options and not re.fullmatch(_ADDRESS, options["cluster"]):
+        options["cluster"] = _named(call, options["cluster"], "Dask client or cluster", is_cluster)
+    columns = parse_cell(cell.removesuffix(";"))
+    enriched, interrupted = api.run_enrichment(call.session.enrichment(frame, columns, **options), told="")
+    call.keep(enriched)
+    shown = None if cell.endswith(";") else enriched
+    if interrupted:
+        _stop(call, enriched, shown)
+    return shown
 
-        frame = self._named(call.text, "DataFrame", is_frame)
-        if "cluster" in options and not re.fullmatch(_ADDRESS, options["cluster"]):
-            options["cluster"] = self._named(options["cluster"], "Dask client or cluster", is_cluster)
-        text = cell.rstrip()
-        silent = text.endswith(";")
-        columns = parse_cell(text.removesuffix(";"))
-        from ipy_websearch import api
 
-        enriched, interrupted = api.run_enrichment(self.session.enrichment(frame, columns, **options), told="")
-        self.keep(call, enriched)
-        if interrupted:
-            self._stop(enriched, call.output, silent)
-        return None if silent else enriched
+def _stop(call: Call, enriched: Any, shown: Any) -> None:
+    """Show the frame so far and keep it as a cell's result, then fail the cell, so that those that wait do not run."""
+    hook = call.shell.displayhook
+    (hook.update_user_ns if shown is None else hook)(enriched)
+    kept = f"_ and {call.output}" if call.output else "_"
+    raise Interrupted(f"what was filled by then is in {kept}, and is not asked again; run the cell again for the rest")
 
-    def _stop(self, enriched: Any, output: str | None, silent: bool) -> None:
-        """Show the frame so far and keep it as a cell's result, then fail the cell, so that those that wait do not run."""
-        hook = self.shell.displayhook
-        (hook.update_user_ns if silent else hook)(enriched)
-        kept = f"_ and {output}" if output else "_"
-        raise Interrupted(f"what was filled by then is in {kept}, and is not asked again; run the cell again for the rest")
 
-    def _named(self, name: str, kind: str, fits: Callable[[Any], bool]) -> Any:
-        """Return the user's variable of that name, which must fit."""
-        variables = variables_of(self.shell)
-        if name in variables and fits(variables[name]):
-            return variables[name]
-        known = [key for key, value in variables.items() if fits(value)]
-        hint = did_you_mean(name, known) or (f"; there are {', '.join(known[:8])}" if known else "")
-        raise UsageError(f"there is no {kind} called {name!r}{hint}")
+def _named(call: Call, name: str, kind: str, fits: Callable[[Any], bool]) -> Any:
+    """Return the user's variable of that name, which must fit."""
+    found = {key: value for key, value in variables_of(call.shell).items() if fits(value)}
+    if name in found:
+        return found[name]
+    hint = did_you_mean(name, found) or (f"; there are {', '.join(list(found)[:8])}" if found else "")
+    raise UsageError(f"there is no {kind} called {name!r}{hint}")
 
 
 def is_cluster(value: Any) -> bool:

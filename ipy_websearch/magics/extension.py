@@ -1,4 +1,4 @@
-"""Loading and unloading. Loading is cheap and silent: magics, settings, displays, completion and one input transformer are
+"""Loading and unloading. Loading is cheap and silent: magics, settings, displays, completion and two input transformers are
 registered; nothing is opened, and what the magics need is imported when they run. Each registration puts its inverse on a
 stack, which unloading runs. The session stays, so that `%reload_ext` loses no money count and no conversation.
 
@@ -11,25 +11,29 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from inspect import signature
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
+from IPython.core.completer import SimpleCompletion, context_matcher
+
 from ipy_websearch.display.formatters import register
-from ipy_websearch.magics.arguments import RawLine, variables_of
-from ipy_websearch.magics.ask import AskMagics
-from ipy_websearch.magics.cost import CostMagics
-from ipy_websearch.magics.enrich import EnrichMagics, is_cluster
-from ipy_websearch.magics.search import SearchMagics
-from ipy_websearch.magics.trace import TraceMagics
-from ipy_websearch.magics.websearch import COMMANDS, WebSearchMagics
+from ipy_websearch.magics.arguments import RawAssignment, RawLine, parse, variables_of
+from ipy_websearch.magics.ask import ask
+from ipy_websearch.magics.cost import cost
+from ipy_websearch.magics.enrich import enrich, is_cluster
+from ipy_websearch.magics.search import fetch, search
+from ipy_websearch.magics.trace import panels, trace
+from ipy_websearch.magics.websearch import COMMANDS, websearch
 from ipy_websearch.settings import load_settings, use_settings
 
-CLASSES = (SearchMagics, AskMagics, EnrichMagics, CostMagics, TraceMagics, WebSearchMagics)
+MAGICS = (search, fetch, ask, enrich, cost, trace, panels, websearch)
 _ATTRIBUTE = "_ipy_websearch_loaded"
-_MAGIC = r"(?s)\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?(%%?)([a-z]+)[ \t]+(.*)"
+_MAGIC = r"\s*(?:[A-Za-z_][\w.\[\]'\", ]*=\s*)?%%?([a-z]+)[ \t]+(.*)"
+_CELL = r"\s*%%([a-z]+)\b"
 _VARIABLE = r"(?<!\{)\{([A-Za-z_]\w*|)$"
 # Positional arguments in which nothing is completed.
 _TEXTS = ("question", "query")
@@ -44,17 +48,21 @@ def load(shell: Any) -> None:
     settings = load_settings(Path.cwd(), parent=shell, warn=_warn)  # first: a wrong setting leaves nothing behind
     undo = ExitStack()
     undo.callback(_tell_api, "stop_recording")
-    magics = {name: getattr(made(shell), name) for made in CLASSES for name in vars(made) if hasattr(vars(made)[name], "kinds")}
+    magics: dict[str, Any] = {function.__name__: MethodType(function, shell) for function in MAGICS}
     for name, magic in magics.items():
         for kind in magic.kinds:
             table = shell.magics_manager.magics[kind]
             undo.callback(_take_back, table, name, magic, table.get(name))
             table[name] = magic
     matchers, transformers = shell.Completer.custom_matchers, shell.input_transformer_manager.token_transformers
-    added = ((shell.configurables, settings), (transformers, RawLine), (matchers, Completion(shell, magics)))
-    for items, item in added:
-        items.append(item)
-        undo.callback(_remove, items, item)
+    for items, added in (
+        (shell.configurables, settings),
+        (transformers, RawLine),
+        (transformers, RawAssignment),
+        (matchers, completion(shell, magics)),
+    ):
+        items.append(added)
+        undo.callback(_remove, items, added)
     undo.enter_context(register(shell))
     use_settings(settings)
     undo.callback(use_settings, None)
@@ -94,82 +102,75 @@ def _warn(text: str) -> None:
 # --- completion --------------------------------------------------------------------------------------------------------
 
 
-class Completion:
-    """The matcher of one shell; `magics` are ours by name."""
+def completion(shell: Any, magics: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return the matcher of a shell; `magics` are ours by name."""
 
-    matcher_api_version = 2
-    matcher_identifier = "ipy_websearch"
-
-    def __init__(self, shell: Any, magics: dict[str, Any]) -> None:
-        self._shell = shell
-        self._magics = magics
-        self.__qualname__ = self.matcher_identifier  # IPython looks for it, as on a function
-
-    def __call__(self, context: Any) -> dict[str, Any]:
-        """Return what IPython's completer asks a matcher for."""
-        from IPython.core.completer import SimpleCompletion
-
-        typed: str = ""
-        known: Iterable[str] = ()
+    @context_matcher(identifier="ipy_websearch")
+    def match(context: Any) -> Any:
+        found: Found = ("", ())
         with suppress(Exception):
-            typed, known = self._found(context.full_text, context.cursor_line, context.text_until_cursor)
+            found = _found(shell, magics, context)
+        typed, known = found
         names = sorted({name for name in known if name.startswith(typed)})
         completions = [SimpleCompletion(name, type="magic option") for name in names]
         return {"completions": completions, "suppress": bool(completions), "matched_fragment": typed}
 
-    def _found(self, cell: str, line_number: int, line: str) -> Found:
-        first = re.fullmatch(_MAGIC, cell.split("\n")[0] + " ")
-        in_body = line_number > 0 and first is not None and first[1] == "%%" and first[2] in self._magics
-        match = first if in_body else re.fullmatch(_MAGIC, line)
-        if match is None or match[2] not in self._magics:
-            return "", ()
-        if variable := re.search(_VARIABLE, line):
-            return variable[1], variables_of(self._shell)
-        if in_body:
-            return "", ()
-        *before, typed = re.split(r"\s+", re.sub(r"(--[\w-]+)=(\S*)$", r"\1 \2", match[3]))
-        if match[2] == "websearch":
-            return typed, _after_websearch(before)
-        return self._argument(match[2], typed, before)
+    return match
 
-    def _argument(self, magic: str, typed: str, before: list[str]) -> Found:
-        """Return what may stand behind the words `before`: an option, the value of the one before it, or a name."""
-        actions = self._magics[magic].make_parser()._actions
-        flags = {flag: action for action in actions for flag in action.option_strings}
-        valued = {flag for flag, action in flags.items() if action.nargs != 0}
-        if before and before[-1] in valued:
-            return self._value(flags[before[-1]], typed)
-        positional = next((action for action in actions if not action.option_strings), None)
-        words = [word for last, word in zip(["", *before], before, strict=False) if word not in flags and last not in valued]
-        if "--" in before or (words and positional is not None and positional.dest in _TEXTS):
-            return "", ()
-        if typed.startswith("-"):
-            return typed, [name for name in flags if name.startswith("--" if typed.startswith("--") else "-")]
-        return self._value(positional, typed) if positional is not None else (typed, ())
 
-    def _value(self, action: Any, typed: str) -> Found:
-        """Return the values that an argument may have, as far as they are known."""
-        from ipy_websearch.model.client import ALIASES
-        from ipy_websearch.providers.base import provider_infos
-        from ipy_websearch.providers.brave import catalogue
-        from ipy_websearch.settings import settings_in_force
-        from ipy_websearch.tools.base import TOOL_SETS
+def _found(shell: Any, magics: Mapping[str, Any], context: Any) -> Found:
+    line = context.text_until_cursor
+    typed_line, cell = re.fullmatch(_MAGIC, line), re.match(_CELL, context.full_text)
+    in_body = context.cursor_line > 0 and cell is not None and cell[1] in magics
+    if not in_body and (typed_line is None or typed_line[1] not in magics):
+        return "", ()
+    if variable := re.search(_VARIABLE, line):
+        return variable[1], variables_of(shell)
+    if in_body or typed_line is None:
+        return "", ()
+    *before, typed = re.split(r"\s+", re.sub(r"(--[\w-]+)=(\S*)$", r"\1 \2", typed_line[2]))
+    if typed_line[1] == "websearch":
+        return typed, _after_websearch(before)
+    return _argument(shell, magics[typed_line[1]].make_parser(), typed, before)
 
-        if action.dest == "panel":
-            return typed, self._magics["panels"].__self__.session.panels
-        settings, variables = settings_in_force(), variables_of(self._shell)
-        known: dict[str, Iterable[str]] = {
-            "provider": [*provider_infos(), *(settings.search_tools if settings is not None else ())],
-            "model": ["offline", *ALIASES, *ALIASES.values()],
-            "tools": [*TOOL_SETS, *(name for names in TOOL_SETS.values() for name in names), "read_research", "none"],
-            "goggles": catalogue(),
-            "freshness": ("pd", "pw", "pm", "py"),
-            "output": variables,
-            "frame": [name for name, value in variables.items() if hasattr(value, "columns")],
-            "cluster": [name for name, value in variables.items() if is_cluster(value)],
-        }
-        word = re.split("[,+]", typed)[-1] if action.dest == "tools" else typed
-        return word, action.choices or known.get(action.dest, ())
+
+def _argument(shell: Any, parser: Any, typed: str, before: list[str]) -> Found:
+    """Return what may stand behind the words `before`: an option, the value of the one before it, or a name."""
+    flags = parser._option_string_actions
+    last = flags.get(before[-1]) if before else None
+    if last is not None and last.nargs != 0:
+        return _values(shell, last, typed)
+    positional = next((action for action in parser._actions if not action.option_strings), None)
+    is_text = positional is not None and positional.dest in _TEXTS
+    if is_text and ("--" in before or parse(parser, " ".join(before))[1]):
+        return "", ()
+    if typed.startswith("-"):
+        return typed, [name for name in flags if name.startswith("--" if typed.startswith("--") else "-")]
+    return ("", ()) if positional is None else _values(shell, positional, typed)
+
+
+def _values(shell: Any, action: Any, typed: str) -> Found:
+    """Return the values that an argument may have, as far as they are known."""
+    from ipy_websearch import api
+    from ipy_websearch.model.client import ALIASES
+    from ipy_websearch.providers.base import provider_infos
+    from ipy_websearch.providers.brave import catalogue
+    from ipy_websearch.tools.base import TOOL_SETS
+
+    session, variables = api.session(), variables_of(shell)
+    known: dict[str, Iterable[str]] = {
+        "provider": [*provider_infos(), *session.settings.search_tools],
+        "model": ["offline", *ALIASES, *ALIASES.values()],
+        "tools": [*TOOL_SETS, *(name for names in TOOL_SETS.values() for name in names), "read_research", "none"],
+        "goggles": catalogue(),
+        "freshness": ("pd", "pw", "pm", "py"),
+        "panel": session.panels,
+        "output": variables,
+        "frame": [name for name, value in variables.items() if hasattr(value, "columns")],
+        "cluster": [name for name, value in variables.items() if is_cluster(value)],
+    }
+    word = re.split("[,+]", typed)[-1] if action.dest == "tools" else typed
+    return word, action.choices or known.get(action.dest, ())
 
 
 def _after_websearch(before: list[str]) -> Iterable[str]:
@@ -181,7 +182,5 @@ def _after_websearch(before: list[str]) -> Iterable[str]:
         return [*COMMANDS, "help"]
     keys = [name for spec in KEYS.values() for name in spec.names]
     names = {"key": keys, "goggles": catalogue(), "store": ["clear", "cancel"], "cache": ["clear"]}
-    flags = [
-        f"--{name}" for name, taken in signature(COMMANDS[before[0]]).parameters.items() if taken.kind == taken.KEYWORD_ONLY
-    ]
-    return [*flags, *names.get(before[0], ())]
+    taken = signature(COMMANDS[before[0]]).parameters.values()
+    return [*(f"--{one.name}" for one in taken if one.kind == one.KEYWORD_ONLY), *names.get(before[0], ())]

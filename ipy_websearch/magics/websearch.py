@@ -8,12 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from IPython.core.error import UsageError
+from IPython.core.magic_arguments import argument
 
-from ipy_websearch.magics.arguments import Help, WebMagics, magic
-from ipy_websearch.settings import did_you_mean
+from ipy_websearch.magics.arguments import HELP, Call, Help, magic
+from ipy_websearch.settings import OFFLINE_MODEL, data_dir, did_you_mean, settings_dir
+from ipy_websearch.text import plural, usd
 
 USAGE = """\
 %websearch status               what works now, and what is missing with the command that sets it
@@ -41,188 +43,207 @@ USAGE = """\
 %trace 2                        a step of the last answer   (%trace --help)
 %cost                           what it all cost            (%cost --help)
 %config WebSearch               every setting with its value"""
-
-
-class WebSearchMagics(WebMagics):
-    """Holds the magic; its state lives in the session."""
-
-    @magic("line")
-    def websearch(self, line: str) -> Any:
-        """Show or change the state of ipy_websearch: %websearch status | key | index | …
-
-        %websearch help lists all commands.
-
-        Examples:
-            %websearch status
-            %websearch key brave
-            %websearch index ~/notes
-        """
-        try:
-            command, *words = shlex.split(line, comments=True) or ["help"]
-        except ValueError:  # a quote without its end
-            command, *words = line.split()
-        if command in ("help", "--help", "-h"):
-            raise Help(USAGE)
-        if command not in COMMANDS:
-            hint = did_you_mean(command, COMMANDS)
-            raise UsageError(f"%websearch has no command {command!r}{hint} ({', '.join(COMMANDS)})")
-        names = [word for word in words if not word.startswith("--")]
-        flags = {word.removeprefix("--"): True for word in words if word.startswith("--")}
-        try:
-            signature(COMMANDS[command]).bind(self, *names, **flags)
-        except TypeError:
-            raise UsageError(f"cannot read %websearch {line}; %websearch help shows how each command is written") from None
-        said = COMMANDS[command](self, *names, **flags)
-        if isinstance(said, str):
-            print(said)
-            return None
-        return said
-
-    def _status(self) -> str | None:
-        from IPython.display import display
-
-        from ipy_websearch.display.render import bundle
-
-        forms = bundle("status", {"sections": status_sections(self.session)})
-        if getattr(self.shell, "kernel", None) is None:
-            return forms["text/plain"]
-        display(forms, raw=True)
-        return None
-
-    def _key(self, name: str, /, *, save: bool = False, forget: bool = False) -> str:
-        keys = self.session.keys
-        spec = keys.spec(name)
-        if forget:
-            removed = keys.forget(spec.variable)
-            return f"{spec.variable} was removed from: {', '.join(removed)}" if removed else f"{spec.variable} was not set here"
-        import getpass
-
-        try:
-            if cells_wait(self.shell):
-                raise NotImplementedError
-            value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
-        except (EOFError, NotImplementedError):  # nbclient, papermill and `jupyter execute` have nobody to ask
-            found = keys.find(spec.variable)
-            return (
-                f"{spec.variable} is {f'set ({found[1]})' if found else 'not set'}; run this cell alone to type it, or set the "
-                f"environment variable {spec.variable} before the notebook runs, or write {spec.variable}=… to .env beside it."
-            )
-        from ipy_websearch import background
-        from ipy_websearch.errors import ModelError, ProviderError
-
-        keys.set(spec.variable, value)
-        try:
-            outcome = background.run(lambda: self.session.check_key(spec))
-        except (ModelError, ProviderError):  # the service refused it
-            keys.unset(spec.variable)
-            raise
-        where = f" and saved in {keys.save(spec.variable, value)}" if save else ""
-        return f"{spec.variable} is set for this session{where}: {outcome}."
-
-    def _index(self, *folders: str, remove: bool = False) -> str:
-        index = self.session.index
-        if not folders:
-            listed = [f"{count:6,}  {folder}" for folder, count in index.folders()]
-            return "\n".join(listed) or "No folder of yours is in the local index."
-        lines = []
-        for folder in (Path(name).expanduser() for name in folders):
-            if remove:
-                lines.append(f"{folder}: {index.remove_folder(folder)} documents removed from the local index")
-                continue
-            if not folder.is_dir():
-                raise UsageError(f"{folder} is not a folder")
-            report = index.add_folder(folder)
-            counts = f"{report.added} added, {report.updated} updated, {report.removed} removed, {len(report.skipped)} skipped"
-            lines.append(f"{folder}: {counts}")
-            lines += [f"  skipped {path}: {reason}" for path, reason in report.skipped[:10]]
-        return "\n".join(lines)
-
-    def _cache(self, action: Literal["clear"], /) -> str:
-        if action != "clear":
-            raise UsageError(f"write %websearch cache clear, not {action!r}")
-        from ipy_websearch.text import plural
-
-        return f"{plural(self.session.cache.clear(), 'entry', 'entries')} removed from the cache."
-
-    def _store(self, action: str = "", column: str | None = None, /) -> Any:
-        from ipy_websearch import background
-        from ipy_websearch.enrichment.batch import cancel_open, open_batches
-        from ipy_websearch.text import plural
-
-        store = self.session.enrich_store
-        if action == "clear":
-            return f"{plural(store.clear(column), 'value')} removed from the store."
-        if action == "cancel":
-            url = os.environ.get("ANTHROPIC_BASE_URL", "")
-            ended, said = background.run(lambda: cancel_open(self.session.claude, store, url))
-            told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
-            return "\n".join([f"{told}, and collected by the same call.", *said])
-        if action:
-            raise UsageError("write %websearch store, store clear [COLUMN] or store cancel")
-        for batch in open_batches(store):
-            told = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
-            print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {told}")
-        return store.listing()
-
-    def _prices(self) -> Any:
-        from importlib.metadata import version
-
-        from ipy_websearch.frames import WebFrame
-        from ipy_websearch.model.client import model_id
-        from ipy_websearch.money.prices import FILE_NAME, own_price, price_table, tariff
-
-        rows, settings = list[tuple[Any, ...]](), self.session.settings
-        for name in dict.fromkeys(map(model_id, (settings.model, settings.enrich_model))):
-            own, listed = own_price(name), f"genai-prices {version('genai-prices')}"
-            plan, source, date = (own.plan, own.source or FILE_NAME, own.date) if own else ("", listed, "")
-            for rates in tariff(name):
-                above = f"above {rates.start:,} input tokens" if rates.start > 0 else plan
-                for kind in ("input", "output", "cache_read", "cache_write_5m"):
-                    usd = float(getattr(rates, kind) * 1_000_000)
-                    rows.append((name, kind, usd, "million tokens", above, source, date))
-        rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in price_table()]
-        return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
-
-    def _goggles(self, *name: str) -> Any:
-        from ipy_websearch.frames import WebFrame
-        from ipy_websearch.providers.brave import catalogue, named
-
-        if name:
-            goggle = named(" ".join(name))
-            return f"{goggle.name}: {goggle.title}\n{goggle.about}\n\n{goggle.value}"
-        rows = [(goggle.name, goggle.about, goggle.url or "inline") for goggle in catalogue().values()]
-        return WebFrame(rows, columns=["goggle", "ranks", "rules"])
-
-    def _export(self, file: str, /, *, force: bool = False) -> str:
-        from ipy_websearch.display.export import export
-        from ipy_websearch.text import plural
-
-        answers, path = self.session.answers, Path(file).expanduser()
-        export(answers, path, force=force)
-        return f"{plural(len(answers), 'answer')} written to {path}"
-
-    def _record(self, file: str, /, *, force: bool = False) -> str:
-        recording = self.session.record(file, force=force)
-        return f"Recording to {recording.path}; `%websearch stop` ends it. Keys are left out."
-
-    def _replay(self, file: str, /, *, instant: bool = False) -> str:
-        recording = self.session.replay(file, instant=instant)
-        said = f"Replaying {recording.path}: nothing is sent and nothing costs anything; `%websearch stop` ends it."
-        return said + (f"\nnote: {recording.warning}" if recording.warning else "")
-
-    def _stop(self) -> str:
-        recording = self.session.stop_recording()
-        if recording is None:
-            return "No cassette is recorded or replayed."
-        return f"{_count(recording)}." + (f"\nnote: {recording.problem}" if recording.problem else "")
-
-
-_NAMES = "status key index cache store prices goggles export record replay stop".split()
-# The commands by name. Their positional parameters are words of the line, those by keyword its flags.
-COMMANDS: dict[str, Callable[..., Any]] = {name: getattr(WebSearchMagics, f"_{name}") for name in _NAMES}
-
 # Milliseconds to wait for the messages of further cells before somebody is asked for a key.
 ON_THE_WAY_MS = 300
+
+
+@magic("line", names=True)
+@argument("command", nargs="*", help="What to do, and with what; %%websearch help lists all commands.")
+@argument("--save", action="store_true", help="key: Keep it in a file only you can read.")
+@argument("--forget", action="store_true", help="key: Forget it.")
+@argument("--remove", action="store_true", help="index: Remove the folder.")
+@argument("--force", action="store_true", help="export, record: Replace the file.")
+@argument("--instant", action="store_true", help="replay: Without its pauses.")
+@HELP
+def websearch(call: Call) -> Any:
+    """Show or change the state of ipy_websearch: %websearch status | key | index | …
+
+    Examples:
+        %websearch status
+        %websearch key brave
+        %websearch index ~/notes
+    """
+    try:
+        command, *words = shlex.split(call.text, comments=True) or ["help"]
+    except ValueError:  # a quote without its end
+        command, *words = call.text.split()
+    if command == "help":
+        raise Help(USAGE)
+    if command not in COMMANDS:
+        hint = did_you_mean(command, COMMANDS)
+        raise UsageError(f"%websearch has no command {command!r}{hint} ({', '.join(COMMANDS)})")
+    try:
+        signature(COMMANDS[command]).bind(call, *words, **call.options)
+    except TypeError:
+        raise UsageError(f"cannot read %websearch {call.text}; %websearch help shows how each command is written") from None
+    said = COMMANDS[command](call, *words, **call.options)
+    if not isinstance(said, str):
+        return said
+    print(said)
+    return None
+
+
+# --- the commands: words of the line are their positional parameters, flags those by keyword -------------------------------
+
+
+def _status(call: Call) -> str | None:
+    from IPython.display import display
+
+    from ipy_websearch.display.render import bundle
+
+    forms = bundle("status", {"sections": status_sections(call.session)})
+    if getattr(call.shell, "kernel", None) is None:
+        return forms["text/plain"]
+    display(forms, raw=True)
+    return None
+
+
+def _key(call: Call, name: str, /, *, save: bool = False, forget: bool = False) -> str:
+    import getpass
+
+    from ipy_websearch import background
+    from ipy_websearch.errors import ModelError, ProviderError
+
+    keys = call.session.keys
+    spec = keys.spec(name)
+    if forget:
+        removed = ", ".join(keys.forget(spec.variable))
+        return f"{spec.variable} was removed from: {removed}" if removed else f"{spec.variable} was not set here"
+    try:
+        if cells_wait(call.shell):
+            raise NotImplementedError
+        value = getpass.getpass(f"{spec.variable} (get one at {spec.obtain}): ")
+    except (EOFError, NotImplementedError):  # nbclient, papermill and `jupyter execute` have nobody to ask
+        found = keys.find(spec.variable)
+        return (
+            f"{spec.variable} is {f'set ({found[1]})' if found else 'not set'}; run this cell alone to type it, or set the "
+            f"environment variable {spec.variable} before the notebook runs, or write {spec.variable}=… to .env beside it."
+        )
+    keys.set(spec.variable, value)
+    try:
+        outcome = background.run(lambda: call.session.check_key(spec))
+    except (ModelError, ProviderError):  # the service refused it
+        keys.unset(spec.variable)
+        raise
+    where = f" and saved in {keys.save(spec.variable, value)}" if save else ""
+    return f"{spec.variable} is set for this session{where}: {outcome}."
+
+
+def _index(call: Call, *folders: str, remove: bool = False) -> str:
+    index = call.session.index
+    if not folders:
+        listed = [f"{count:6,}  {folder}" for folder, count in index.folders()]
+        return "\n".join(listed) or "No folder of yours is in the local index."
+    lines = []
+    for folder in (Path(name).expanduser() for name in folders):
+        if remove:
+            lines.append(f"{folder}: {index.remove_folder(folder)} documents removed from the local index")
+            continue
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is not a folder")
+        report = index.add_folder(folder)
+        counts = f"{report.added} added, {report.updated} updated, {report.removed} removed, {len(report.skipped)} skipped"
+        lines += [f"{folder}: {counts}", *(f"  skipped {path}: {reason}" for path, reason in report.skipped[:10])]
+    return "\n".join(lines)
+
+
+def _cache(call: Call, action: str, /) -> str:
+    if action != "clear":
+        raise UsageError(f"write %websearch cache clear, not {action!r}")
+    return f"{plural(call.session.cache.clear(), 'entry', 'entries')} removed from the cache."
+
+
+def _store(call: Call, action: str = "", column: str | None = None, /) -> Any:
+    from ipy_websearch import background
+    from ipy_websearch.enrichment.batch import cancel_open, open_batches
+
+    session = call.session
+    store = session.enrich_store
+    match action:
+        case "clear":
+            return f"{plural(store.clear(column), 'value')} removed from the store."
+        case "cancel":
+            address = os.environ.get("ANTHROPIC_BASE_URL", "")
+            ended, said = background.run(lambda: cancel_open(session.claude, store, address))
+            told = f"{plural(ended, 'batch', 'batches')} cancelled; what was answered by then is paid"
+            return "\n".join([f"{told}, and collected by the same call.", *said])
+        case "":
+            for batch in open_batches(store):
+                told = f"{plural(len(batch.rows), 'row')} for {batch.model} in {batch.id or 'a batch'}"
+                print(f"at the API since {batch.sent:%Y-%m-%d %H:%M} UTC: {told}")
+            return store.listing()
+    raise UsageError("write %websearch store, store clear [COLUMN] or store cancel")
+
+
+def _prices(call: Call) -> Any:
+    from importlib.metadata import version
+
+    from ipy_websearch.frames import WebFrame
+    from ipy_websearch.model.client import model_id
+    from ipy_websearch.money.prices import FILE_NAME, own_price, price_table, tariff
+
+    rows, settings = list[tuple[Any, ...]](), call.session.settings
+    for name in dict.fromkeys(map(model_id, (settings.model, settings.enrich_model))):
+        own, listed = own_price(name), f"genai-prices {version('genai-prices')}"
+        plan, source, date = (own.plan, own.source or FILE_NAME, own.date) if own else ("", listed, "")
+        for rates in tariff(name):
+            above = f"above {rates.start:,} input tokens" if rates.start > 0 else plan
+            for kind in ("input", "output", "cache_read", "cache_write_5m"):
+                rows.append((name, kind, float(getattr(rates, kind) * 1_000_000), "million tokens", above, source, date))
+    rows += [(row.provider, row.kind, float(row.usd), row.unit, row.plan, row.source, row.date) for row in price_table()]
+    return WebFrame(rows, columns=["name", "kind", "usd", "unit", "plan", "source", "date"])
+
+
+def _goggles(call: Call, *name: str) -> Any:
+    from ipy_websearch.frames import WebFrame
+    from ipy_websearch.providers.brave import catalogue, named
+
+    if name:
+        goggle = named(" ".join(name))
+        return f"{goggle.name}: {goggle.title}\n{goggle.about}\n\n{goggle.value}"
+    rows = [(goggle.name, goggle.about, goggle.url or "inline") for goggle in catalogue().values()]
+    return WebFrame(rows, columns=["goggle", "ranks", "rules"])
+
+
+def _export(call: Call, file: str, /, *, force: bool = False) -> str:
+    from ipy_websearch.display.export import export
+
+    answers, path = call.session.answers, Path(file).expanduser()
+    export(answers, path, force=force)
+    return f"{plural(len(answers), 'answer')} written to {path}"
+
+
+def _record(call: Call, file: str, /, *, force: bool = False) -> str:
+    recording = call.session.record(file, force=force)
+    return f"Recording to {recording.path}; `%websearch stop` ends it. Keys are left out."
+
+
+def _replay(call: Call, file: str, /, *, instant: bool = False) -> str:
+    recording = call.session.replay(file, instant=instant)
+    said = f"Replaying {recording.path}: nothing is sent and nothing costs anything; `%websearch stop` ends it."
+    return said + (f"\nnote: {recording.warning}" if recording.warning else "")
+
+
+def _stop(call: Call) -> str:
+    recording = call.session.stop_recording()
+    if recording is None:
+        return "No cassette is recorded or replayed."
+    return f"{_count(recording)}." + (f"\nnote: {recording.problem}" if recording.problem else "")
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "status": _status,
+    "key": _key,
+    "index": _index,
+    "cache": _cache,
+    "store": _store,
+    "prices": _prices,
+    "goggles": _goggles,
+    "export": _export,
+    "record": _record,
+    "replay": _replay,
+    "stop": _stop,
+}
 
 
 def cells_wait(shell: Any) -> bool:
@@ -244,41 +265,39 @@ def cells_wait(shell: Any) -> bool:
     return False
 
 
+# --- status ----------------------------------------------------------------------------------------------------------------
+
+
 def status_sections(session: Any) -> dict[str, list[tuple[str, ...]]]:
     """Return what works now, and what is missing with the command that sets it, by their headings; never a key's value."""
     import ipy_websearch
     from ipy_websearch.errors import ConfigError
     from ipy_websearch.keys import KEYS
-    from ipy_websearch.settings import data_dir, settings_dir
-    from ipy_websearch.text import usd
 
-    missing: list[tuple[str, ...]] = []
-    chain = session.router.chain()
-    usable = {engine: why for engine, available, why in chain if available}
-    now: list[tuple[str, ...]] = [("answers", _answers(session)), ("search", f"{', '.join(usable)} (asked in this order)")]
-    now += [("", why) for why in usable.values() if "not asked again" in why]
-    articles = session.index.coverage()
-    now += [("index", f"{sum(articles.values())} built-in articles: {', '.join(articles)}")]
-    now += [("index", f"{count:,} documents of {folder}") for folder, count in session.index.folders()]
+    chain, articles, keys = session.router.chain(), session.index.coverage(), list[tuple[str, ...]]()
     for variable, spec in KEYS.items():
         try:
             found = session.keys.find(variable)
+            keys.append((variable, f"set: {found[1]}") if found else (variable, "not set", f"%websearch key {spec.names[0]}"))
         except ConfigError as exc:
-            missing.append((variable, str(exc)))
-            continue
-        row = (variable, f"set: {found[1]}") if found else (variable, "not set", f"%websearch key {spec.names[0]}")
-        (now if found else missing).append(row)
-    if session.recording is not None:
-        now.append(("cassette", f"{_count(session.recording)}; %websearch stop ends it"))
-    now += [
+            keys.append((variable, str(exc), ""))
+    usable = {engine: why for engine, available, why in chain if available}
+    now: list[tuple[str, ...]] = [
+        ("answers", _answers(session)),
+        ("search", f"{', '.join(usable)} (asked in this order)"),
+        *(("", why) for why in usable.values() if "not asked again" in why),
+        ("index", f"{sum(articles.values())} built-in articles: {', '.join(articles)}"),
+        *(("index", f"{count:,} documents of {folder}") for folder, count in session.index.folders()),
+        *(row for row in keys if len(row) == 2),
+        *([("cassette", f"{_count(session.recording)}; %websearch stop ends it")] if session.recording else []),
         ("version", f"ipy_websearch {ipy_websearch.__version__}"),
         ("data", str(data_dir())),
         ("settings", str(settings_dir())),
         ("spent", f"{usd(session.spent_usd)} in this session"),
     ]
-    told = {row[1] for row in missing}
-    of_keys = tuple(f"{verb} not set" for verb in ("is", "are"))
-    missing += [(name, why) for name, available, why in chain if not (available or why in told or why.endswith(of_keys))]
+    missing: list[tuple[str, ...]] = [row for row in keys if len(row) == 3]
+    of_keys = (*(row[1] for row in missing), "is not set", "are not set")  # what the rows of the keys say already
+    missing += [(name, why) for name, available, why in chain if not (available or why.endswith(of_keys))]
     notes = [("note", warning) for part in (session.ledger, session.cache, session.index) for warning in part.warnings]
     sections: dict[str, Any] = {"Works now": now, "Missing": missing, "Notes": notes}
     return {title: rows for title, rows in sections.items() if rows}
@@ -288,18 +307,16 @@ def _answers(session: Any) -> str:
     """Return who answers questions."""
     from ipy_websearch.errors import ConfigError
     from ipy_websearch.model.client import model_id
-    from ipy_websearch.settings import OFFLINE_MODEL
 
     name = model_id(session.settings.model)
+    if name == OFFLINE_MODEL:
+        return "passages as found; the model is set to offline"
     with suppress(ConfigError):  # a malformed key, which is named below
-        if name != OFFLINE_MODEL and session.has_model_key:
+        if session.has_model_key:
             return f"{name}, with the tools {session.settings.tools}"
-    why = "the model is set to offline" if name == OFFLINE_MODEL else f"no key for {name}"
-    return f"passages as found; {why}"
+    return f"passages as found; no key for {name}"
 
 
 def _count(recording: Any) -> str:
-    from ipy_websearch.text import plural
-
     done = "replayed from" if recording.replayed_from else "recorded in"
     return f"{plural(recording.count, 'exchange')} {done} {recording.path}"

@@ -116,7 +116,7 @@ def test_follow_and_reset(messages_api: Any, shell: Any) -> None:
         ("%ask --budget much who?", ConfigError, "budget_usd is 'much'"),
         ("%ask --timeout soon who?", UsageError, "--timeout: invalid float value: 'soon'"),
         ("%panels P1", UsageError, "there is no panel 'P1'; there are none yet"),
-        ("%cost --since yesterday", ConfigError, "--since is 'yesterday'"),
+        ("%cost --since yesterday", ConfigError, "since is 'yesterday'"),
         ("%cost x", UsageError, "options only"),
         ("%%enrich nothing\nceo: Who?", UsageError, "there is no DataFrame called 'nothing'"),
         ("%%enrich\nceo: Who?", UsageError, "%enrich --help"),

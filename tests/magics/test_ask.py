@@ -27,9 +27,7 @@ def test_variables_are_put_in_and_what_was_cut_is_told(messages_api: Any, offlin
     assert shell.run("%%ask\nCompare {shortlist}").ok
     assert question_of(messages_api) == "Compare table of 1 rows x 2 columns:\nname,price\nA,5"
     asked = shell.run("%ask --model offline --provider local How many moons has Mars? {big}")
-    (cut,) = [notice for notice in asked.value.notices if "{big}" in notice]
-    assert cut == "{big} was cut: 20,000 of 52,890 characters were put in" and cut in asked.html
-    assert cut in shell.run("%ask --estimate --model offline --provider local Mars {big}").stdout
+    assert asked.ok and asked.stdout == "{big} was cut: 20,000 of 52,890 characters were put in\n"
 
 
 def test_an_estimate_sends_nothing(messages_api: Any, shell: Any) -> None:
