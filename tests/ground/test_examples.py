@@ -92,4 +92,4 @@ def test_the_examples_in_the_help_of_a_magic_are_understood(name: str, shell: An
     lines = re.findall(rf"^\s*(?:\w+ = )?%%?{name}\b(.*)$", help_text.split("Examples:")[-1], re.MULTILINE)
     assert lines
     for line in lines:
-        parse(magic, line.strip(), anywhere=True)
+        parse(magic.make_parser(), line.strip(), names=True)
